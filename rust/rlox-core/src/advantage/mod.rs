@@ -1,0 +1,96 @@
+//! Advantage estimation. Kernels take float32 or float64 and accumulate in float64.
+
+pub mod gae;
+
+use crate::error::{Error, Result};
+
+/// A precision that kernels read and write.
+pub trait Real: Copy + Send + Sync + 'static {
+    /// The value in float64, exactly.
+    fn to_f64(self) -> f64;
+    /// The nearest value of this precision.
+    fn from_f64(value: f64) -> Self;
+}
+
+impl Real for f64 {
+    fn to_f64(self) -> f64 {
+        self
+    }
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+}
+
+impl Real for f32 {
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "results have the inputs' precision")]
+    fn from_f64(value: f64) -> Self {
+        value as Self
+    }
+}
+
+/// An episode flag: a bool, or a number that is true unless zero.
+pub trait Flag: Copy + Send + Sync + 'static {
+    /// Whether the flag is set.
+    fn is_set(self) -> bool;
+}
+
+impl Flag for bool {
+    fn is_set(self) -> bool {
+        self
+    }
+}
+
+impl Flag for f32 {
+    fn is_set(self) -> bool {
+        self != 0.0
+    }
+}
+
+impl Flag for f64 {
+    fn is_set(self) -> bool {
+        self != 0.0
+    }
+}
+
+/// Where episodes end; both slices have one flag per step.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a, G> {
+    /// s_{t+1} is terminal: its value is 0.
+    pub terminated: &'a [G],
+    /// The episode was cut after step t although s_{t+1} has a value.
+    pub truncated: &'a [G],
+}
+
+impl<'a, G: Flag> Ends<'a, G> {
+    /// Every end is a termination: the same slice serves both, since terminated or truncated
+    /// cuts the trace and terminated alone stops the bootstrap.
+    #[must_use]
+    pub const fn without_truncation(terminated: &'a [G]) -> Self {
+        Self { terminated, truncated: terminated }
+    }
+}
+
+/// gamma and lambda, both in [0, 1].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Discount {
+    gamma: f64,
+    decay: f64,
+}
+
+impl Discount {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless both are in [0, 1].
+    pub fn new(gamma: f64, lam: f64) -> Result<Self> {
+        for (name, value) in [("gamma", gamma), ("lam", lam)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(Error::config(name, value, "a number in [0, 1]"));
+            }
+        }
+        Ok(Self { gamma, decay: gamma * lam })
+    }
+}

@@ -1,0 +1,84 @@
+//! One action per environment, checked before anything is stepped.
+
+use crate::error::{Error, Result, check_len};
+use crate::space::ActionSpace;
+
+/// The actions of a batch.
+#[derive(Debug, Clone, Copy)]
+pub enum Actions<'a> {
+    /// `[n]`, each in `0..n_actions`.
+    Discrete(&'a [i64]),
+    /// `[n, action_dim]` in row-major order, finite, not necessarily within the bounds.
+    Box(&'a [f32]),
+}
+
+impl<'a> Actions<'a> {
+    /// Checks kind, count and values against the action space of `n` environments.
+    pub(super) fn check(self, space: &ActionSpace, n: usize) -> Result<()> {
+        match (self, space) {
+            (Self::Discrete(actions), ActionSpace::Discrete { n: choices }) => {
+                check_len("actions", actions.len(), n, "one per env")?;
+                check_discrete(actions, *choices)
+            }
+            (Self::Box(actions), ActionSpace::Box(bounds)) => {
+                check_len("actions", actions.len(), n * bounds.dim(), "n_envs x action_dim")?;
+                check_box(actions)
+            }
+            (Self::Discrete(_), ActionSpace::Box(_)) => {
+                Err(Error::config("actions", "integers", "float32 numbers for a Box action space"))
+            }
+            (Self::Box(_), ActionSpace::Discrete { n }) => {
+                Err(Error::config("actions", "floats", format!("integers in 0..{n}")))
+            }
+        }
+    }
+
+    /// The rows `start..start + rows` of actions with `dim` numbers each.
+    pub(super) fn rows(self, start: usize, rows: usize, dim: usize) -> Self {
+        match self {
+            Self::Discrete(all) => Self::Discrete(part(all, start, rows)),
+            Self::Box(all) => Self::Box(part(all, start * dim, rows * dim)),
+        }
+    }
+
+    /// The integers of a discrete batch; empty for a box.
+    pub(super) fn discrete(self) -> &'a [i64] {
+        match self {
+            Self::Discrete(actions) => actions,
+            Self::Box(_) => &[],
+        }
+    }
+
+    /// The numbers of a box batch; empty for a discrete one.
+    pub(super) fn boxed(self) -> &'a [f32] {
+        match self {
+            Self::Box(actions) => actions,
+            Self::Discrete(_) => &[],
+        }
+    }
+}
+
+fn part<T>(all: &[T], start: usize, len: usize) -> &[T] {
+    all.get(start..start + len).unwrap_or_default()
+}
+
+fn check_discrete(actions: &[i64], choices: usize) -> Result<()> {
+    let valid = |action: i64| usize::try_from(action).is_ok_and(|action| action < choices);
+    match actions.iter().position(|&action| !valid(action)) {
+        Some(env) => Err(Error::Action {
+            env,
+            got: actions.get(env).map(ToString::to_string).unwrap_or_default(),
+            expected: format!("an integer in 0..{choices}"),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn check_box(actions: &[f32]) -> Result<()> {
+    match actions.iter().enumerate().find(|(_, action)| !action.is_finite()) {
+        Some((index, &value)) => {
+            Err(Error::NonFinite { name: "actions", index, value: f64::from(value) })
+        }
+        None => Ok(()),
+    }
+}

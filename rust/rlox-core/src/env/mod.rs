@@ -1,0 +1,80 @@
+//! Native environments and the batch that steps them.
+//!
+//! An environment is one file with the rules ([`Env`]) and one line in [`registry`]. [`VecEnv`]
+//! does what is the same for all: streams, time limits, autoreset, final observations, snapshots.
+
+mod actions;
+mod cartpole;
+mod pendulum;
+pub mod registry;
+mod shard;
+mod snapshot;
+mod trig;
+mod vec_env;
+
+pub use actions::Actions;
+pub use snapshot::Snapshot;
+pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, Seeding, StepOut, VecEnv};
+
+use crate::seed::Stream;
+use crate::space::{ActionSpace, BoxSpace};
+
+/// What is fixed about an environment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spec {
+    /// Gymnasium's id.
+    pub id: &'static str,
+    /// Steps after which Gymnasium's `TimeLimit` truncates an episode.
+    pub max_episode_steps: u32,
+    /// Numbers in the state of one environment.
+    pub state_dim: usize,
+    /// Bounds of the float32 observation.
+    pub observation: BoxSpace,
+    /// The accepted actions.
+    pub action: ActionSpace,
+}
+
+/// The rules of an environment over struct-of-arrays state.
+///
+/// State is `[state_dim, rows]`: one contiguous column per state variable, so that the loops
+/// over rows vectorise. All slices passed in have the lengths named here.
+pub trait Env: Send + Sync {
+    /// The fixed facts.
+    fn spec(&self) -> &'static Spec;
+
+    /// Draws the start state of one episode into `state`, `[state_dim]`.
+    fn start(&self, stream: &mut Stream, state: &mut [f64]);
+
+    /// Advances every row by one action: s_t -> s_{t+1}, r_t, and whether s_{t+1} is terminal.
+    ///
+    /// `state` is `[state_dim, rows]`, `actions` `[rows]` or `[rows, action_dim]`, `rewards` and
+    /// `terminated` are `[rows]`.
+    fn step(
+        &self,
+        state: &mut [f64],
+        actions: Actions<'_>,
+        rewards: &mut [f64],
+        terminated: &mut [bool],
+    );
+
+    /// Writes the observations of `state`, `[state_dim, rows]`, into `obs`, `[rows, obs_dim]`.
+    fn observe(&self, state: &[f64], rows: usize, obs: &mut [f32]);
+}
+
+/// Splits `[D, rows]` into its columns.
+fn columns<const D: usize>(state: &[f64], rows: usize) -> [&[f64]; D] {
+    let mut columns = state.chunks_exact(rows.max(1));
+    std::array::from_fn(|_| columns.next().unwrap_or_default())
+}
+
+/// Splits `[D, rows]` into its mutable columns.
+fn columns_mut<const D: usize>(state: &mut [f64], rows: usize) -> [&mut [f64]; D] {
+    let mut columns = state.chunks_exact_mut(rows.max(1));
+    std::array::from_fn(|_| columns.next().unwrap_or_default())
+}
+
+/// The float32 nearest to a float64, as NumPy's `astype(float32)`.
+#[expect(clippy::cast_possible_truncation, reason = "observations are float32 by contract")]
+const fn single(value: f64) -> f32 {
+    value as f32
+}

@@ -1,0 +1,271 @@
+//! Advantage estimation against its definition, its limits, and numbers worked out by hand.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+
+use rlox_core::Error;
+use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
+use rlox_core::advantage::{Discount, Ends, Real};
+use rlox_core::seed::Stream;
+
+struct Case {
+    rewards: Vec<f64>,
+    values: Vec<f64>,
+    next_values: Vec<f64>,
+    terminated: Vec<bool>,
+    truncated: Vec<bool>,
+}
+
+/// `len` steps with about one termination and one truncation in ten steps each.
+fn case(seed: u64, len: usize) -> Case {
+    let mut stream = Stream::new(seed, "case", 0);
+    let mut numbers = || (0..len).map(|_| stream.normal()).collect::<Vec<f64>>();
+    let (rewards, values, next_values) = (numbers(), numbers(), numbers());
+    let mut flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
+    let (terminated, truncated) = (flags(), flags());
+    Case { rewards, values, next_values, terminated, truncated }
+}
+
+/// A_t = sum over k >= t of (gamma lambda)^(k - t) delta_k up to the first end at or after t.
+fn by_definition(case: &Case, gamma: f64, lam: f64) -> Vec<f64> {
+    let len = case.rewards.len();
+    let delta = |t: usize| {
+        let next = if case.terminated[t] { 0.0 } else { case.next_values[t] };
+        case.rewards[t] + gamma * next - case.values[t]
+    };
+    let mut advantages = vec![0.0; len];
+    for (t, advantage) in advantages.iter_mut().enumerate() {
+        let mut weight = 1.0;
+        for k in t..len {
+            *advantage += weight * delta(k);
+            weight *= gamma * lam;
+            if case.terminated[k] || case.truncated[k] {
+                break;
+            }
+        }
+    }
+    advantages
+}
+
+fn trajectory(case: &Case, gamma: f64, lam: f64) -> (Vec<f64>, Vec<f64>) {
+    let len = case.rewards.len();
+    let (mut advantages, mut returns) = (vec![0.0; len], vec![0.0; len]);
+    gae::trajectory(
+        &case.rewards,
+        &case.values,
+        Next::Values(&case.next_values),
+        Ends { terminated: &case.terminated, truncated: &case.truncated },
+        Discount::new(gamma, lam).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    (advantages, returns)
+}
+
+fn assert_close(got: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(got.len(), expected.len());
+    for (t, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert!((got - expected).abs() <= tolerance, "at {t}: {got} is not {expected}");
+    }
+}
+
+#[test]
+fn the_recursion_equals_the_quadratic_definition() {
+    for (seed, gamma, lam) in [(1, 0.99, 0.95), (2, 1.0, 1.0), (3, 0.9, 0.0), (4, 0.0, 0.5)] {
+        let case = case(seed, 300);
+        let (advantages, returns) = trajectory(&case, gamma, lam);
+        let expected = by_definition(&case, gamma, lam);
+        assert_close(&advantages, &expected, 1e-11);
+        let targets: Vec<f64> = expected.iter().zip(&case.values).map(|(a, v)| a + v).collect();
+        assert_close(&returns, &targets, 1e-11);
+    }
+}
+
+#[test]
+fn lambda_0_is_the_one_step_error() {
+    let case = case(5, 100);
+    let (advantages, _) = trajectory(&case, 0.97, 0.0);
+    for (t, advantage) in advantages.iter().enumerate() {
+        let next = if case.terminated[t] { 0.0 } else { case.next_values[t] };
+        assert_eq!(*advantage, case.rewards[t] + 0.97 * next - case.values[t]);
+    }
+}
+
+#[test]
+fn lambda_1_is_the_discounted_return_minus_the_value() {
+    let rewards = [1.0, 2.0, 3.0, 4.0];
+    let (values, last, gamma) = ([0.3, -0.2, 0.7, 0.1], 10.0, 0.9);
+    let (mut advantages, mut returns) = ([0.0; 4], [0.0; 4]);
+    gae::trajectory(
+        &rewards,
+        &values,
+        Next::Bootstrap(last),
+        Ends::without_truncation(&[false; 4]),
+        Discount::new(gamma, 1.0).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    let mut discounted = last;
+    for t in (0..4).rev() {
+        discounted = rewards[t] + gamma * discounted;
+        assert!((returns[t] - discounted).abs() < 1e-12);
+        assert!((advantages[t] - (discounted - values[t])).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn a_rollout_worked_out_by_hand() {
+    // gamma = 0.5, lambda = 0.5: A_2 = 3 + 0.5 x 8 - 1 = 6; A_1 = 2 - 1 = 1 (terminal, cut);
+    // A_0 = 1 + 0.5 x 1 - 1 + 0.25 x 1 = 0.75.
+    let (mut advantages, mut returns) = ([0.0; 3], [0.0; 3]);
+    gae::trajectory(
+        &[1.0, 2.0, 3.0],
+        &[1.0; 3],
+        Next::Bootstrap(8.0),
+        Ends::without_truncation(&[false, true, false]),
+        Discount::new(0.5, 0.5).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    assert_eq!((advantages, returns), ([0.75, 1.0, 6.0], [1.75, 2.0, 7.0]));
+}
+
+#[test]
+fn truncation_bootstraps_the_final_observation_and_cuts_the_trace() {
+    // Step 0 is truncated in a state of value 4: A_0 = 1 + 0.5 x 4 - 1 = 2, nothing of A_1.
+    let (mut advantages, mut returns) = ([0.0; 2], [0.0; 2]);
+    gae::trajectory(
+        &[1.0, 1.0],
+        &[1.0, 1.0],
+        Next::Values(&[4.0, 6.0]),
+        Ends { terminated: &[false, false], truncated: &[true, false] },
+        Discount::new(0.5, 1.0).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    assert_eq!((advantages, returns), ([2.0, 3.0], [3.0, 4.0]));
+}
+
+#[test]
+fn the_value_after_termination_is_never_read() {
+    let mut case = case(6, 50);
+    for (next, terminated) in case.next_values.iter_mut().zip(&case.terminated) {
+        if *terminated {
+            *next = f64::NAN;
+        }
+    }
+    assert!(trajectory(&case, 0.99, 0.95).0.iter().all(|a| a.is_finite()));
+}
+
+fn transposed<T: Copy>(flat: &[T], n: usize) -> Vec<T> {
+    let steps = flat.len() / n;
+    (0..steps).flat_map(|t| (0..n).map(move |env| flat[env * steps + t])).collect()
+}
+
+fn single(numbers: &[f64]) -> Vec<f32> {
+    numbers.iter().map(|&x| f32::from_f64(x)).collect()
+}
+
+#[test]
+fn all_layouts_give_the_same_bits_in_both_precisions() {
+    for (n, steps) in [(1, 5), (7, 40), (300, 500)] {
+        let case = case(n as u64, n * steps);
+        let (rewards, values) = (single(&case.rewards), single(&case.values));
+        let (next, discount) = (single(&case.next_values), Discount::new(0.99, 0.95).unwrap());
+        let (mut flat, mut grid) = (vec![0.0_f32; n * steps], vec![0.0_f32; n * steps]);
+        let (mut flat_returns, mut grid_returns) = (flat.clone(), grid.clone());
+        let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
+        let out = Out { advantages: &mut flat, returns: &mut flat_returns };
+        gae::env_major(&rewards, &values, Next::Values(&next), ends, steps, discount, out).unwrap();
+        let input = TimeMajor {
+            rewards: &transposed(&rewards, n),
+            values: &transposed(&values, n),
+            next_values: &transposed(&next, n),
+            ends: Ends {
+                terminated: &transposed(&case.terminated, n),
+                truncated: &transposed(&case.truncated, n),
+            },
+            n_envs: n,
+        };
+        gae::time_major(input, discount, Out { advantages: &mut grid, returns: &mut grid_returns })
+            .unwrap();
+        assert_eq!(transposed(&flat, n), grid);
+        assert_eq!(transposed(&flat_returns, n), grid_returns);
+    }
+}
+
+#[test]
+fn a_float32_result_is_the_float64_result_rounded_once() {
+    let case = case(8, 400);
+    let exact = Case {
+        rewards: single(&case.rewards).iter().map(|&x| f64::from(x)).collect(),
+        values: single(&case.values).iter().map(|&x| f64::from(x)).collect(),
+        next_values: single(&case.next_values).iter().map(|&x| f64::from(x)).collect(),
+        ..case
+    };
+    let (mut advantages, mut returns) = (vec![0.0_f32; 400], vec![0.0_f32; 400]);
+    gae::trajectory(
+        &single(&exact.rewards),
+        &single(&exact.values),
+        Next::Values(&single(&exact.next_values)),
+        Ends { terminated: &exact.terminated, truncated: &exact.truncated },
+        Discount::new(0.99, 0.95).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    assert_eq!(advantages, single(&trajectory(&exact, 0.99, 0.95).0));
+}
+
+#[test]
+fn every_wrong_length_is_named() {
+    let discount = Discount::new(0.9, 0.9).unwrap();
+    let good = [0.0; 4];
+    let (mut a, mut r) = ([0.0; 4], [0.0; 4]);
+    let mut shape = |values: &[f64], flags: &[bool], returns: &mut [f64]| {
+        let out = Out { advantages: &mut a, returns };
+        let ends = Ends::without_truncation(flags);
+        match gae::trajectory(&good, values, Next::Bootstrap(0.0), ends, discount, out) {
+            Err(Error::Shape { name, .. }) => name,
+            _ => "accepted",
+        }
+    };
+    assert_eq!(shape(&[0.0; 3], &[false; 4], &mut r), "values");
+    assert_eq!(shape(&good, &[false; 5], &mut r), "terminated");
+    assert_eq!(shape(&good, &[false; 4], &mut [0.0; 2]), "returns");
+}
+
+#[test]
+fn env_major_refuses_a_part_of_a_trajectory_and_a_wrong_number_of_last_values() {
+    let discount = Discount::new(0.9, 0.9).unwrap();
+    let run = |n_steps: usize, last: &[f64]| {
+        let (mut a, mut r) = ([0.0; 6], [0.0; 6]);
+        let out = Out { advantages: &mut a, returns: &mut r };
+        let ends = Ends::without_truncation(&[false; 6]);
+        gae::env_major(&[0.0; 6], &[0.0; 6], Next::Bootstrap(last), ends, n_steps, discount, out)
+    };
+    assert!(run(3, &[0.0; 2]).is_ok());
+    for (n_steps, last) in [(4, &[0.0][..]), (3, &[0.0]), (0, &[]), (7, &[])] {
+        assert!(matches!(run(n_steps, last), Err(Error::Shape { .. })), "n_steps {n_steps}");
+    }
+}
+
+#[test]
+fn gamma_and_lambda_must_lie_between_0_and_1() {
+    for (gamma, lam) in [(-0.1, 0.5), (1.1, 0.5), (f64::NAN, 0.5), (0.5, f64::INFINITY)] {
+        assert!(matches!(Discount::new(gamma, lam), Err(Error::Config { .. })));
+    }
+    assert!(Discount::new(0.0, 1.0).is_ok());
+}
+
+#[test]
+fn empty_input_gives_empty_output() {
+    let case = case(9, 0);
+    assert_eq!(trajectory(&case, 0.9, 0.9), (vec![], vec![]));
+    let input = TimeMajor::<f64, bool> {
+        rewards: &[],
+        values: &[],
+        next_values: &[],
+        ends: Ends::without_truncation(&[]),
+        n_envs: 0,
+    };
+    let out = Out { advantages: &mut [], returns: &mut [] };
+    assert!(gae::time_major(input, Discount::new(0.9, 0.9).unwrap(), out).is_ok());
+}

@@ -1,0 +1,50 @@
+//! Actions from Python: the common arrays as they are, everything else converted.
+
+use numpy::{PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::env::Actions;
+use rlox_core::space::ActionSpace;
+
+use crate::coerce;
+use crate::errors::{self, Class};
+
+/// Contiguous actions of the kind an environment takes.
+pub(crate) enum ActionArray<'py> {
+    Discrete(PyReadonlyArrayDyn<'py, i64>),
+    Box(PyReadonlyArrayDyn<'py, f32>),
+}
+
+impl<'py> ActionArray<'py> {
+    /// One action per environment: `[n]`, or `[n, action_dim]`.
+    pub(crate) fn read(value: &Bound<'py, PyAny>, space: &ActionSpace, n: usize) -> PyResult<Self> {
+        let array = coerce::array(value, "actions")?;
+        let fits = match *array.shape() {
+            [rows] => rows == n && space.dim() == 1,
+            [rows, dim] => rows == n && dim == space.dim(),
+            _ => false,
+        };
+        if !fits {
+            let dim = space.dim();
+            let message = format!(
+                "actions has shape {:?}, expected {}({n}, {dim})",
+                array.shape(),
+                if dim == 1 { format!("({n},) or ") } else { String::new() }
+            );
+            return Err(errors::new(value.py(), Class::Shape, message));
+        }
+        match space {
+            ActionSpace::Discrete { .. } => {
+                coerce::elements(&array, "actions", "iub").map(Self::Discrete)
+            }
+            ActionSpace::Box(_) => coerce::numbers(&array, "actions").map(Self::Box),
+        }
+    }
+
+    /// The core's view.
+    pub(crate) fn view(&self) -> PyResult<Actions<'_>> {
+        match self {
+            Self::Discrete(array) => coerce::slice(array, "actions").map(Actions::Discrete),
+            Self::Box(array) => coerce::slice(array, "actions").map(Actions::Box),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `rlox_core::Error` -> the classes of `rlox.errors`, looked up when something is raised.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use rlox_core::Error;
+
+/// A class of `rlox.errors`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Class {
+    Config,
+    Shape,
+    UnknownName,
+    Env,
+    NonFinite,
+    Checkpoint,
+    Internal,
+}
+
+impl Class {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "ConfigError",
+            Self::Shape => "ShapeError",
+            Self::UnknownName => "UnknownNameError",
+            Self::Env => "EnvError",
+            Self::NonFinite => "NonFiniteError",
+            Self::Checkpoint => "CheckpointError",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// The exception for a core error.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error {
+        Error::Config { .. } => Class::Config,
+        Error::Shape { .. } => Class::Shape,
+        Error::UnknownName { .. } => Class::UnknownName,
+        Error::Action { .. } => Class::Env,
+        Error::NonFinite { .. } => Class::NonFinite,
+        Error::Snapshot { .. } => Class::Checkpoint,
+    };
+    new(py, class, error.to_string())
+}
+
+/// An exception of the given class; if that cannot be imported, the import's own exception.
+pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
+    let found = py
+        .import("rlox.errors")
+        .and_then(|module| module.getattr(class.name()))
+        .and_then(|class| Ok(class.cast_into::<PyType>()?));
+    match found {
+        Ok(class) => PyErr::from_type(class, (message.into(),)),
+        Err(error) => error,
+    }
+}

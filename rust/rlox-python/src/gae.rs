@@ -1,0 +1,241 @@
+//! Advantage estimation for Python: the signatures, and which arguments go together.
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use rlox_core::advantage::Discount;
+
+use crate::coerce;
+use crate::ends::{EndArgs, EndArrays, Given};
+use crate::errors::{self, Class};
+use crate::gae_call::{Flat, Grid, Inputs, Layout, Pair};
+
+/// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
+///
+/// A_t = delta_t + gamma lam (1 - end_t) A_{t+1},
+/// delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t).
+///
+/// Two forms. `dones` are episode ends without bootstrap and `last_value` is V of the state after
+/// the last step. `terminated`, `truncated` and `next_values` treat time limits exactly:
+/// `next_values` is V of the state each step reached, the final observation's after truncation.
+///
+/// Args:
+///     rewards: r_t, `[T]`.
+///     values: V(s_t), `[T]`.
+///     dones: episode ends after step t, `[T]`, bool or numbers.
+///     last_value: V(s_T); 0 if `next_values` is given.
+///     gamma: discount in [0, 1].
+///     lam: trace decay in [0, 1].
+///     terminated: s_{t+1} is terminal, `[T]`.
+///     truncated: the episode was cut after step t, `[T]`; needs `next_values`.
+///     next_values: V(s_{t+1}), `[T]`; ignored where terminated.
+///
+/// Returns:
+///     (advantages, returns): float32 if rewards and values are float32 arrays, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: gamma or lam out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(signature = (
+    rewards, values, dones=None, last_value=0.0, gamma=0.99, lam=0.95, *,
+    terminated=None, truncated=None, next_values=None
+))]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_gae<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: Given<'_, 'py>,
+    last_value: f64,
+    gamma: f64,
+    lam: f64,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+    next_values: Given<'_, 'py>,
+) -> PyResult<Pair<'py>> {
+    if next_values.is_some() && last_value != 0.0 {
+        let message = "last_value and next_values were both given; the last entry of next_values \
+                       is last_value";
+        return Err(errors::new(py, Class::Config, message));
+    }
+    let inputs = Inputs::read(rewards, values, &["T"])?;
+    let args = EndArgs { dones, terminated, truncated };
+    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), next_values.is_some())?;
+    let next_values = next_values.map(|next| inputs.like(next, "next_values")).transpose()?;
+    let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
+    Flat { inputs, next_values, ends, discount, layout }.run(py)
+}
+
+/// GAE of N trajectories of T steps, flat in env-major order: env 0's T steps, then env 1's, ...
+///
+/// As `compute_gae`, with arrays `[N * T]`.
+///
+/// Args:
+///     rewards: r_t, `[N * T]`.
+///     values: V(s_t), `[N * T]`.
+///     dones: episode ends after step t, `[N * T]`, bool or numbers.
+///     last_values: V of the state after the last step of each env, `[N]`; None means 0.
+///     n_steps: T; may be left out if `last_values` is given.
+///     gamma: discount in [0, 1].
+///     lam: trace decay in [0, 1].
+///     terminated: s_{t+1} is terminal, `[N * T]`.
+///     truncated: the episode was cut after step t, `[N * T]`; needs `next_values`.
+///     next_values: V(s_{t+1}), `[N * T]`; instead of `last_values`.
+///
+/// Returns:
+///     (advantages, returns), each `[N * T]`: float32 if rewards and values are, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: gamma or lam out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(signature = (
+    rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, *,
+    terminated=None, truncated=None, next_values=None
+))]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_gae_batched<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: Given<'_, 'py>,
+    last_values: Given<'_, 'py>,
+    n_steps: Given<'_, 'py>,
+    gamma: f64,
+    lam: f64,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+    next_values: Given<'_, 'py>,
+) -> PyResult<Pair<'py>> {
+    let args = EndArgs { dones, terminated, truncated };
+    let discount = discount(py, gamma, lam)?;
+    let inputs = Inputs::read(rewards, values, &["N * T"])?;
+    batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
+}
+
+/// `compute_gae_batched` with rewards and values taken as float32, whatever their dtype.
+///
+/// Args:
+///     rewards: r_t, `[N * T]`.
+///     values: V(s_t), `[N * T]`.
+///     dones: episode ends after step t, `[N * T]`, bool or numbers.
+///     last_values: V of the state after the last step of each env, `[N]`; None means 0.
+///     n_steps: T; may be left out if `last_values` is given.
+///     gamma: discount in [0, 1].
+///     lam: trace decay in [0, 1].
+///     terminated: s_{t+1} is terminal, `[N * T]`.
+///     truncated: the episode was cut after step t, `[N * T]`; needs `next_values`.
+///     next_values: V(s_{t+1}), `[N * T]`; instead of `last_values`.
+///
+/// Returns:
+///     (advantages, returns), each float32 `[N * T]`.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: gamma or lam out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(signature = (
+    rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, *,
+    terminated=None, truncated=None, next_values=None
+))]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_gae_batched_f32<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: Given<'_, 'py>,
+    last_values: Given<'_, 'py>,
+    n_steps: Given<'_, 'py>,
+    gamma: f64,
+    lam: f64,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+    next_values: Given<'_, 'py>,
+) -> PyResult<Pair<'py>> {
+    let args = EndArgs { dones, terminated, truncated };
+    let discount = discount(py, gamma, lam)?;
+    let inputs = Inputs { single: true, ..Inputs::read(rewards, values, &["N * T"])? };
+    batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
+}
+
+/// Resolves the arguments of an env-major call.
+fn batched<'py>(
+    py: Python<'py>,
+    inputs: Inputs<'py>,
+    args: &EndArgs<'_, 'py>,
+    last_values: Given<'_, 'py>,
+    n_steps: Given<'_, 'py>,
+    discount: Discount,
+    next_values: Given<'_, 'py>,
+) -> PyResult<Flat<'py>> {
+    let config = |message: &str| errors::new(py, Class::Config, message);
+    if next_values.is_some() && last_values.is_some() {
+        return Err(config("last_values and next_values were both given; pass one"));
+    }
+    let last_values = last_values.map(|last| coerce::array(last, "last_values")).transpose()?;
+    if let Some(last) = &last_values {
+        coerce::check_ndim(last, "last_values", &["N"])?;
+    }
+    let n_steps = n_steps.map(|n_steps| coerce::unsigned(n_steps, "n_steps")).transpose()?;
+    let n_steps = match (n_steps, &last_values) {
+        (Some(n_steps), _) if n_steps > 0 => usize::try_from(n_steps).unwrap_or(usize::MAX),
+        (None, Some(last)) if !last.is_empty() => inputs.rewards.len() / last.len(),
+        _ => return Err(config("n_steps must be given, at least 1, unless last_values is")),
+    };
+    let ends = EndArrays::read(py, args, inputs.rewards.shape(), next_values.is_some())?;
+    let next_values = next_values.map(|next| inputs.like(next, "next_values")).transpose()?;
+    let layout = Layout::Batched { last_values, n_steps };
+    Ok(Flat { inputs, next_values, ends, discount, layout })
+}
+
+/// GAE of a `[T, N]` rollout, vectorised over the N environments and exact at time limits.
+///
+/// Args:
+///     rewards: r_t, `[T, N]`.
+///     values: V(s_t), `[T, N]`.
+///     next_values: V(s_{t+1}) of the state each step reached, `[T, N]`: the final observation's
+///         after truncation; ignored after termination.
+///     terminated: s_{t+1} is terminal, `[T, N]`.
+///     truncated: the episode was cut after step t, `[T, N]`.
+///     gamma: discount in [0, 1].
+///     lam: trace decay in [0, 1].
+///     advantages: where to write A_t; C-contiguous, of the result's dtype and shape.
+///     returns: where to write A_t + V(s_t); likewise.
+///
+/// Returns:
+///     (advantages, returns), each `[T, N]`: the arrays passed in or fresh ones; float32 if
+///     rewards and values are, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape, an output another dtype or layout, or memory is
+///         shared between an output and another argument.
+///     ConfigError: gamma or lam out of range.
+#[pyfunction]
+#[pyo3(signature = (
+    rewards, values, next_values, terminated, truncated, gamma=0.99, lam=0.95, *,
+    advantages=None, returns=None
+))]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_gae_time_major<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    next_values: &Bound<'py, PyAny>,
+    terminated: &Bound<'py, PyAny>,
+    truncated: &Bound<'py, PyAny>,
+    gamma: f64,
+    lam: f64,
+    advantages: Given<'_, 'py>,
+    returns: Given<'_, 'py>,
+) -> PyResult<Pair<'py>> {
+    let inputs = Inputs::read(rewards, values, &["T", "N"])?;
+    let args = EndArgs { dones: None, terminated: Some(terminated), truncated: Some(truncated) };
+    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), true)?;
+    let next_values = inputs.like(next_values, "next_values")?;
+    let discount = discount(py, gamma, lam)?;
+    Grid { inputs, next_values, ends, discount }.run(py, advantages, returns)
+}
+
+fn discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
+    Discount::new(gamma, lam).map_err(|error| errors::raise(py, &error))
+}

@@ -1,0 +1,212 @@
+//! GAE calls from Python whose arguments are understood: pick the precision, borrow, run, return.
+
+use numpy::{
+    Element, Ix1, Ix2, PyReadonlyArrayDyn, PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods,
+};
+use pyo3::prelude::*;
+use rlox_core::Result as CoreResult;
+use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
+use rlox_core::advantage::{Discount, Ends, Flag, Real};
+
+use crate::coerce;
+use crate::detach::detached;
+use crate::ends::{EndArrays, Given};
+
+/// (advantages, returns).
+pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// Rewards and values as arrays, and whether results are float32: only if both are.
+pub(crate) struct Inputs<'py> {
+    pub(crate) rewards: Bound<'py, PyUntypedArray>,
+    pub(crate) values: Bound<'py, PyUntypedArray>,
+    pub(crate) single: bool,
+}
+
+impl<'py> Inputs<'py> {
+    pub(crate) fn read(
+        rewards: &Bound<'py, PyAny>,
+        values: &Bound<'py, PyAny>,
+        dims: &[&str],
+    ) -> PyResult<Self> {
+        let rewards = coerce::array(rewards, "rewards")?;
+        let values = coerce::array(values, "values")?;
+        coerce::check_ndim(&rewards, "rewards", dims)?;
+        coerce::check_shape(&values, "values", rewards.shape(), "the shape of rewards")?;
+        let single = coerce::holds::<f32>(&rewards) && coerce::holds::<f32>(&values);
+        Ok(Self { rewards, values, single })
+    }
+
+    /// `value` as an array of the shape of rewards.
+    pub(crate) fn like(
+        &self,
+        value: &Bound<'py, PyAny>,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let array = coerce::array(value, name)?;
+        coerce::check_shape(&array, name, self.rewards.shape(), "the shape of rewards")?;
+        Ok(array)
+    }
+}
+
+/// A flat call once its arguments are understood.
+pub(crate) struct Flat<'py> {
+    pub(crate) inputs: Inputs<'py>,
+    pub(crate) next_values: Option<Bound<'py, PyUntypedArray>>,
+    pub(crate) ends: EndArrays<'py>,
+    pub(crate) discount: Discount,
+    pub(crate) layout: Layout<'py>,
+}
+
+/// How a flat array is cut into trajectories.
+pub(crate) enum Layout<'py> {
+    Single { last_value: f64 },
+    Batched { last_values: Option<Bound<'py, PyUntypedArray>>, n_steps: usize },
+}
+
+impl<'py> Flat<'py> {
+    pub(crate) fn run(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        if self.inputs.single { self.run_as::<f32>(py) } else { self.run_as::<f64>(py) }
+    }
+
+    fn run_as<F: Element + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        match &self.ends {
+            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()?),
+            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()?),
+            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()?),
+        }
+    }
+
+    fn kernel<F: Element + Real, G: Flag>(
+        &self,
+        py: Python<'py>,
+        ends: Ends<'_, G>,
+    ) -> PyResult<Pair<'py>> {
+        let (rewards, values) = (
+            coerce::numbers::<F>(&self.inputs.rewards, "rewards")?,
+            coerce::numbers::<F>(&self.inputs.values, "values")?,
+        );
+        let (rewards, values) =
+            (coerce::slice(&rewards, "rewards")?, coerce::slice(&values, "values")?);
+        let next = optional::<F>(self.next_values.as_ref(), "next_values")?;
+        let next = next.as_ref().map(|next| coerce::slice(next, "next_values")).transpose()?;
+        let discount = self.discount;
+        match &self.layout {
+            Layout::Single { last_value } => {
+                let next = next.map_or(Next::Bootstrap(*last_value), Next::Values);
+                fill(py, rewards.len(), |out| {
+                    gae::trajectory(rewards, values, next, ends, discount, out)
+                })
+            }
+            Layout::Batched { last_values, n_steps } => {
+                let last = optional::<F>(last_values.as_ref(), "last_values")?;
+                let last = last.as_ref().map(|last| coerce::slice(last, "last_values"));
+                let zeros = vec![F::from_f64(0.0); rewards.len() / n_steps.max(&1)];
+                let last = last.transpose()?.unwrap_or(&zeros);
+                let next = next.map_or(Next::Bootstrap(last), Next::Values);
+                fill(py, rewards.len(), |out| {
+                    gae::env_major(rewards, values, next, ends, *n_steps, discount, out)
+                })
+            }
+        }
+    }
+}
+
+fn optional<'py, F: Element>(
+    array: Option<&Bound<'py, PyUntypedArray>>,
+    name: &str,
+) -> PyResult<Option<PyReadonlyArrayDyn<'py, F>>> {
+    array.map(|array| coerce::numbers(array, name)).transpose()
+}
+
+/// Allocates `[len]` advantages and returns and lets `kernel` fill them.
+fn fill<F: Element + Real>(
+    py: Python<'_>,
+    len: usize,
+    kernel: impl FnOnce(Out<'_, F>) -> CoreResult<()> + Send,
+) -> PyResult<Pair<'_>> {
+    let mut advantages = coerce::fresh::<F, Ix1>(py, Ix1(len))?;
+    let mut returns = coerce::fresh::<F, Ix1>(py, Ix1(len))?;
+    let out = Out {
+        advantages: coerce::slice_mut(&mut advantages, "advantages")?,
+        returns: coerce::slice_mut(&mut returns, "returns")?,
+    };
+    detached(py, len * 2, || kernel(out))?;
+    Ok((coerce::owned(&advantages).into_any(), coerce::owned(&returns).into_any()))
+}
+
+/// A `[T, N]` call once its arguments are understood.
+pub(crate) struct Grid<'py> {
+    pub(crate) inputs: Inputs<'py>,
+    pub(crate) next_values: Bound<'py, PyUntypedArray>,
+    pub(crate) ends: EndArrays<'py>,
+    pub(crate) discount: Discount,
+}
+
+impl<'py> Grid<'py> {
+    /// Runs the kernel into the outputs given, or into fresh ones.
+    pub(crate) fn run(
+        &self,
+        py: Python<'py>,
+        advantages: Given<'_, 'py>,
+        returns: Given<'_, 'py>,
+    ) -> PyResult<Pair<'py>> {
+        if self.inputs.single {
+            self.run_as::<f32>(py, advantages, returns)
+        } else {
+            self.run_as::<f64>(py, advantages, returns)
+        }
+    }
+
+    fn run_as<F: Element + Real>(
+        &self,
+        py: Python<'py>,
+        advantages: Given<'_, 'py>,
+        returns: Given<'_, 'py>,
+    ) -> PyResult<Pair<'py>> {
+        let mut advantages = self.out::<F>(py, advantages, "advantages")?;
+        let mut returns = self.out::<F>(py, returns, "returns")?;
+        let out = Out {
+            advantages: coerce::slice_mut(&mut advantages, "advantages")?,
+            returns: coerce::slice_mut(&mut returns, "returns")?,
+        };
+        match &self.ends {
+            EndArrays::Bool(pair) => self.kernel(py, pair.ends()?, out),
+            EndArrays::Single(pair) => self.kernel(py, pair.ends()?, out),
+            EndArrays::Double(pair) => self.kernel(py, pair.ends()?, out),
+        }?;
+        Ok((coerce::owned(&advantages).into_any(), coerce::owned(&returns).into_any()))
+    }
+
+    fn kernel<F: Element + Real, G: Flag>(
+        &self,
+        py: Python<'py>,
+        ends: Ends<'_, G>,
+        out: Out<'_, F>,
+    ) -> PyResult<()> {
+        let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
+        let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
+        let next_values = coerce::numbers::<F>(&self.next_values, "next_values")?;
+        let input = TimeMajor {
+            rewards: coerce::slice(&rewards, "rewards")?,
+            values: coerce::slice(&values, "values")?,
+            next_values: coerce::slice(&next_values, "next_values")?,
+            ends,
+            n_envs: self.inputs.rewards.shape().last().copied().unwrap_or(0),
+        };
+        let discount = self.discount;
+        detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
+    }
+
+    fn out<F: Element>(
+        &self,
+        py: Python<'py>,
+        given: Given<'_, 'py>,
+        name: &str,
+    ) -> PyResult<PyReadwriteArray<'py, F, Ix2>> {
+        match (given, self.inputs.rewards.shape()) {
+            (Some(given), shape) => coerce::output(given, name, shape),
+            (None, &[t, n]) => coerce::fresh(py, Ix2(t, n)),
+            (None, _) => coerce::fresh(py, Ix2(0, 0)),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The parts of a step that both `step_all` and `step_into` take.
+
+use numpy::{Ix2, PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray};
+use pyo3::prelude::*;
+use rlox_core::env::{Finals, StepOut, VecEnv, registry};
+
+use crate::actions::ActionArray;
+use crate::coerce;
+use crate::detach::detached;
+
+/// Nanoseconds one environment step takes, about.
+pub(crate) const STEP_COST: usize = 8;
+
+/// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
+pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
+
+/// Checks the actions and steps every environment.
+pub(crate) fn step<'py>(
+    py: Python<'py>,
+    envs: &mut VecEnv,
+    actions: &Bound<'py, PyAny>,
+    out: StepOut<'_>,
+) -> PyResult<()> {
+    let actions = ActionArray::read(actions, &envs.spec().action, envs.n_envs())?;
+    let actions = actions.view()?;
+    detached(py, envs.n_envs() * STEP_COST, || envs.step_into(actions, out))
+}
+
+/// A fresh `[n, obs_dim]`.
+pub(crate) fn fresh_obs<'py>(
+    py: Python<'py>,
+    envs: &VecEnv,
+) -> PyResult<PyReadwriteArray<'py, f32, Ix2>> {
+    coerce::fresh(py, Ix2(envs.n_envs(), envs.obs_dim()))
+}
+
+/// The ended episodes as arrays, None if there are none.
+pub(crate) fn finals<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Option<FinalArrays<'py>>> {
+    let Finals { indices, obs } = envs.finals();
+    if indices.is_empty() {
+        return Ok(None);
+    }
+    let last = PyArray1::from_slice(py, obs).reshape([indices.len(), envs.obs_dim()])?;
+    #[expect(clippy::cast_possible_wrap, reason = "MAX_ENVS is far below i64::MAX")]
+    let indices = PyArray1::from_iter(py, indices.iter().map(|&index| index as i64));
+    Ok(Some((indices, last)))
+}
+
+/// Dense forms of the ended episodes: `final_obs` is `obs` but for their rows, `mask` marks them.
+pub(crate) fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], mask: &mut [bool]) {
+    final_obs.copy_from_slice(obs);
+    let dim = envs.obs_dim();
+    let Finals { indices, obs } = envs.finals();
+    for (&index, last) in indices.iter().zip(obs.chunks_exact(dim)) {
+        if let Some(row) = final_obs.chunks_exact_mut(dim).nth(index) {
+            row.copy_from_slice(last);
+        }
+        if let Some(ended) = mask.get_mut(index) {
+            *ended = true;
+        }
+    }
+}
+
+/// Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step.
+#[pyfunction]
+pub(crate) fn native_env_ids() -> Vec<&'static str> {
+    registry::ids()
+}

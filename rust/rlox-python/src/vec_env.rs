@@ -1,0 +1,310 @@
+//! Native environments for Python.
+
+use numpy::{Ix1, Ix2, PyArray1, PyArray2};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::env::{Seeding, StepOut, VecEnv};
+use rlox_core::space::{ActionSpace, BoxSpace};
+
+use crate::coerce::{self, Number};
+use crate::detach::detached;
+use crate::snapshot;
+use crate::step::{self, FinalArrays, STEP_COST};
+
+type Array1<'py, T> = Bound<'py, PyArray1<T>>;
+type Array2<'py, T> = Bound<'py, PyArray2<T>>;
+
+/// `n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
+///
+/// An environment whose episode ends starts its next one within the same step. Results depend
+/// on the seeds and the actions only, not on threads or on how many environments there are.
+///
+/// Args:
+///     n: number of environments, 1 to 2**24.
+///     seed: environment i draws its episode starts from `Stream(seed, "env", i)`.
+///     env_id: one of `native_env_ids()`.
+///     seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
+///         `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
+///
+/// Raises:
+///     UnknownNameError: `env_id` is not native; names the nearest.
+///     ConfigError: `n` or a seed is out of range.
+///     ShapeError: `seeds` has another length than `n`.
+#[pyclass(name = "VecEnv", module = "rlox._core")]
+pub(crate) struct PyVecEnv {
+    inner: VecEnv,
+}
+
+#[pymethods]
+impl PyVecEnv {
+    #[new]
+    #[pyo3(
+        signature = (n, seed=Number::OMITTED, env_id="CartPole-v1", *, seeds=None),
+        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None)"
+    )]
+    fn new(
+        py: Python<'_>,
+        n: Number<'_>,
+        seed: Number<'_>,
+        env_id: &str,
+        seeds: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let n = usize::try_from(n.read("n", 0)?).unwrap_or(usize::MAX);
+        let seed = seed.read("seed", 0)?;
+        let seeding = match seeds {
+            Some(seeds) => Seeding::PerEnv(
+                seeds
+                    .try_iter()?
+                    .map(|seed| coerce::unsigned(&seed?, "seeds"))
+                    .collect::<PyResult<_>>()?,
+            ),
+            None => Seeding::Run(seed),
+        };
+        let inner = detached(py, n.saturating_mul(300), || VecEnv::new(env_id, n, seeding))?;
+        Ok(Self { inner })
+    }
+
+    /// Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`.
+    fn reset_all<'py>(&mut self, py: Python<'py>) -> PyResult<Array2<'py, f32>> {
+        let mut obs = step::fresh_obs(py, &self.inner)?;
+        let (envs, out) = (&mut self.inner, coerce::slice_mut(&mut obs, "obs")?);
+        detached(py, envs.n_envs() * 100, || {
+            envs.reset_all();
+            envs.observe_into(out)
+        })?;
+        Ok(coerce::owned(&obs))
+    }
+
+    /// Writes the current observations into `obs`, a C-contiguous float32 array `[n, obs_dim]`.
+    ///
+    /// Raises ShapeError if `obs` is anything else.
+    fn observe_into(&self, py: Python<'_>, obs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let shape = [self.inner.n_envs(), self.inner.obs_dim()];
+        let mut obs = coerce::output::<f32, Ix2>(obs, "obs", &shape)?;
+        let out = coerce::slice_mut(&mut obs, "obs")?;
+        detached(py, self.inner.n_envs() * STEP_COST, || self.inner.observe_into(out))
+    }
+
+    /// Steps every environment once.
+    ///
+    /// Args:
+    ///     actions: integers `[n]` for Discrete, numbers `[n, action_dim]` for Box (`[n]` will do
+    ///         if action_dim is 1); the environment clips to the bounds.
+    ///
+    /// Returns:
+    ///     A dict of fresh arrays: `obs` float32 `[n, obs_dim]`, the next episode's first where
+    ///     one ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool `[n]`;
+    ///     `final_obs` float32 `[n, obs_dim]`, the observation each step reached: `obs`, except
+    ///     the ended episode's last where one ended; `final_mask` bool `[n]`, where one ended.
+    ///
+    /// Raises:
+    ///     ShapeError: a wrong number or dtype of actions.
+    ///     EnvError: an action out of range.
+    ///     NonFiniteError: an action is NaN or infinite.
+    fn step_all<'py>(
+        &mut self,
+        py: Python<'py>,
+        actions: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let n = self.inner.n_envs();
+        let mut obs = step::fresh_obs(py, &self.inner)?;
+        let mut rewards = coerce::fresh::<f64, _>(py, Ix1(n))?;
+        let mut terminated = coerce::fresh::<bool, _>(py, Ix1(n))?;
+        let mut truncated = coerce::fresh::<bool, _>(py, Ix1(n))?;
+        let out = StepOut {
+            obs: coerce::slice_mut(&mut obs, "obs")?,
+            rewards: coerce::slice_mut(&mut rewards, "rewards")?,
+            terminated: coerce::slice_mut(&mut terminated, "terminated")?,
+            truncated: coerce::slice_mut(&mut truncated, "truncated")?,
+        };
+        step::step(py, &mut self.inner, actions, out)?;
+        let mut final_obs = step::fresh_obs(py, &self.inner)?;
+        let mut final_mask = coerce::fresh::<bool, _>(py, Ix1(n))?;
+        step::spread_finals(
+            &self.inner,
+            coerce::slice_mut(&mut obs, "obs")?,
+            coerce::slice_mut(&mut final_obs, "final_obs")?,
+            coerce::slice_mut(&mut final_mask, "final_mask")?,
+        );
+        let result = PyDict::new(py);
+        result.set_item(intern!(py, "obs"), coerce::owned(&obs))?;
+        result.set_item(intern!(py, "rewards"), coerce::owned(&rewards))?;
+        result.set_item(intern!(py, "terminated"), coerce::owned(&terminated))?;
+        result.set_item(intern!(py, "truncated"), coerce::owned(&truncated))?;
+        result.set_item(intern!(py, "final_obs"), coerce::owned(&final_obs))?;
+        result.set_item(intern!(py, "final_mask"), coerce::owned(&final_mask))?;
+        Ok(result)
+    }
+
+    /// Steps every environment once, writing into arrays of the caller; allocates nothing else.
+    ///
+    /// Args:
+    ///     actions: as for `step_all`; int64 or float32 C-contiguous arrays are not copied.
+    ///     obs: float32 `[n, obs_dim]`.
+    ///     rewards: float64 `[n]`.
+    ///     terminated: bool `[n]`.
+    ///     truncated: bool `[n]`.
+    ///
+    /// Returns:
+    ///     None if no episode ended, else `(indices, final_obs)`: which environments, int64 `[k]`
+    ///     ascending, and their ended episodes' last observations, float32 `[k, obs_dim]`.
+    ///
+    /// Raises:
+    ///     ShapeError: an output is not C-contiguous, writeable, of that dtype and shape, or
+    ///         shares memory with another argument; or a wrong number or dtype of actions.
+    ///     EnvError: an action out of range.
+    ///     NonFiniteError: an action is NaN or infinite.
+    fn step_into<'py>(
+        &mut self,
+        py: Python<'py>,
+        actions: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<FinalArrays<'py>>> {
+        let n = self.inner.n_envs();
+        let mut obs = coerce::output::<_, Ix2>(obs, "obs", &[n, self.inner.obs_dim()])?;
+        let mut rewards = coerce::output::<_, Ix1>(rewards, "rewards", &[n])?;
+        let mut terminated = coerce::output::<_, Ix1>(terminated, "terminated", &[n])?;
+        let mut truncated = coerce::output::<_, Ix1>(truncated, "truncated", &[n])?;
+        let out = StepOut {
+            obs: coerce::slice_mut(&mut obs, "obs")?,
+            rewards: coerce::slice_mut(&mut rewards, "rewards")?,
+            terminated: coerce::slice_mut(&mut terminated, "terminated")?,
+            truncated: coerce::slice_mut(&mut truncated, "truncated")?,
+        };
+        step::step(py, &mut self.inner, actions, out)?;
+        step::finals(py, &self.inner)
+    }
+
+    /// The state of every environment, float64 `[n, state_dim]`.
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array2<'py, f64>> {
+        let shape = Ix2(self.inner.n_envs(), self.inner.spec().state_dim);
+        let mut state = coerce::fresh::<f64, _>(py, shape)?;
+        let out = coerce::slice_mut(&mut state, "state")?;
+        detached(py, self.inner.n_envs() * STEP_COST, || self.inner.get_state(out))?;
+        Ok(coerce::owned(&state))
+    }
+
+    /// Replaces the state of every environment, streams and step counts staying as they are.
+    ///
+    /// Args:
+    ///     state: finite numbers `[n, state_dim]`.
+    ///     elapsed: steps already taken in each running episode, integers `[n]`, each below
+    ///         `max_episode_steps`; None keeps the present counts.
+    ///
+    /// Raises:
+    ///     ShapeError, NonFiniteError, ConfigError: what was given does not fit; nothing changes.
+    #[pyo3(signature = (state, elapsed=None))]
+    fn set_state<'py>(
+        &mut self,
+        py: Python<'py>,
+        state: &Bound<'py, PyAny>,
+        elapsed: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let (n, dim) = (self.inner.n_envs(), self.inner.spec().state_dim);
+        let state = coerce::array(state, "state")?;
+        coerce::check_shape(&state, "state", &[n, dim], "n_envs, state_dim")?;
+        let state = coerce::numbers::<f64>(&state, "state")?;
+        let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", n)).transpose()?;
+        let (envs, state) = (&mut self.inner, coerce::slice(&state, "state")?);
+        detached(py, n * STEP_COST, || envs.set_state(state, elapsed.as_deref()))
+    }
+
+    /// Everything needed to continue exactly here, as a dict of arrays, integers and strings:
+    /// `format`, `env_id`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
+    /// and `positions`.
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        snapshot::to_dict(py, &self.inner)
+    }
+
+    /// Continues from a `snapshot()` of the same environment and size, made under any seed.
+    ///
+    /// Raises:
+    ///     CheckpointError: a field is missing, or of another environment, size or format.
+    ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
+    fn restore(&mut self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
+        let saved = snapshot::from_dict(snapshot, self.inner.n_envs())?;
+        detached(py, saved.seeds.len() * 100, || self.inner.restore(&saved))
+    }
+
+    /// Number of environments.
+    #[getter]
+    fn n_envs(&self) -> usize {
+        self.inner.n_envs()
+    }
+
+    /// Gymnasium's id of the environment.
+    #[getter]
+    fn env_id(&self) -> &'static str {
+        self.inner.spec().id
+    }
+
+    /// Numbers per observation.
+    #[getter]
+    fn obs_dim(&self) -> usize {
+        self.inner.obs_dim()
+    }
+
+    /// Numbers in the state of one environment.
+    #[getter]
+    fn state_dim(&self) -> usize {
+        self.inner.spec().state_dim
+    }
+
+    /// Steps after which an episode is truncated.
+    #[getter]
+    fn max_episode_steps(&self) -> u32 {
+        self.inner.spec().max_episode_steps
+    }
+
+    /// Number of actions of a Discrete space, None for Box.
+    #[getter]
+    fn n_actions(&self) -> Option<usize> {
+        match self.inner.spec().action {
+            ActionSpace::Discrete { n } => Some(n),
+            ActionSpace::Box(_) => None,
+        }
+    }
+
+    /// Numbers per action: 1 for Discrete.
+    #[getter]
+    fn action_dim(&self) -> usize {
+        self.inner.spec().action.dim()
+    }
+
+    /// Lowest action, float32 `[action_dim]`, None for Discrete.
+    #[getter]
+    fn action_low<'py>(&self, py: Python<'py>) -> Option<Array1<'py, f32>> {
+        self.action_box().map(|space| PyArray1::from_slice(py, space.low))
+    }
+
+    /// Highest action, float32 `[action_dim]`, None for Discrete.
+    #[getter]
+    fn action_high<'py>(&self, py: Python<'py>) -> Option<Array1<'py, f32>> {
+        self.action_box().map(|space| PyArray1::from_slice(py, space.high))
+    }
+
+    /// Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded.
+    #[getter]
+    fn observation_low<'py>(&self, py: Python<'py>) -> Array1<'py, f32> {
+        PyArray1::from_slice(py, self.inner.spec().observation.low)
+    }
+
+    /// Highest observation, float32 `[obs_dim]`, infinity where unbounded.
+    #[getter]
+    fn observation_high<'py>(&self, py: Python<'py>) -> Array1<'py, f32> {
+        PyArray1::from_slice(py, self.inner.spec().observation.high)
+    }
+}
+
+impl PyVecEnv {
+    fn action_box(&self) -> Option<BoxSpace> {
+        match self.inner.spec().action {
+            ActionSpace::Discrete { .. } => None,
+            ActionSpace::Box(space) => Some(space),
+        }
+    }
+}
