@@ -1,0 +1,204 @@
+"""PPO: proximal policy optimisation with a clipped surrogate (Schulman et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.collectors import RolloutCollector
+from rlox.configs import PPOConfig, RunConfig
+from rlox.envs.make import EnvSource
+from rlox.envs.spaces import ActionCodec
+from rlox.errors import ConfigError
+from rlox.losses import PPOLoss, PPOTerms, standardize
+from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
+from rlox.rng import Streams
+from rlox.training.algorithm import Algorithm
+from rlox.training.finite import require_finite
+from rlox.training.loop import Learner
+from rlox.training.optimizer import Adam
+from rlox.training.setup import config_from_arguments
+from rlox.types import Clock, Minibatch, Rollout, Update
+
+__all__ = ["PPO", "PPOLearner", "make_policy"]
+
+
+def make_policy(config: PPOConfig, obs_dim: int, actions: ActionCodec) -> ActorCritic:
+    """The policy that `config` describes for this observation and action space."""
+    shared: dict[str, Any] = {
+        "net_arch": config.net_arch,
+        "activation": config.activation,
+        "ortho_init": config.ortho_init,
+    }
+    if not config.net_arch:
+        raise ConfigError(
+            "algo.net_arch is empty, expected at least one hidden width, e.g. [64,64]"
+        )
+    if actions.discrete:
+        if config.use_sde:
+            raise ConfigError(
+                "algo.use_sde=true needs Box actions; this environment's are Discrete"
+            )
+        return DiscretePolicy(obs_dim, actions.size, **shared)
+    if config.use_sde:
+        frequency = config.sde_sample_freq
+        return SDEPolicy(
+            obs_dim, actions.size, log_std_init=config.log_std_init, sample_freq=frequency, **shared
+        )
+    return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
+
+
+class PPOLearner:
+    """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
+
+    def __init__(
+        self, policy: ActorCritic, config: PPOConfig, total_steps: int, streams: Streams
+    ) -> None:
+        self.policy = policy
+        self.config = config
+        self.total_steps = total_steps
+        self.streams = streams
+        self.optimizer = Adam(policy, config.learning_rate)
+        self.loss = PPOLoss(
+            config.clip_eps,
+            config.vf_coef,
+            config.ent_coef,
+            config.max_grad_norm,
+            config.clip_vloss,
+        )
+
+    def update(self, batch: Rollout, clock: Clock) -> Update:
+        """Learn from one rollout; the schedules are read once, from the clock at its start."""
+        self._schedule(clock)
+        steps: list[Tensor] = []
+        epochs = samples = 0
+        for epoch in range(self.config.n_epochs):
+            generator = self.streams.generator(
+                "shuffle", batch.index * self.config.n_epochs + epoch
+            )
+            finished = True
+            for minibatch in batch.sample_minibatches(self.config.batch_size, True, generator):
+                terms = self._terms(minibatch)
+                if self._too_far(terms):
+                    finished = False
+                    break
+                steps.append(torch.stack([*terms[1:], terms.total.detach(), self._descend(terms)]))
+                samples += len(minibatch.obs)
+            epochs += finished
+            if not finished:
+                break
+        return Update(self._metrics(batch, steps, epochs), count=1, samples=samples)
+
+    def state(self) -> dict[str, Any]:
+        """Copies of the weights and optimizer moments, by parameter name."""
+        return {
+            "weights": {n: w.detach().clone() for n, w in self.policy.state_dict().items()},
+            "optimizer": self.optimizer.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        self.optimizer.restore(state["optimizer"])
+
+    def _schedule(self, clock: Clock) -> None:
+        remaining = max(0.0, 1.0 - clock.env_steps / self.total_steps)
+        config = self.config
+        self.optimizer.lr = config.learning_rate * (remaining if config.anneal_lr else 1.0)
+        self.loss.clip_eps = config.clip_eps * (remaining if config.anneal_clip else 1.0)
+
+    def _terms(self, minibatch: Minibatch) -> PPOTerms:
+        advantages = minibatch.advantages
+        if self.config.normalize_advantages:
+            advantages = standardize(advantages)
+        log_probs, entropy, values = self.policy.evaluate_actions(minibatch.obs, minibatch.actions)
+        return self.loss.terms(
+            log_probs,
+            entropy,
+            values,
+            minibatch.log_probs,
+            advantages,
+            minibatch.returns,
+            minibatch.values,
+        )
+
+    def _too_far(self, terms: PPOTerms) -> bool:
+        target = self.config.target_kl
+        return target is not None and float(terms.approx_kl) > 1.5 * target
+
+    def _descend(self, terms: PPOTerms) -> Tensor:
+        """One optimizer step; returns the gradient norm before clipping."""
+        norm = self.optimizer.backward(terms.total, self.config.max_grad_norm)
+        self.optimizer.step()
+        return norm
+
+    def _metrics(self, batch: Rollout, steps: list[Tensor], epochs: int) -> dict[str, float]:
+        metrics = {"value/explained_variance": _explained_variance(batch.values, batch.returns)}
+        if steps:
+            names = (
+                "loss/policy",
+                "loss/value",
+                "policy/entropy",
+                "policy/approx_kl",
+                "policy/clip_fraction",
+                "loss/total",
+                "train/grad_norm",
+            )
+            table = torch.stack(steps)
+            require_finite(table, names, f"update of rollout {batch.index}")
+            metrics |= dict(zip(names, table.mean(0).tolist(), strict=True))
+        metrics["train/learning_rate"] = self.optimizer.lr
+        metrics["train/clip_eps"] = self.loss.clip_eps
+        metrics["train/epochs"] = float(epochs)
+        return metrics
+
+
+class PPO(Algorithm):
+    """Proximal policy optimisation.
+
+    Observation and action spaces come from the environment: `DiscretePolicy` for Discrete actions,
+    `ContinuousPolicy` (or gSDE with `use_sde=True`) for Box.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    policy : a module with `get_action_and_logprob`, `get_value` and `get_logprob_and_entropy`
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `PPOConfig` or `EnvConfig` (its `backend` as `env_backend`), or
+        `device`; unknown names are errors
+    """
+
+    def __init__(
+        self,
+        env_id: EnvSource = "CartPole-v1",
+        n_envs: int = 8,
+        seed: int = 42,
+        policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, policy, logger, callbacks)
+
+    def _make_policy(self, config: RunConfig, collector: RolloutCollector) -> ActorCritic:
+        env = collector.env
+        return make_policy(config.algo, env.observations.dim, env.actions)
+
+    def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
+        return PPOLearner(policy, config.algo, config.total_steps, self.streams)
+
+
+def _explained_variance(values: Tensor, returns: Tensor) -> float:
+    """1 - Var(R - V) / Var(R); 0 when the returns do not vary."""
+    variance = returns.var(correction=0)
+    if not float(variance):
+        return 0.0
+    return float(1.0 - (returns - values).var(correction=0) / variance)

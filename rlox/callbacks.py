@@ -1,0 +1,118 @@
+"""Callbacks and the logger interface: user code that watches, and may stop, training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import ConfigError
+
+__all__ = [
+    "Callback",
+    "CheckpointCallback",
+    "EarlyStoppingCallback",
+    "EvalCallback",
+    "LoggerCallback",
+]
+
+
+class Callback:
+    """Override what you need. Every method receives `algo`, and where it applies `step`, `metrics`.
+
+    `step` counts environment steps; `metrics` has `mean_reward` and the last update's metrics.
+    """
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Once, before the first rollout; also `total_timesteps`."""
+
+    def on_rollout_end(self, **kwargs: Any) -> None:
+        """After each rollout and its update."""
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """After each update; return False to stop training."""
+        return True
+
+    def on_training_end(self, **kwargs: Any) -> None:
+        """Once, after the last update."""
+
+
+class LoggerCallback:
+    """Receives metrics rows; override to send them somewhere."""
+
+    def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
+        """After each update, at environment step `step`."""
+
+
+class EarlyStoppingCallback(Callback):
+    """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates."""
+
+    def __init__(self, patience: int = 10, min_delta: float = 0.0) -> None:
+        if patience < 1:
+            raise ConfigError(f"patience={patience}: expected at least 1")
+        self.patience = patience
+        self.min_delta = min_delta
+        self.best = float("-inf")
+        self.waited = 0
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Compare `mean_reward` with the best so far."""
+        reward = kwargs["metrics"]["mean_reward"]
+        if reward != reward:  # no episode has ended yet
+            return True
+        if reward > self.best + self.min_delta:
+            self.best, self.waited = reward, 0
+        else:
+            self.waited += 1
+        return self.waited < self.patience
+
+
+class EvalCallback(Callback):
+    """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
+
+    `best_model_path` names a checkpoint folder to write whenever the mean return is a new best.
+    """
+
+    def __init__(
+        self,
+        eval_freq: int = 10_000,
+        n_eval_episodes: int = 50,
+        best_model_path: str | Path | None = None,
+    ) -> None:
+        self.eval_freq = eval_freq
+        self.n_eval_episodes = n_eval_episodes
+        self.best_model_path = best_model_path
+        self.best_reward = float("-inf")
+        self.eval_results: list[tuple[int, float]] = []
+        self._evaluated = 0
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Evaluate once for every multiple of `eval_freq` passed."""
+        step, algo = kwargs["step"], kwargs["algo"]
+        if step // self.eval_freq <= self._evaluated:
+            return True
+        self._evaluated = step // self.eval_freq
+        mean = algo.evaluate(self.n_eval_episodes).mean
+        self.eval_results.append((step, mean))
+        if mean > self.best_reward:
+            self.best_reward = mean
+            if self.best_model_path is not None:
+                algo.save(self.best_model_path)
+        return True
+
+
+class CheckpointCallback(Callback):
+    """Saves `path/step-<n>` every `save_freq` steps."""
+
+    def __init__(self, save_freq: int, path: str | Path) -> None:
+        self.save_freq = save_freq
+        self.path = Path(path)
+        self._saved = 0
+
+    def on_step(self, **kwargs: Any) -> bool:
+        """Save once for every multiple of `save_freq` passed."""
+        step = kwargs["step"]
+        if step // self.save_freq > self._saved:
+            self._saved = step // self.save_freq
+            self.path.mkdir(parents=True, exist_ok=True)
+            kwargs["algo"].save(self.path / f"step-{step:012d}")
+        return True

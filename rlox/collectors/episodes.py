@@ -1,0 +1,86 @@
+"""True episode returns: what the environment paid, from reset to end, per episode."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.types import Episode
+
+__all__ = ["EpisodeTracker", "RecentEpisodes"]
+
+
+class EpisodeTracker:
+    """Adds up raw rewards and steps of the running episode of each environment."""
+
+    def __init__(self, n_envs: int) -> None:
+        self.returns = np.zeros(n_envs, np.float64)
+        self.lengths = np.zeros(n_envs, np.int64)
+
+    def add(self, rewards: NDArray[np.float64]) -> None:
+        """One step of every environment, rewards `[n_envs]`."""
+        self.returns += rewards
+        self.lengths += 1
+
+    def finish(self, index: NDArray[np.int64], env_steps: int) -> list[Episode]:
+        """Close the episodes of the environments `index`, which ended at `env_steps`."""
+        ended = [
+            Episode(env_steps, int(i), float(self.returns[i]), int(self.lengths[i])) for i in index
+        ]
+        self.returns[index] = 0.0
+        self.lengths[index] = 0
+        return ended
+
+    def state(self) -> dict[str, Any]:
+        """The running sums."""
+        return {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.returns[:] = state["returns"]
+        self.lengths[:] = state["lengths"]
+
+
+class RecentEpisodes:
+    """Returns and lengths of the last 100 finished training episodes, and how many there were."""
+
+    def __init__(self, window: int = 100) -> None:
+        self._returns: deque[float] = deque(maxlen=window)
+        self._lengths: deque[int] = deque(maxlen=window)
+        self.count = 0
+
+    def extend(self, episodes: Iterable[Episode]) -> None:
+        """Take in finished episodes, oldest first."""
+        for episode in episodes:
+            self._returns.append(episode.total_reward)
+            self._lengths.append(episode.length)
+            self.count += 1
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean undiscounted return of the window; `None` before the first episode ends."""
+        return float(np.mean(self._returns)) if self._returns else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean length of the window; `None` before the first episode ends."""
+        return float(np.mean(self._lengths)) if self._lengths else None
+
+    def state(self) -> dict[str, Any]:
+        """The window and the count."""
+        return {
+            "returns": list(self._returns),
+            "lengths": list(self._lengths),
+            "count": self.count,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        window = self._returns.maxlen
+        self._returns = deque(map(float, state["returns"]), window)
+        self._lengths = deque(map(int, state["lengths"]), window)
+        self.count = int(state["count"])

@@ -1,0 +1,38 @@
+"""One frozen, torch-free dataclass per algorithm, environment, buffer and logger: the only defaults."""
+
+from rlox.configs.check import make, make_run, nearest, plain
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.ppo import PPOConfig
+from rlox.configs.run import (
+    ALGO_CONFIGS,
+    LOGGER_CONFIGS,
+    AlgoConfig,
+    BufferConfig,
+    CheckpointConfig,
+    EvalConfig,
+    LogConfig,
+    LoggerConfig,
+    RunConfig,
+    StopConfig,
+)
+
+__all__ = [
+    "ALGO_CONFIGS",
+    "LOGGER_CONFIGS",
+    "AlgoConfig",
+    "BufferConfig",
+    "CheckpointConfig",
+    "EnvConfig",
+    "EvalConfig",
+    "LogConfig",
+    "LoggerConfig",
+    "PPOConfig",
+    "RunConfig",
+    "StopConfig",
+    "make",
+    "make_run",
+    "nearest",
+    "param",
+    "plain",
+]

@@ -1,0 +1,160 @@
+"""From plain data to frozen, validated config objects; every error names the key and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from typing import Any, TypeVar, cast
+
+from rlox.configs.params import expectation, inside
+from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
+from rlox.errors import ConfigError, UnknownNameError
+
+T = TypeVar("T")
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+    """`; did you mean 'x' or 'y'?` for the closest options, or an empty string."""
+    close = difflib.get_close_matches(str(name), [str(o) for o in options], 3, 0.6)
+    return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
+    """Build the config dataclass `cls` from plain data, checking names, types, ranges and choices."""
+    known = {f.name: f for f in fields(cast(Any, cls))}
+    for key in data:
+        if key not in known:
+            raise ConfigError(
+                f"unknown key '{_join(path, key)}'{_nearest_key(path, str(key), known)}"
+            )
+    hints = typing.get_type_hints(cls)
+    values = {
+        name: _value(known[name], hints[name], value, _join(path, name))
+        for name, value in data.items()
+    }
+    missing = [n for n, f in known.items() if n not in values and not _has_default(f)]
+    if missing:
+        raise ConfigError(f"missing key '{_join(path, missing[0])}': give it a value")
+    return cls(**values)
+
+
+def make_run(data: Mapping[str, Any]) -> RunConfig:
+    """The whole run configuration from a composed or saved tree."""
+    return _contradictions(make(RunConfig, data))
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
+    return cast(dict[str, Any], _plain(asdict(config)))
+
+
+def _contradictions(run: RunConfig) -> RunConfig:
+    rollout = run.algo.n_steps * run.env.n_envs
+    if run.algo.normalize_advantages and rollout == 1:
+        raise ConfigError(
+            "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be standardised; "
+            "raise algo.n_steps or set algo.normalize_advantages=false"
+        )
+    if run.algo.sde_sample_freq == 0:
+        raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1")
+    return run
+
+
+def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
+    if path == "algo":
+        return _named(ALGO_CONFIGS, value, path)
+    if path == "logger":
+        return _loggers(value)
+    if is_dataclass(hint):
+        return make(cast(type[Any], hint), _mapping(value, path), path)
+    converted = _convert(hint, value, path)
+    _check(f, converted, path)
+    return converted
+
+
+def _named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
+    data = _mapping(value, path)
+    name = str(data.get("name", ""))
+    if name not in options:
+        raise UnknownNameError(
+            f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{nearest(name, options)}"
+        )
+    return make(options[name], data, path)
+
+
+def _loggers(value: Any) -> dict[str, Any]:
+    data = {} if value is None else _mapping(value, "logger")
+    return {str(k): _named(LOGGER_CONFIGS, v, f"logger.{k}") for k, v in data.items()}
+
+
+def _mapping(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path}={value!r}: expected a group of keys, e.g. {path}.<key>=<value>")
+    return cast(Mapping[str, Any], value)
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        hint = next(a for a in typing.get_args(hint) if a is not type(None))
+        return _convert(hint, value, path)
+    if origin is tuple:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise ConfigError(f"{path}={value!r}: expected a list, e.g. {path}=[...]")
+        inner = typing.get_args(hint)[0]
+        return tuple(_convert(inner, v, f"{path}[{i}]") for i, v in enumerate(value))
+    if origin is dict:
+        return dict(_mapping(value, path))
+    return _scalar(hint, value, path)
+
+
+def _scalar(kind: type[Any], value: Any, path: str) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is int and number and float(value).is_integer():
+        return int(value)
+    if kind is float and number:
+        return float(value)
+    if kind is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return str(value)
+    words = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+    raise ConfigError(f"{path}={value!r}: expected {words[kind]}")
+
+
+def _check(f: Field[Any], value: Any, path: str) -> None:
+    for item in value if isinstance(value, tuple) else (value,):
+        if item is None:
+            continue
+        choices, within = f.metadata.get("choices"), f.metadata.get("within")
+        if choices and item not in choices:
+            raise ConfigError(
+                f"{path}={item}: expected {expectation(f)}{nearest(str(item), choices)}"
+            )
+        if within and not inside(item, within):
+            raise ConfigError(f"{path}={item}: expected a value {expectation(f)}")
+
+
+def _nearest_key(path: str, key: str, known: Mapping[str, Field[Any]]) -> str:
+    return nearest(_join(path, key), [_join(path, k) for k in known])
+
+
+def _has_default(f: Field[Any]) -> bool:
+    return f.default is not MISSING or f.default_factory is not MISSING
+
+
+def _join(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value

@@ -1,0 +1,44 @@
+"""Environments: which one, how many, by which engine, with which normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.configs.params import param
+
+WRAPPERS = ("flatten_observation", "rescale_action", "time_aware_observation")
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """One vectorised environment; any Gymnasium id works, native ids run in Rust."""
+
+    id: str = param("CartPole-v1", "Gymnasium id, or module:Id-v0 to import a module first")
+    n_envs: int = param(8, "parallel copies", within="[1, 1048576]", source="SB3 zoo, CartPole-v1")
+    backend: str = param(
+        "auto",
+        "native: Rust; gymnasium: any registered id; auto: native where it exists",
+        choices=("auto", "native", "gymnasium"),
+    )
+    workers: str = param(
+        "sync",
+        "gymnasium only: step in this process or in subprocesses",
+        choices=("sync", "subprocess"),
+    )
+    step_timeout: float = param(
+        60.0, "seconds a subprocess step may take before the run stops", within="(0, inf)"
+    )
+    kwargs: dict[str, Any] = param(
+        doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
+        default_factory=dict,
+    )
+    wrappers: tuple[str, ...] = param(
+        (), "Gymnasium wrappers by name, innermost first", choices=WRAPPERS
+    )
+    normalize_obs: bool = param(
+        False, "standardise observations by running moments, clipped to +-10"
+    )
+    normalize_reward: bool = param(
+        False, "divide rewards by the running std of the discounted return, clipped to +-10"
+    )

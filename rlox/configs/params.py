@@ -1,0 +1,65 @@
+"""`param(...)`: a config field that knows its meaning, its range and its source.
+
+The same declaration is the default, the validation rule and the line in `rlox train --help`,
+so the three cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field
+from typing import Any
+
+_INTERVAL = re.compile(r"^([\[(])\s*(-?inf|-?[\d.eE+-]+)\s*,\s*(-?inf|-?[\d.eE+-]+)\s*([\])])$")
+
+
+def param(
+    default: Any = MISSING,
+    doc: str = "",
+    *,
+    within: str | None = None,
+    choices: tuple[Any, ...] | None = None,
+    source: str | None = None,
+    default_factory: Callable[[], Any] | None = None,
+) -> Any:
+    """Declare a config field.
+
+    `within` is an interval such as `"(0, 1]"`; `choices` the allowed values; `source` where the
+    default comes from (paper, table, library).
+    """
+    if within is not None:
+        parse_interval(within)
+    metadata = {"doc": doc, "within": within, "choices": choices, "source": source}
+    if default_factory is not None:
+        return field(default_factory=default_factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def parse_interval(text: str) -> tuple[bool, float, float, bool]:
+    """`"(0, 1]"` -> (open at the low end, 0.0, 1.0, open at the high end)."""
+    match = _INTERVAL.match(text)
+    if match is None:
+        raise ValueError(f"not an interval: {text!r}")
+    low, high = float(match[2]), float(match[3])
+    return match[1] == "(", low, high, match[4] == ")"
+
+
+def inside(value: float, interval: str) -> bool:
+    """Whether `value` lies in `interval`; NaN never does."""
+    open_low, low, high, open_high = parse_interval(interval)
+    if math.isnan(value):
+        return False
+    above = value > low if open_low else value >= low
+    below = value < high if open_high else value <= high
+    return above and below
+
+
+def expectation(f: Field[Any]) -> str:
+    """What a field accepts beyond its type, in words: `one of a, b` or `in (0, 1]`."""
+    if f.metadata.get("choices"):
+        return "one of " + ", ".join(str(c) for c in f.metadata["choices"])
+    if f.metadata.get("within"):
+        return f"in {f.metadata['within']}"
+    return ""

@@ -1,0 +1,112 @@
+"""The whole configuration of a run: what `config.yaml` in a run folder holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.ppo import PPOConfig
+
+AlgoConfig = PPOConfig
+ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {"ppo": PPOConfig}
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """Where experience is kept; on-policy algorithms keep one rollout."""
+
+    name: str = param("rollout", "the buffer", choices=("rollout",))
+
+
+@dataclass(frozen=True)
+class CsvConfig:
+    """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
+
+    name: str = param("csv", "the logger", choices=("csv",))
+
+
+@dataclass(frozen=True)
+class TensorboardConfig:
+    """Event files under `tb/` for TensorBoard."""
+
+    name: str = param("tensorboard", "the logger", choices=("tensorboard",))
+
+
+@dataclass(frozen=True)
+class JsonlConfig:
+    """`metrics.jsonl`; always written, so naming it changes nothing."""
+
+    name: str = param("jsonl", "the logger", choices=("jsonl",))
+
+
+LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig
+LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
+    "jsonl": JsonlConfig,
+    "csv": CsvConfig,
+    "tensorboard": TensorboardConfig,
+}
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Evaluation on a separate environment with frozen normalisers."""
+
+    every: int = param(0, "steps between evaluations; 0: only at the end", within="[0, inf)")
+    episodes: int = param(50, "episodes of each evaluation; all are counted", within="[1, inf)")
+    seed: int = param(
+        100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
+    )
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When the run is saved and how many checkpoints stay."""
+
+    every: int = param(50_000, "steps between checkpoints", within="[1, inf)")
+    keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """How often a row goes to the logs."""
+
+    every: int = param(2048, "steps between rows of metrics.jsonl", within="[1, inf)")
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """Reasons to stop before total_steps."""
+
+    score: float | None = param(None, "stop once an evaluation's mean return reaches this")
+    minutes: float | None = param(
+        None, "stop after this many minutes of training", within="(0, inf)"
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run depends on besides code, versions and machine."""
+
+    algo: AlgoConfig = param(doc="the algorithm", default_factory=PPOConfig)
+    env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
+    buffer: BufferConfig = param(doc="the buffer", default_factory=BufferConfig)
+    logger: dict[str, Any] = param(doc="loggers besides jsonl, by name", default_factory=dict)
+    seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
+    total_steps: int = param(
+        100_000,
+        "environment steps, all copies together; rounded up to whole rollouts",
+        within="[1, inf)",
+    )
+    device: str = param("auto", "torch device: auto, cpu, cuda, cuda:N or mps")
+    torch_threads: int = param(
+        1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]"
+    )
+    run_root: str = param("runs", "where run folders are made")
+    resume: str | None = param(None, "a run folder to continue")
+    dry_run: bool = param(False, "check and build everything, train nothing")
+    eval: EvalConfig = param(doc="evaluation", default_factory=EvalConfig)
+    checkpoint: CheckpointConfig = param(doc="checkpoints", default_factory=CheckpointConfig)
+    log: LogConfig = param(doc="logging", default_factory=LogConfig)
+    stop: StopConfig = param(doc="early stopping", default_factory=StopConfig)

@@ -1,0 +1,1 @@
+"""Environments behind one interface: native (Rust), Gymnasium in process, Gymnasium in subprocesses."""

@@ -1,0 +1,58 @@
+"""The one interface between environments and collectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+
+__all__ = ["Finals", "VectorEnv"]
+
+
+class Finals(NamedTuple):
+    """Last observations of the episodes that ended in a step: a sparse table, `None` when none did."""
+
+    envs: NDArray[np.int64]  # [k], ascending
+    obs: NDArray[np.float32]  # [k, obs_dim]
+
+
+class VectorEnv(Protocol):
+    """`n_envs` environments stepped together, each reset in the same step that ends its episode.
+
+    After a step that ended environment i, row i of `obs` is the first observation of its next
+    episode and the ended episode's last observation is in `Finals`.
+    """
+
+    n_envs: int
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    observations: ObservationCodec
+    actions: ActionCodec
+    resume_grade: str  # "exact", or "episode_start" where the state cannot be saved
+
+    def reset_into(self, obs: NDArray[np.float32]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Step every environment with policy actions, writing `[n_envs, ...]` rows."""
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to go on from here."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
+
+    def close(self) -> None:
+        """Release processes, windows and memory."""

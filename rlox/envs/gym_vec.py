@@ -1,0 +1,189 @@
+"""Any Gymnasium environment, several copies, in this process or one subprocess each."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector.async_vector_env import AsyncState
+from numpy.typing import NDArray
+
+from rlox._core import stream_seed
+from rlox.envs.base import Finals
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.errors import EnvError
+
+__all__ = ["EnvFactory", "SubprocessGymVecEnv", "SyncGymVecEnv"]
+
+EnvFactory = Callable[[], gym.Env[Any, Any]]
+
+
+class SyncGymVecEnv:
+    """Gymnasium environments stepped one after the other in this process.
+
+    Environment i is seeded once, by `reset(seed=seed + i)`; later resets draw on from there. A
+    resumed run starts from other seeds, so that it does not repeat its first episodes.
+    """
+
+    resume_grade = "episode_start"
+
+    def __init__(self, factories: Sequence[EnvFactory], seed: int, name: str) -> None:
+        self.name = name
+        self.envs = [make() for make in factories]
+        self.n_envs = len(self.envs)
+        self.seed = seed
+        self.starts = 0
+        first = self.envs[0]
+        self.observation_space = first.observation_space
+        self.action_space = first.action_space
+        self.observations = ObservationCodec.of(first.observation_space, name)
+        self.actions = ActionCodec.of(first.action_space, name)
+
+    def reset_into(self, obs: NDArray[np.float32]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        seeds = _start_seeds(self.seed, self.n_envs, self.starts)
+        self.starts += 1
+        for i, env in enumerate(self.envs):
+            first, _ = env.reset(seed=seeds[i])
+            self._encode(i, first, obs[i])
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Step every environment in turn, resetting in place those whose episode ended."""
+        given = self.actions.to_env(actions)
+        index: list[int] = []
+        last: list[NDArray[np.float32]] = []
+        for i, env in enumerate(self.envs):
+            seen, reward, term, trunc, _ = env.step(given[i])
+            rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
+            self._encode(i, seen, obs[i])
+            if term or trunc:
+                index.append(i)
+                last.append(obs[i].copy())
+                self._encode(i, env.reset()[0], obs[i])
+        return Finals(np.asarray(index, np.int64), np.stack(last)) if index else None
+
+    def state(self) -> dict[str, Any]:
+        """How often it was started; a Gymnasium environment's state is its own."""
+        return {"starts": self.starts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the start of new episodes, other ones than the run began with."""
+        self.starts = int(state["starts"])
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self.envs:
+            env.close()
+
+    def _encode(self, i: int, observation: Any, row: NDArray[np.float32]) -> None:
+        try:
+            self.observations.encode_into(observation, row)
+        except (ValueError, TypeError, IndexError) as error:
+            raise EnvError(
+                f"{self.name} (copy {i}) gave an observation of shape {np.shape(observation)}, "
+                f"expected {self.observation_space}: {error}"
+            ) from error
+
+
+class SubprocessGymVecEnv:
+    """Gymnasium's AsyncVectorEnv: one subprocess per environment, with a deadline for every step."""
+
+    resume_grade = "episode_start"
+
+    def __init__(
+        self, factories: Sequence[EnvFactory], seed: int, name: str, step_timeout: float
+    ) -> None:
+        self.name = name
+        self.seed = seed
+        self.starts = 0
+        self.timeout = step_timeout
+        # spawn: a fork of a process with torch or rayon threads can deadlock
+        self.vec: Any = AsyncVectorEnv(
+            list(factories), autoreset_mode=AutoresetMode.SAME_STEP, context="spawn", daemon=True
+        )
+        self.n_envs = len(factories)
+        self.observation_space = self.vec.single_observation_space
+        self.action_space = self.vec.single_action_space
+        self.observations = ObservationCodec.of(self.observation_space, name)
+        self.actions = ActionCodec.of(self.action_space, name)
+
+    def reset_into(self, obs: NDArray[np.float32]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        seeds = _start_seeds(self.seed, self.n_envs, self.starts)
+        self.starts += 1
+        first, _ = self._answer("reset", lambda: self._reset(seeds))
+        obs[:] = self.observations.encode_batch(first)
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Step every environment at once; `EnvError` when one does not answer in time."""
+        given = self.actions.to_env(actions)
+        seen, rewards[:], terminated[:], truncated[:], infos = self._answer(
+            "step", lambda: self._step(given)
+        )
+        obs[:] = self.observations.encode_batch(seen)
+        index = np.flatnonzero(terminated | truncated)
+        if not len(index):
+            return None
+        finals = np.stack([np.asarray(infos["final_obs"][i]) for i in index])
+        return Finals(index, self.observations.encode_batch(finals))
+
+    def state(self) -> dict[str, Any]:
+        """How often it was started; the rest lives in the subprocesses."""
+        return {"starts": self.starts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the start of new episodes, other ones than the run began with."""
+        self.starts = int(state["starts"])
+
+    def close(self) -> None:
+        """Stop the subprocesses, whatever they are doing."""
+        self.vec._state = (
+            AsyncState.DEFAULT
+        )  # or closing would wait for an answer that may not come
+        self.vec.close(terminate=True)
+
+    def _reset(self, seeds: list[int]) -> Any:
+        self.vec.reset_async(seed=seeds)
+        return self.vec.reset_wait(timeout=self.timeout)
+
+    def _step(self, actions: NDArray[Any]) -> Any:
+        self.vec.step_async(actions)
+        return self.vec.step_wait(timeout=self.timeout)
+
+    def _answer(self, call: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except multiprocessing.TimeoutError as error:
+            self.close()
+            raise EnvError(
+                f"{self.name}: a subprocess did not answer {call} within {self.timeout:g} s; "
+                "raise env.step_timeout, or look for a hang in the environment"
+            ) from error
+        except (EOFError, BrokenPipeError, ConnectionError) as error:
+            self.close()
+            raise EnvError(f"{self.name}: a subprocess died during {call}") from error
+
+
+def _start_seeds(seed: int, n_envs: int, starts: int) -> list[int]:
+    """What to reset each environment with: `seed + i` at first, fresh keys when a run resumes."""
+    if starts == 0:
+        return [seed + i for i in range(n_envs)]
+    return [stream_seed(seed, f"restart-{starts}", i) for i in range(n_envs)]

@@ -1,0 +1,173 @@
+"""From an environment's configuration to environments: one to look at, or `n_envs` to train on."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rlox._core import native_env_ids
+from rlox.configs import EnvConfig, nearest
+from rlox.envs.base import VectorEnv
+from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
+from rlox.envs.native import NativeVecEnv
+from rlox.errors import ConfigError, EnvError, MissingExtraError, UnknownNameError
+
+__all__ = ["EnvSource", "factory_of", "make_vec", "single_factory", "uses_native"]
+
+# What a user may hand over in place of an id.
+EnvSource = str | gym.Env[Any, Any] | EnvFactory
+
+_WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
+    "flatten_observation": gym.wrappers.FlattenObservation,
+    "rescale_action": lambda env: gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
+    "time_aware_observation": gym.wrappers.TimeAwareObservation,
+}
+# What to install when the import that an id needs is missing.
+_EXTRAS = {
+    "ale_py": "pip install ale-py",
+    "ale-py": "pip install ale-py",
+    "box2d": "pip install 'gymnasium[box2d]'",
+    "mujoco": "pip install mujoco",
+    "pygame": "pip install pygame",
+}
+
+
+def uses_native(config: EnvConfig) -> bool:
+    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error."""
+    plain = not config.kwargs and not config.wrappers and config.workers == "sync"
+    if config.backend == "native" and not (plain and config.id in native_env_ids()):
+        raise ConfigError(
+            f"env.backend=native cannot run {config.id}"
+            + ("" if plain else " with env.kwargs, env.wrappers or env.workers=subprocess")
+            + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
+        )
+    return config.backend in ("auto", "native") and plain and config.id in native_env_ids()
+
+
+def single_factory(
+    config: EnvConfig, source: EnvSource | None = None, render_mode: str | None = None
+) -> EnvFactory:
+    """A callable that makes one fresh environment, wrapped as configured."""
+    make = factory_of(config.id if source is None else source, config.kwargs, render_mode)
+
+    def wrapped() -> gym.Env[Any, Any]:
+        env = make()
+        for name in config.wrappers:
+            try:
+                env = _WRAPPERS[name](env)
+            except (AssertionError, TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"env.wrappers: {name} does not fit {config.id}: {error or 'wrong space'}"
+                ) from error
+        return env
+
+    return wrapped
+
+
+def make_vec(config: EnvConfig, seed: int, source: EnvSource | None = None) -> VectorEnv:
+    """The vectorised training environment."""
+    if source is None and uses_native(config):
+        return NativeVecEnv(config.id, config.n_envs, seed)
+    if config.backend == "native":
+        raise ConfigError(
+            "env.backend=native needs an environment id, got an environment object; use auto"
+        )
+    make = single_factory(config, source)
+    factories = [make] * config.n_envs
+    if config.workers == "subprocess":
+        return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout)
+    return SyncGymVecEnv(factories, seed, config.id)
+
+
+def factory_of(
+    source: EnvSource, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
+) -> EnvFactory:
+    """A callable making fresh environments from an id, an environment, or a callable."""
+    options = dict(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
+    if isinstance(source, str):
+        spec = find_spec(source)
+        return lambda: _call(source, lambda: gym.make(spec, disable_env_checker=True, **options))
+    if kwargs:
+        raise ConfigError(
+            f"env.kwargs={dict(kwargs)} need an environment id; give them to the environment where "
+            "you make it"
+        )
+    if isinstance(source, gym.Env):
+        return _copies_of(source, options)
+    if not callable(source):
+        raise ConfigError(
+            f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
+        )
+    return lambda: _checked(source)
+
+
+def find_spec(env_id: str) -> Any:
+    """The Gymnasium spec of `env_id` (`module:Id-v0` imports the module first)."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UnknownNameError(f"env={env_id}: cannot import '{module}': {error}") from error
+    if name.startswith("ALE/") and name not in gym.registry:
+        _register_atari(env_id)
+    if name not in gym.registry:
+        raise UnknownNameError(
+            f"env={env_id} is not registered with Gymnasium{nearest(name, gym.registry)}"
+        )
+    return gym.spec(name)
+
+
+def _register_atari(env_id: str) -> None:
+    try:
+        gym.register_envs(importlib.import_module("ale_py"))
+    except ImportError as error:
+        raise MissingExtraError(f"env={env_id} needs ale-py: {_EXTRAS['ale_py']}") from error
+
+
+def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:
+    try:
+        return make()
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        hint = next((v for k, v in _EXTRAS.items() if k in str(error).lower()), None)
+        raise MissingExtraError(
+            f"env={name} needs a package that is not installed: {hint or error}"
+        ) from error
+    except gym.error.Error as error:
+        raise ConfigError(f"env={name} cannot be made: {error}") from error
+    except TypeError as error:
+        raise ConfigError(f"env={name}: env.kwargs do not fit: {error}") from error
+
+
+def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:
+    """Fresh copies of an instance: deep ones, which keep what was changed on it; else from its spec."""
+
+    def duplicate() -> gym.Env[Any, Any]:
+        try:
+            if options and env.spec is not None:  # to be made anew with a render_mode
+                return gym.make(env.spec, **options)
+            return copy.deepcopy(env)
+        except Exception as error:
+            raise ConfigError(
+                f"{env} cannot be copied ({error}); pass a callable that makes it instead: "
+                "PPO(lambda: MyEnv())"
+            ) from error
+
+    return duplicate
+
+
+def _checked(make: EnvFactory) -> gym.Env[Any, Any]:
+    env = make()
+    if not isinstance(env, gym.Env):
+        raise EnvError(
+            f"the environment factory returned {type(env).__name__}, expected gymnasium.Env"
+        )
+    if not isinstance(env.observation_space, spaces.Space):
+        raise EnvError(f"{env} has no observation_space; set it in __init__")
+    return env

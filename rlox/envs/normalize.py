@@ -1,0 +1,102 @@
+"""Running standardisation of observations and rewards, part of the run's state.
+
+Moments follow Chan et al. 1983 (parallel merge), one merge per environment step; observations are
+`clip((x - mean) / sqrt(var + eps), -10, 10)`; rewards are divided by the standard deviation of the
+discounted return, without subtracting a mean, and the accumulator restarts at an episode's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CLIP", "EPSILON", "ObservationNormalizer", "RewardNormalizer", "RunningMoments"]
+
+CLIP = 10.0
+EPSILON = 1e-8
+
+
+class RunningMoments:
+    """Mean and population variance of everything seen, per dimension, in float64."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        # The tiny prior count keeps the first merge finite, as in Stable-Baselines3.
+        self.count = 1e-4
+        self.mean = np.zeros(shape, np.float64)
+        self.var = np.ones(shape, np.float64)
+
+    def update(self, batch: NDArray[Any]) -> None:
+        """Merge a batch `[n, *shape]`."""
+        n = len(batch)
+        mean = batch.mean(axis=0, dtype=np.float64)
+        var = batch.var(axis=0, dtype=np.float64)
+        delta, total = mean - self.mean, self.count + n
+        self.var = (
+            self.var * self.count + var * n + np.square(delta) * self.count * n / total
+        ) / total
+        self.mean = self.mean + delta * n / total
+        self.count = total
+
+    def state(self) -> dict[str, Any]:
+        """Count, mean and variance."""
+        return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.count = float(state["count"])
+        self.mean = np.array(state["mean"], np.float64).reshape(self.mean.shape)
+        self.var = np.array(state["var"], np.float64).reshape(self.var.shape)
+
+
+class ObservationNormalizer:
+    """Standardises observation rows in place."""
+
+    def __init__(self, dim: int) -> None:
+        self.moments = RunningMoments((dim,))
+
+    def learn(self, obs: NDArray[np.float32]) -> None:
+        """Take raw rows `[n, dim]` into the moments."""
+        self.moments.update(obs)
+
+    def apply(self, obs: NDArray[np.float32]) -> None:
+        """Standardise rows `[n, dim]` in place with the present moments."""
+        scaled = (obs - self.moments.mean) / np.sqrt(self.moments.var + EPSILON)
+        np.clip(scaled, -CLIP, CLIP, out=scaled)
+        obs[:] = scaled
+
+    def state(self) -> dict[str, Any]:
+        """The moments."""
+        return self.moments.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.moments.restore(state)
+
+
+class RewardNormalizer:
+    """Scales rewards by the running deviation of each environment's discounted return."""
+
+    def __init__(self, n_envs: int, gamma: float) -> None:
+        self.gamma = gamma
+        self.returns = np.zeros(n_envs, np.float64)
+        self.moments = RunningMoments(())
+
+    def scale(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Take raw rewards `[n]` into the moments and return them scaled; `ended` restarts a return."""
+        self.returns = self.returns * self.gamma + rewards
+        self.moments.update(self.returns)
+        scaled = np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -CLIP, CLIP)
+        self.returns[ended] = 0.0
+        return scaled
+
+    def state(self) -> dict[str, Any]:
+        """The moments and the running returns."""
+        return {"moments": self.moments.state(), "returns": self.returns.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.moments.restore(state["moments"])
+        self.returns = np.array(state["returns"], np.float64).reshape(self.returns.shape)

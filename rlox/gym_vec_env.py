@@ -1,0 +1,86 @@
+"""`GymVecEnv`: any Gymnasium id with the dictionary interface of `rlox.VecEnv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig
+from rlox.envs.make import EnvSource, make_vec
+from rlox.errors import ShapeError
+
+__all__ = ["GymVecEnv"]
+
+
+class GymVecEnv:
+    """`n_envs` copies of a Gymnasium environment, reset in the step that ends an episode.
+
+    Parameters
+    ----------
+    env_id : an id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel copies
+    seed : environment i is reset once with `seed + i`
+    workers : `"sync"` (this process) or `"subprocess"` (one process each, with a deadline)
+    step_timeout : seconds a subprocess may take to answer
+    """
+
+    def __init__(
+        self,
+        env_id: EnvSource,
+        n_envs: int,
+        seed: int = 0,
+        workers: str = "sync",
+        step_timeout: float = 60.0,
+    ) -> None:
+        name = env_id if isinstance(env_id, str) else "env"
+        config = EnvConfig(
+            id=name, n_envs=n_envs, backend="gymnasium", workers=workers, step_timeout=step_timeout
+        )
+        self.vec = make_vec(config, seed, env_id)
+        self.n_envs = n_envs
+        self.observation_space = self.vec.observation_space
+        self.action_space = self.vec.action_space
+
+    def reset_all(self) -> NDArray[np.float32]:
+        """Start every environment; observations `[n_envs, obs_dim]` float32."""
+        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+        self.vec.reset_into(obs)
+        return obs
+
+    def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
+        """Step every environment with `actions` of its space, `[n_envs]` or `[n_envs, act_dim]`.
+
+        Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
+        reached: the ended episode's last one where an episode ended), `rewards` float64,
+        `terminated`, `truncated` and `final_mask` bool, all `[n_envs]`.
+        """
+        given = self._actions(actions)
+        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+        rewards = np.empty(self.n_envs, np.float64)
+        terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
+        finals = self.vec.step_into(given, obs, rewards, terminated, truncated)
+        final_obs = obs.copy()
+        if finals is not None:
+            final_obs[finals.envs] = finals.obs
+        return {
+            "obs": obs,
+            "rewards": rewards,
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_obs": final_obs,
+            "final_mask": terminated | truncated,
+        }
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.vec.close()
+
+    def _actions(self, actions: Any) -> NDArray[Any]:
+        codec = self.vec.actions
+        shape = (self.n_envs,) if codec.discrete else (self.n_envs, codec.size)
+        given = np.asarray(actions, np.int64 if codec.discrete else np.float32)
+        if given.size != np.prod(shape):
+            raise ShapeError(f"actions have shape {given.shape}, expected {shape}")
+        return given.reshape(shape) - codec.start

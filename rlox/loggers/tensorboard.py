@@ -1,0 +1,34 @@
+"""TensorBoard event files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlox.errors import MissingExtraError
+from rlox.loggers.base import Row
+
+__all__ = ["TensorboardSink"]
+
+
+class TensorboardSink:
+    """Scalars under `tb/`, one tag a metric, at the row's `env_steps`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise MissingExtraError(
+                "logger=tensorboard needs tensorboard: pip install 'rlox[tensorboard]'"
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def write(self, row: Row) -> None:
+        """Add the row's scalars."""
+        step = int(row["env_steps"] or 0)
+        for name, value in row.items():
+            if value is not None and name != "env_steps":
+                self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self._writer.close()

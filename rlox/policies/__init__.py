@@ -1,0 +1,15 @@
+"""Policies: what maps observations to actions, log-probabilities and values."""
+
+from rlox.policies.base import ActorCritic
+from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
+from rlox.policies.discrete import DiscretePolicy
+from rlox.policies.user import UserPolicy, as_actor_critic
+
+__all__ = [
+    "ActorCritic",
+    "ContinuousPolicy",
+    "DiscretePolicy",
+    "SDEPolicy",
+    "UserPolicy",
+    "as_actor_critic",
+]

@@ -1,0 +1,85 @@
+"""What a policy is: how it explores, how it scores what it did, how it acts when evaluated.
+
+While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn
+ahead of it, and log-probabilities and values are computed afterwards in one batch over the rollout,
+with the same parameters. That is what makes collection cheap, and it is exact: nothing a policy
+returns for a row depends on when it is asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ActorCritic", "Sampler"]
+
+# Maps the observations `[N, obs_dim]` of rollout step t to actions `[N]` or `[N, act_dim]`.
+Sampler = Callable[[Tensor, int], Tensor]
+
+# Noise is drawn in blocks of at most this many numbers.
+NOISE_BLOCK = 1 << 20
+
+
+class ActorCritic(nn.Module, ABC):
+    """A policy and a value function. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`."""
+
+    @abstractmethod
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Exploration for one rollout; all its randomness comes from `generator`."""
+
+    @abstractmethod
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability of `actions`, entropy and value, each `[B]`."""
+
+    @abstractmethod
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+
+    @abstractmethod
+    def mode(self, obs: Tensor) -> Tensor:
+        """The most likely action."""
+
+    @abstractmethod
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled action and its log-probability `[B]`; torch's default generator unless given."""
+
+    def get_action_value(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """A sampled action, its log-probability and the value."""
+        action, log_prob = self.get_action_and_logprob(obs, generator)
+        return action, log_prob, self.get_value(obs)
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of `actions` and entropy, each `[B]`."""
+        log_prob, entropy, _ = self.evaluate_actions(obs, actions)
+        return log_prob, entropy
+
+
+class NoiseBlocks:
+    """Exploration noise for steps 0, 1, 2, ... `[n_envs, *shape]`, drawn a block of steps at a time."""
+
+    def __init__(
+        self,
+        draw: Callable[[tuple[int, ...]], Tensor],
+        n_steps: int,
+        shape: tuple[int, ...],
+    ) -> None:
+        self._draw = draw
+        self._shape = shape
+        row = 1
+        for size in shape:
+            row *= size
+        self._length = max(1, min(n_steps, NOISE_BLOCK // max(row, 1)))
+        self._rows: tuple[Tensor, ...] = ()
+
+    def __getitem__(self, t: int) -> Tensor:
+        at = t % self._length
+        if at == 0:
+            self._rows = self._draw((self._length, *self._shape)).unbind(0)
+        return self._rows[at]

@@ -1,0 +1,174 @@
+"""Gaussian policies for `Box` actions: state-independent noise, and gSDE.
+
+Actions are neither squashed nor clipped here: the bounds belong to the environment, so that the
+stored log-probability is that of the action the policy chose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rlox.networks import inference, mlp, orthogonal_init
+from rlox.policies.base import ActorCritic, NoiseBlocks, Sampler
+
+__all__ = ["ContinuousPolicy", "SDEPolicy"]
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class ContinuousPolicy(ActorCritic):
+    """Separate actor and critic MLPs; the actor gives the mean, `log_std` `[act_dim]` is learned.
+
+    Parameters are those of `DiscretePolicy`, with `act_dim` for the action's length and
+    `log_std_init` for the initial log standard deviation.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 64,
+        net_arch: Sequence[int] | None = None,
+        activation: str = "tanh",
+        ortho_init: bool = True,
+        log_std_init: float = 0.0,
+    ) -> None:
+        super().__init__()
+        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        self.act_dim = act_dim
+        self.actor = mlp((obs_dim, *widths, act_dim), activation)
+        self.critic = mlp((obs_dim, *widths, 1), activation)
+        self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))
+        if ortho_init:
+            orthogonal_init(self.actor, 0.01)
+            orthogonal_init(self.critic, 1.0)
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Mean plus scaled normal noise."""
+        std = self.log_std.detach().exp()
+        noise = NoiseBlocks(
+            lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
+            n_steps,
+            (n_envs, self.act_dim),
+        )
+        actor = inference(self.actor)
+        return lambda obs, t: actor(obs).add_(noise[t])
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        log_prob = _log_normal(actions, self.actor(obs), self.log_std).sum(-1)
+        entropy = (self.log_std + 0.5 + _LOG_SQRT_2PI).sum().expand(len(obs))
+        return log_prob, entropy, self.get_value(obs)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        value: Tensor = self.critic(obs)
+        return value.squeeze(-1)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The mean `[B, act_dim]`."""
+        mean: Tensor = self.actor(obs)
+        return mean
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled action `[B, act_dim]` and its log-probability `[B]`."""
+        mean = self.actor(obs)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        action = (mean + noise * self.log_std.exp()).detach()
+        return action, _log_normal(action, mean, self.log_std).sum(-1)
+
+
+class SDEPolicy(ActorCritic):
+    """Generalised state-dependent exploration, gSDE (Raffin et al. 2021, arXiv:2005.05719).
+
+    The noise is a linear function of the actor's last hidden layer, theta(s) @ E with
+    E_ij ~ N(0, std_ij^2), and E is kept for `sample_freq` steps (-1: the whole rollout), so that
+    exploration is smooth. Seen alone, an action is Normal(mean, sqrt(theta^2 @ std^2)). No gradient
+    flows into theta through the deviation, as in Stable-Baselines3.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        net_arch: Sequence[int] = (64, 64),
+        activation: str = "tanh",
+        ortho_init: bool = True,
+        log_std_init: float = 0.0,
+        sample_freq: int = -1,
+    ) -> None:
+        super().__init__()
+        self.act_dim = act_dim
+        self.sample_freq = sample_freq
+        self.features = tuple(net_arch)[-1]
+        self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
+        self.critic = mlp((obs_dim, *net_arch, 1), activation)
+        self.log_std = nn.Parameter(torch.full((self.features, act_dim), float(log_std_init)))
+        if ortho_init:
+            orthogonal_init(self.actor, 0.01)
+            orthogonal_init(self.critic, 1.0)
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """One noise matrix `[features, act_dim]` an environment, renewed every `sample_freq` steps."""
+        std = self.log_std.detach().exp()
+        every = self.sample_freq if self.sample_freq > 0 else n_steps
+        shape = (n_envs, self.features, self.act_dim)
+        matrix = std.new_zeros(shape)
+
+        def sample(obs: Tensor, t: int) -> Tensor:
+            if t % every == 0:
+                torch.mul(
+                    torch.randn(shape, generator=generator, device=std.device), std, out=matrix
+                )
+            mean, features = self._heads(obs)
+            return mean + torch.bmm(features.unsqueeze(1), matrix).squeeze(1)
+
+        return sample
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        mean, features = self._heads(obs)
+        log_std = self._log_deviation(features)
+        log_prob = _log_normal(actions, mean, log_std).sum(-1)
+        entropy = (log_std + 0.5 + _LOG_SQRT_2PI).sum(-1)
+        return log_prob, entropy, self.get_value(obs)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        value: Tensor = self.critic(obs)
+        return value.squeeze(-1)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The mean `[B, act_dim]`."""
+        mean: Tensor = self.actor(obs)
+        return mean
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """An action drawn with a fresh noise matrix for each row, and its log-probability."""
+        mean, features = self._heads(obs)
+        log_std = self._log_deviation(features)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        action = (mean + noise * log_std.exp()).detach()
+        return action, _log_normal(action, mean, log_std).sum(-1)
+
+    def _heads(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        features: Tensor = self.actor[:-1](obs)
+        return self.actor[-1](features), features
+
+    def _log_deviation(self, features: Tensor) -> Tensor:
+        variance = features.detach().square() @ self.log_std.exp().square()
+        return 0.5 * (variance + 1e-6).log()
+
+
+def _log_normal(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Log density of Normal(mean, exp(log_std)) at x, elementwise."""
+    z = (x - mean) * (-log_std).exp()
+    return -0.5 * z.square() - log_std - _LOG_SQRT_2PI

@@ -1,0 +1,84 @@
+"""A categorical policy for `Discrete` actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rlox.networks import inference, mlp, orthogonal_init
+from rlox.policies.base import ActorCritic, NoiseBlocks, Sampler
+
+__all__ = ["DiscretePolicy"]
+
+
+class DiscretePolicy(ActorCritic):
+    """Separate actor and critic MLPs; the actor gives logits over `n_actions` choices.
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    n_actions : number of choices
+    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    net_arch : hidden widths of each network
+    activation : `tanh`, `relu`, `elu` or `silu`
+    ortho_init : orthogonal initialisation, policy head 0.01, value head 1
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 64,
+        net_arch: Sequence[int] | None = None,
+        activation: str = "tanh",
+        ortho_init: bool = True,
+    ) -> None:
+        super().__init__()
+        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        self.n_actions = n_actions
+        self.actor = mlp((obs_dim, *widths, n_actions), activation)
+        self.critic = mlp((obs_dim, *widths, 1), activation)
+        if ortho_init:
+            orthogonal_init(self.actor, 0.01)
+            orthogonal_init(self.critic, 1.0)
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
+        noise = NoiseBlocks(
+            lambda shape: _gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
+        )
+        actor = inference(self.actor)
+        return lambda obs, t: actor(obs).add_(noise[t]).argmax(-1)
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        log_p = torch.log_softmax(self.actor(obs), -1)
+        log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        entropy = -(log_p.exp() * log_p).sum(-1)
+        return log_prob, entropy, self.get_value(obs)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        value: Tensor = self.critic(obs)
+        return value.squeeze(-1)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The most likely choice `[B]`."""
+        logits: Tensor = self.actor(obs)
+        return logits.argmax(-1)
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled choice `[B]` and its log-probability `[B]`."""
+        log_p = torch.log_softmax(self.actor(obs), -1)
+        u = torch.rand(log_p.shape, generator=generator, device=log_p.device)
+        action = (log_p.detach() - (-u.clamp_min(1e-20).log()).log()).argmax(-1)
+        return action, log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+
+def _gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    u = torch.rand(shape, generator=generator, device=generator.device)
+    return u.clamp_min_(1e-20).log_().neg_().log_().neg_()

@@ -1,0 +1,83 @@
+"""A user's own policy module on the same path as the built-in ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlox.errors import ConfigError
+from rlox.policies.base import ActorCritic, Sampler
+
+__all__ = ["UserPolicy", "as_actor_critic"]
+
+_REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
+
+
+def as_actor_critic(policy: nn.Module) -> ActorCritic:
+    """`policy` itself when it is one of ours, else an adapter around it, checked for its methods."""
+    return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
+
+
+class UserPolicy(ActorCritic):
+    """Adapts a module with the three methods of a policy.
+
+    Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
+    For `predict` and evaluation also `mode(obs)`, or an `actor` submodule giving logits or means.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        methods: Any = module
+        missing = [m for m in _REQUIRED if not callable(getattr(module, m, None))]
+        if not callable(getattr(module, "mode", None)) and not callable(
+            getattr(module, "actor", None)
+        ):
+            missing.append("mode")
+        if missing:
+            raise ConfigError(
+                f"policy {type(module).__name__} lacks {', '.join(missing)}; a policy has "
+                f"{', '.join(_REQUIRED)} and mode (or an actor submodule)"
+            )
+        self.module = module
+        self._methods = [methods]  # in a list: not registered a second time
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Calls `get_action_and_logprob` with torch's default generator keyed for each step."""
+
+        def sample(obs: Tensor, t: int) -> Tensor:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(generator.initial_seed() + t)
+                action: Tensor = self._methods[0].get_action_and_logprob(obs)[0]
+            return action
+
+        return sample
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        log_prob, entropy = self._methods[0].get_logprob_and_entropy(obs, actions)
+        return log_prob, entropy, self.get_value(obs)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        value: Tensor = self._methods[0].get_value(obs)
+        return value.reshape(len(obs))
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
+        module = self._methods[0]
+        if callable(getattr(module, "mode", None)):
+            action: Tensor = module.mode(obs)
+            return action
+        output: Tensor = module.actor(obs)
+        with torch.random.fork_rng(devices=[]):  # only its kind is of interest
+            sampled = module.get_action_and_logprob(obs)[0]
+        return output if sampled.is_floating_point() else output.argmax(-1)
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The module's own sample."""
+        action, log_prob = self._methods[0].get_action_and_logprob(obs)
+        return action, log_prob

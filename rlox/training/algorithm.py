@@ -1,0 +1,288 @@
+"""The façade every algorithm shares: build from a config, train, predict, evaluate, save, load."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.collectors import OnPolicySource, RolloutCollector
+from rlox.collectors.episodes import RecentEpisodes
+from rlox.configs import RunConfig, make_run, plain
+from rlox.envs.make import EnvSource, single_factory
+from rlox.errors import CheckpointError, ConfigError, ShapeError
+from rlox.policies import ActorCritic, as_actor_critic
+from rlox.rng import Streams
+from rlox.training.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    resolve_checkpoint,
+    write_checkpoint,
+)
+from rlox.training.evaluate import Evaluation, Evaluator
+from rlox.training.loop import Hook, Learner, Timings, fit
+from rlox.training.setup import first_line, torch_device, torch_threads
+from rlox.types import Clock, Progress, Rollout, Update
+
+__all__ = ["Algorithm"]
+
+
+class Algorithm(ABC):
+    """A source, a learner and the loop, behind `train`, `predict`, `evaluate`, `save`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        env: EnvSource | None = None,
+        policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.env_id = config.env.id
+        self.streams = Streams(config.seed)
+        self.device = torch_device(config.device)
+        source = None if env is None or isinstance(env, str) else env
+        self._make_env = single_factory(config.env, source)
+        self._env_source = source
+        algo = config.algo
+        self.collector = RolloutCollector(
+            config.env.id if source is None else source,
+            config.env.n_envs,
+            config.seed,
+            self.device,
+            algo.gamma,
+            algo.gae_lambda,
+            config=config.env,
+        )
+        self.config = self._rounded(config, config.total_steps)
+        self.policy = self._policy(policy).to(self.device)
+        self.learner = self._make_learner(self.config, self.policy)
+        self.source = OnPolicySource(self.collector, self.policy, algo.n_steps)
+        self.clock = Clock()
+        self.recent = RecentEpisodes()
+        self.timings = Timings()
+        self.stop_reason: str | None = None
+        self._logger = logger
+        self._callbacks = tuple(callbacks or ())
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Self:
+        """The algorithm that a run configuration describes."""
+        algorithm = cls.__new__(cls)
+        Algorithm.__init__(algorithm, config)
+        return algorithm
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        env_id: EnvSource | None = None,
+        policy: nn.Module | None = None,
+    ) -> Self:
+        """Restore from a run folder or a checkpoint folder.
+
+        The environment, configuration, counters, normalisers, weights, optimizer and random streams
+        come from the checkpoint. `env_id` replaces the environment (needed when it was an object);
+        `policy` is needed when the run had a module of its own, whose weights are then loaded.
+        """
+        saved = read_checkpoint(resolve_checkpoint(Path(path)))
+        config = make_run(saved.config)
+        if env_id is None and config.env.id.startswith("<"):
+            raise ConfigError(
+                f"{path} was trained on an environment object, {config.env.id}; pass it: "
+                "from_checkpoint(path, env_id=...)"
+            )
+        if isinstance(env_id, str):
+            config = replace(config, env=replace(config.env, id=env_id))
+        algorithm = cls.__new__(cls)
+        Algorithm.__init__(algorithm, config, env_id, policy)
+        algorithm.restore(saved)
+        return algorithm
+
+    @abstractmethod
+    def _make_policy(self, config: RunConfig, collector: RolloutCollector) -> ActorCritic:
+        """The default policy for this environment."""
+
+    @abstractmethod
+    def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
+        """The learner over `policy`."""
+
+    def train(self, total_timesteps: int) -> dict[str, float]:
+        """Train until the run has taken `total_timesteps` environment steps in all.
+
+        Steps count all environments together and are rounded up to whole rollouts. Returns the last
+        metrics with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and
+        `updates`. Going on with a larger total stretches the schedules.
+        """
+        self.fit(total_timesteps)
+        return self.summary()
+
+    def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
+        """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
+        if total_steps is not None:
+            self.config = self._rounded(self.config, total_steps)
+            self.learner.total_steps = self.config.total_steps
+        if self.clock.env_steps >= self.config.total_steps:
+            raise ConfigError(
+                f"the run is at {self.clock.env_steps} steps already; "
+                f"total_steps={self.config.total_steps} must be larger"
+            )
+        self.stop_reason = None
+        for callback in self._callbacks:
+            callback.on_training_start(algo=self, total_timesteps=self.config.total_steps)
+        try:
+            with torch_threads(self.config.torch_threads):
+                fit(
+                    self.source,
+                    self.learner,
+                    self.clock,
+                    done=self._done,
+                    hooks=(self._observe, *hooks),
+                    timings=self.timings,
+                )
+        finally:
+            for callback in self._callbacks:
+                callback.on_training_end(algo=self, step=self.clock.env_steps)
+        self.stop_reason = self.stop_reason or "total_steps"
+        return self.clock
+
+    def stop(self, reason: str) -> None:
+        """End training after the present update."""
+        self.stop_reason = reason
+
+    def summary(self) -> dict[str, float]:
+        """The last update's metrics with the counters and `mean_reward`."""
+        row = {
+            **self._last.metrics,
+            "env_steps": self.clock.env_steps,
+            "updates": self.clock.updates,
+        }
+        mean = self.recent.mean_return
+        return row | {"mean_reward": float("nan") if mean is None else mean}
+
+    def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
+        """The policy's action for one raw observation (an `int` for Discrete) or for a batch.
+
+        Normalised as in training, with frozen statistics; Box actions are clipped to the bounds.
+        `deterministic=False` samples.
+        """
+        codec = self.collector.env.observations
+        single = codec.is_single(obs)
+        try:
+            rows = codec.encode_batch(np.asarray(obs)[None] if single else np.asarray(obs))
+        except (ValueError, IndexError, TypeError) as error:
+            raise ShapeError(
+                f"observation has shape {np.shape(obs)}, expected {codec.space.shape} or a batch of it"
+            ) from error
+        if self.collector.obs_normalizer:
+            rows = rows.copy()  # they may be the caller's own memory
+            self.collector.obs_normalizer.apply(rows)
+        with torch.inference_mode():
+            seen = torch.from_numpy(rows).to(self.device)
+            action = self.policy.mode(seen) if deterministic else self._sample(seen)
+        actions = self.collector.env.actions.to_env(action.cpu().numpy())
+        if not single:
+            return actions
+        return int(actions[0]) if self.collector.env.actions.discrete else actions[0]
+
+    def evaluate(
+        self,
+        episodes: int = 50,
+        seed: int = 100_000,
+        video: Path | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
+        """Play whole episodes deterministically in environments of their own.
+
+        Episode i starts from `reset(seed=seed + i)`. `video` names an mp4 to write.
+        """
+        env = self.collector.env
+        evaluator = Evaluator(
+            self.policy,
+            self._make_env,
+            env.observations,
+            env.actions,
+            self.collector.obs_normalizer,
+            self.device,
+            stopped,
+        )
+        with torch_threads(self.config.torch_threads):
+            if video is None:
+                return evaluator.run(episodes, seed)
+            filmed = single_factory(self.config.env, self._env_source, "rgb_array")
+            return evaluator.video(filmed, episodes, seed, video)
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint folder at `path`, replacing one that is there."""
+        write_checkpoint(Path(path), self.checkpoint())
+
+    def checkpoint(self, logs: Mapping[str, int] | None = None) -> Checkpoint:
+        """Everything the continuation depends on."""
+        learned = self.learner.state()
+        state = {"source": self.source.state(), "recent": self.recent.state()}
+        return Checkpoint(
+            config=plain(self.config),
+            clock=asdict(self.clock),
+            weights=learned["weights"],
+            optimizer=learned["optimizer"],
+            state=state,
+            logs=dict(logs or {}),
+        )
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a checkpoint of the same configuration."""
+        try:
+            self.learner.restore({"weights": saved.weights, "optimizer": saved.optimizer})
+            self.source.restore(saved.state["source"])
+            self.recent.restore(saved.state["recent"])
+            self.clock = Clock(**saved.clock)
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint does not fit {self.config.algo.name} on {self.env_id}: "
+                f"{first_line(error)}"
+            ) from error
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.source.close()
+
+    _last: Update = Update()
+
+    def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
+        """The first hook: counters and episode statistics, then callbacks and logger."""
+        self.clock, self._last = clock, update
+        self.recent.extend(progress.episodes)
+        if not (self._callbacks or self._logger):
+            return
+        metrics = self.summary()
+        if self._logger:
+            self._logger.on_train_step(clock.env_steps, metrics)
+        for callback in self._callbacks:
+            callback.on_rollout_end(algo=self, step=clock.env_steps, metrics=metrics)
+            if callback.on_step(algo=self, step=clock.env_steps, metrics=metrics) is False:
+                self.stop("callback")
+
+    def _done(self, clock: Clock) -> bool:
+        return self.stop_reason is not None or clock.env_steps >= self.config.total_steps
+
+    def _rounded(self, config: RunConfig, total_steps: int) -> RunConfig:
+        """`total_steps` rounded up to whole rollouts."""
+        rollout = config.algo.n_steps * config.env.n_envs
+        return replace(config, total_steps=-(-total_steps // rollout) * rollout)
+
+    def _policy(self, given: nn.Module | None) -> ActorCritic:
+        if given is not None:
+            return as_actor_critic(given)
+        with self.streams.default("init"), torch_threads(self.config.torch_threads):
+            return self._make_policy(self.config, self.collector)
+
+    def _sample(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.policy.get_action_and_logprob(obs)[0]

@@ -1,0 +1,230 @@
+"""Checkpoints: a folder of safetensors and JSON, whole or absent, with no code on the load path.
+
+    step-000000100352/  manifest.json  state.json  weights.safetensors  optimizer.safetensors
+                        state.safetensors
+
+The manifest is written last and lists every file with size and checksum; the folder is written
+under a temporary name, synced, and renamed into place. `last` and `best` are relative symlinks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from rlox.errors import CheckpointError, StorageError
+from rlox.training.store import Disk
+from rlox.training.tree import pack, unpack
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointStore",
+    "read_checkpoint",
+    "resolve_checkpoint",
+    "write_checkpoint",
+]
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
+_STEP = re.compile(r"^step-\d{12}$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds; all trees of numbers, text and arrays."""
+
+    config: dict[str, Any]
+    clock: dict[str, int]
+    weights: dict[str, Any]
+    optimizer: dict[str, Any]
+    state: dict[str, Any]
+    logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, disk: Disk | None = None) -> None:
+    """Write `folder` as a whole checkpoint, replacing what is there; `StorageError` if it cannot."""
+    disk = disk or Disk()
+    files = _encode(checkpoint)
+    manifest = {
+        "format": FORMAT,
+        "clock": checkpoint.clock,
+        "logs": checkpoint.logs,
+        "files": {n: {"bytes": len(d), "blake2b": _digest(d)} for n, d in files.items()},
+    }
+    manifest["blake2b"] = _own_digest(manifest)
+    _require_replaceable(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        disk.remove(partial)
+        disk.make_folder(partial)
+        for name, data in files.items():
+            disk.write(partial / name, data)
+        disk.write(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
+        disk.sync_folder(partial)
+        _into_place(partial, folder, disk)
+        disk.sync_folder(folder.parent)
+    except OSError as error:
+        disk.remove(partial)
+        raise StorageError(f"cannot write checkpoint {folder}: {error}") from error
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read and verify a checkpoint; `CheckpointError` names the file and what is wrong with it."""
+    manifest = _manifest(folder)
+    data = {name: _verified(folder, name, manifest["files"][name]) for name in _FILES}
+    arrays = {name: _arrays(folder, name, data[name]) for name in _FILES[1:]}
+    try:
+        state = json.loads(data["state.json"])
+        return Checkpoint(
+            config=state["config"],
+            clock={str(k): int(v) for k, v in manifest["clock"].items()},
+            weights=unpack(state["weights"], arrays["weights.safetensors"]),
+            optimizer=unpack(state["optimizer"], arrays["optimizer.safetensors"]),
+            state=unpack(state["state"], arrays["state.safetensors"]),
+            logs={str(k): int(v) for k, v in manifest["logs"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{folder}/state.json is not a checkpoint's state: {error}"
+        ) from error
+
+
+def resolve_checkpoint(run: Path, name: str = "last") -> Path:
+    """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one."""
+    if (run / MANIFEST).exists():
+        return run
+    root = run / "checkpoints"
+    if name in ("last", "best") or _STEP.match(name):
+        found = root / name
+        if (found / MANIFEST).exists():
+            return found
+        if name == "best":
+            return resolve_checkpoint(run, "last")
+    there = sorted(p.name for p in root.glob("step-*")) if root.is_dir() else []
+    raise CheckpointError(
+        f"{run} has no checkpoint '{name}'"
+        + (f"; it has {', '.join(there)}" if there else "; is it a run folder or a checkpoint?")
+    )
+
+
+class CheckpointStore:
+    """The checkpoints of one run: the newest `keep`, and the best."""
+
+    def __init__(self, root: Path, keep: int, disk: Disk | None = None) -> None:
+        self.root = root
+        self.keep = keep
+        self.disk = disk or Disk()
+
+    def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
+        """Write the checkpoint, point `last` (and `best`) at it, remove the oldest."""
+        folder = self.root / f"step-{checkpoint.clock['env_steps']:012d}"
+        write_checkpoint(folder, checkpoint, self.disk)
+        try:
+            self.disk.link(self.root / "last", folder.name)
+            if best:
+                self.disk.link(self.root / "best", folder.name)
+            self._prune()
+        except OSError as error:
+            raise StorageError(f"cannot update {self.root}: {error}") from error
+        return folder
+
+    def _prune(self) -> None:
+        named = {(self.root / n).resolve().name for n in ("last", "best")}
+        steps = sorted(p for p in self.root.iterdir() if _STEP.match(p.name))
+        for old in steps[: -self.keep]:
+            if old.name not in named:
+                self.disk.remove(old)
+
+
+def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:
+    arrays: dict[str, dict[str, NDArray[Any]]] = {"weights": {}, "optimizer": {}, "state": {}}
+    document: dict[str, Any] = {"config": checkpoint.config}
+    for part, named in arrays.items():
+        document[part] = pack(getattr(checkpoint, part), named)
+    files = {"state.json": json.dumps(document, indent=1).encode()}
+    return files | {f"{n}.safetensors": safetensors.numpy.save(a) for n, a in arrays.items()}
+
+
+def _into_place(partial: Path, folder: Path, disk: Disk) -> None:
+    if folder.exists():
+        old = folder.with_name(f".{folder.name}.old")
+        disk.remove(old)
+        disk.rename(folder, old)
+        disk.rename(partial, folder)
+        disk.remove(old)
+    else:
+        disk.rename(partial, folder)
+
+
+def _require_replaceable(folder: Path) -> None:
+    """A checkpoint or an empty folder may be replaced; anything else is somebody's work."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        theirs = True
+    else:
+        theirs = folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir())
+    if theirs:
+        raise StorageError(
+            f"{folder} is there and is not a checkpoint, so it is not replaced; choose another path"
+        )
+
+
+def _own_digest(manifest: Mapping[str, Any]) -> str:
+    """The checksum of a manifest's other entries."""
+    rest = {k: v for k, v in manifest.items() if k != "blake2b"}
+    return _digest(json.dumps(rest, sort_keys=True).encode())
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if path.is_symlink() or not path.is_file():
+        raise CheckpointError(f"{folder} has no {MANIFEST}: not a whole checkpoint")
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        version, files = manifest["format"], manifest["files"]
+        entries = {name: (files[name]["bytes"], files[name]["blake2b"]) for name in _FILES}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {error!r}") from error
+    if version != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {version}, expected {FORMAT}; use another version"
+        )
+    if manifest.get("blake2b") != _own_digest(manifest):
+        raise CheckpointError(f"{path} is damaged: its checksum differs from its content")
+    if not all(isinstance(v, Mapping) for v in (manifest.get("clock"), manifest.get("logs"))):
+        raise CheckpointError(f"{path} is damaged: no clock or logs")
+    return {**manifest, "files": entries}
+
+
+def _verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        raise CheckpointError(f"{path} is missing or not a plain file")
+    size, digest = entry
+    if path.stat().st_size != size:
+        raise CheckpointError(f"{path} has {path.stat().st_size} bytes, expected {size}")
+    data = path.read_bytes()
+    if _digest(data) != digest:
+        raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")
+    return data
+
+
+def _arrays(folder: Path, name: str, data: bytes) -> dict[str, NDArray[np.generic]]:
+    try:
+        return dict(safetensors.numpy.load(data))
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{folder / name} is not a safetensors file: {error}") from error
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()

@@ -1,0 +1,87 @@
+"""The one loop: a source gives batches, a learner learns from them, hooks watch the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from rlox.types import NO_UPDATE, Clock, Progress, Update
+
+__all__ = ["Hook", "Learner", "Source", "Timings", "fit"]
+
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
+B_contra = TypeVar("B_contra", contravariant=True)
+
+Hook = Callable[[Clock, Progress, Update], None]
+
+
+class Source(Protocol[B_co]):
+    """Where batches come from: a rollout, a replay, a dataset, a generator."""
+
+    def next(self, clock: Clock) -> tuple[B_co | None, Progress]:
+        """The next batch, or `None` while warming up; returns often enough for hooks and signals."""
+
+    def feedback(self, update: Update) -> None:
+        """What the update has for the source: priorities, refreshed latents, fresh weights."""
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs to go on from here."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+
+    def close(self) -> None:
+        """Release environments and processes."""
+
+
+class Learner(Protocol[B_contra]):
+    """What one batch does to the weights."""
+
+    total_steps: int  # the horizon of the schedules, in the source's unit of progress
+
+    def update(self, batch: B_contra, clock: Clock) -> Update:
+        """Learn from one batch; schedules read the clock."""
+
+    def state(self) -> dict[str, Any]:
+        """`weights` and `optimizer` trees."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+
+
+@dataclass
+class Timings:
+    """Seconds spent in each part of a run."""
+
+    collect: float = 0.0
+    update: float = 0.0
+    evaluate: float = 0.0
+
+
+def fit(
+    source: Source[B],
+    learner: Learner[B],
+    clock: Clock,
+    *,
+    done: Callable[[Clock], bool],
+    hooks: Iterable[Hook] = (),
+    timings: Timings | None = None,
+) -> Clock:
+    """Run batches through the learner until `done(clock)`; the only training loop in rlox."""
+    hooks = tuple(hooks)
+    timings = timings or Timings()
+    while not done(clock):
+        begun = time.perf_counter()
+        batch, progress = source.next(clock)
+        collected = time.perf_counter()
+        update = NO_UPDATE if batch is None else learner.update(batch, clock)
+        source.feedback(update)
+        timings.collect += collected - begun
+        timings.update += time.perf_counter() - collected
+        clock = clock.tick(progress, update)
+        for hook in hooks:
+            hook(clock, progress, update)
+    return clock

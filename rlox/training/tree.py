@@ -1,0 +1,56 @@
+"""State trees as JSON plus named arrays: what a checkpoint holds, with no code in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox.errors import CheckpointError
+
+__all__ = ["pack", "unpack"]
+
+_ARRAY, _TENSOR = "$array", "$tensor"
+
+
+def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
+    """The JSON part of `tree`; its arrays and tensors go to `arrays` under their path."""
+    if tree is None or isinstance(tree, (bool, int, str)):
+        return tree
+    if isinstance(tree, (float, np.floating)):
+        return float(tree)
+    if isinstance(tree, np.integer):
+        return int(tree)
+    if isinstance(tree, Mapping):
+        return {str(k): pack(v, arrays, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
+    if isinstance(tree, Tensor):
+        arrays[path] = tree.detach().cpu().contiguous().numpy()
+        return {_TENSOR: path}
+    if isinstance(tree, np.ndarray):
+        arrays[path] = np.ascontiguousarray(tree).reshape(tree.shape)
+        return {_ARRAY: path}
+    raise CheckpointError(
+        f"cannot save {type(tree).__name__} at {path}: not a number, text or array"
+    )
+
+
+def unpack(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The tree that `pack` took apart."""
+    if isinstance(tree, list):
+        return [unpack(v, arrays) for v in tree]
+    if not isinstance(tree, dict):
+        return tree
+    for mark in (_ARRAY, _TENSOR):
+        if mark in tree:
+            name = tree[mark]
+            if not isinstance(name, str) or name not in arrays:
+                raise CheckpointError(f"the checkpoint has no array {name!r}")
+            copy = arrays[name].copy()
+            return torch.from_numpy(copy) if mark == _TENSOR else copy
+    return {k: unpack(v, arrays) for k, v in tree.items()}

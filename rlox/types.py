@@ -1,0 +1,128 @@
+"""What flows between the rooms: episodes, rollouts, progress, updates, the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rlox.errors import ShapeError
+
+__all__ = ["NO_UPDATE", "Clock", "Episode", "Minibatch", "Progress", "Rollout", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far a run is: environment steps (all copies together), updates, gradient samples."""
+
+    env_steps: int = 0
+    updates: int = 0
+    samples: int = 0
+
+    def tick(self, progress: Progress, update: Update) -> Clock:
+        """The clock after one batch."""
+        return Clock(
+            self.env_steps + progress.env_steps,
+            self.updates + update.count,
+            self.samples + update.samples,
+        )
+
+
+class Episode(NamedTuple):
+    """One finished training episode, in the environment's own rewards."""
+
+    env_steps: int  # the run's step count when it ended
+    env: int
+    total_reward: float
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one batch cost: increments, never totals."""
+
+    env_steps: int = 0
+    episodes: tuple[Episode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one learner update did; `count` and `samples` are increments."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    count: int = 0
+    samples: int = 0
+
+
+NO_UPDATE = Update()
+
+
+class Minibatch(NamedTuple):
+    """Rows of a rollout; all `[B, ...]`."""
+
+    obs: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """`n_steps` of `n_envs` environments, flat `[T*N, ...]` in time-major order (row t*N + n).
+
+    On the CPU the tensors are views of the collector's arena: they hold until the next `collect`.
+    `rewards` are those the learner sees (scaled when rewards are normalised); `dones` marks
+    episode ends of either kind.
+    """
+
+    obs: Tensor  # [T*N, obs_dim] float32
+    actions: Tensor  # [T*N] int64, or [T*N, act_dim] float32
+    log_probs: Tensor  # [T*N], of the policy that acted
+    values: Tensor  # [T*N]
+    rewards: Tensor  # [T*N]
+    terminated: Tensor  # [T*N] bool: ended by the environment, no bootstrap
+    truncated: Tensor  # [T*N] bool: cut off, bootstrapped from the final observation
+    advantages: Tensor  # [T*N]
+    returns: Tensor  # [T*N] = advantages + values
+    n_envs: int
+    index: int = 0  # counts the collector's rollouts: keys the shuffle
+
+    @property
+    def dones(self) -> Tensor:
+        """`terminated | truncated`, `[T*N]`."""
+        return self.terminated | self.truncated
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def to(self, device: torch.device | str) -> Rollout:
+        """The same rollout on another device (itself when it is there already)."""
+        if self.obs.device == torch.device(device):
+            return self
+        names = (*Minibatch._fields, "rewards", "terminated", "truncated")
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, **moved)
+
+    def sample_minibatches(
+        self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
+    ) -> Iterator[Minibatch]:
+        """Disjoint minibatches covering every row once; the last one may be smaller.
+
+        The order comes from `generator` (torch's default one unless given).
+        """
+        if batch_size < 1:
+            raise ShapeError(f"batch_size={batch_size}, expected at least 1")
+        rows = Minibatch(*(getattr(self, name) for name in Minibatch._fields))
+        if shuffle:
+            order = torch.randperm(len(self), generator=generator).to(self.obs.device)
+            # one gather for the epoch, then slices that share its memory
+            rows = Minibatch(*(column.index_select(0, order) for column in rows))
+        yield from (
+            Minibatch(*chunks)
+            for chunks in zip(*(torch.split(c, batch_size) for c in rows), strict=True)
+        )
