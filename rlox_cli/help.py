@@ -1,0 +1,91 @@
+"""`rlox COMMAND --help`: every key with its default, range and meaning, from the dataclasses."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from rlox.configs.params import expectation
+from rlox_cli.schema import Key, command_keys
+from rlox_cli.source import group_options
+
+CONF = Path(__file__).parent / "conf"
+LISTED_GROUPS = ("algo", "buffer", "logger", "tuned", "exp")
+NOTES = {
+    "train": "Trains one agent. Several values (seed=0,1,2) need rlox sweep or -m.",
+    "sweep": (
+        "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
+        "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME."
+    ),
+    "evaluate": "Plays the policy of a run and writes every return to RUN/eval/<checkpoint>.json.",
+}
+FLAGS = """\
+flags (Hydra's, all of them work)
+  --cfg job            print the configuration instead of running
+  --info defaults      where each part of it comes from
+  --config-dir FOLDER  a conf folder of your own (also RLOX_CONF_PATH)
+  -m                   one run per combination of values
+  +key=value, ~key     add or remove a key
+  HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
+
+
+def command_help(command: str) -> str:
+    """The help text of one subcommand."""
+    parts = [f"usage: rlox {command} [key=value ...]", NOTES[command]]
+    if command != "evaluate":
+        parts.append(_groups())
+    keys = command_keys(command)
+    for section in dict.fromkeys(_section(k) for k in keys):
+        lines = [_line(k) for k in keys if _section(k) == section]
+        parts.append("\n".join([f"{section or 'run'} (key=default  meaning)", *lines]))
+    return "\n\n".join([*parts, FLAGS])
+
+
+def _groups() -> str:
+    lines = [
+        "groups (group=option)",
+        "  env      any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
+    ]
+    for group in LISTED_GROUPS:
+        names = group_options(group, [CONF])
+        if names:
+            listed = ", ".join(names)
+            lines += textwrap.wrap(
+                listed, _width() - 11, initial_indent=f"  {group:<9}", subsequent_indent=" " * 11
+            )
+    lines.append(
+        "  several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null"
+    )
+    return "\n".join(lines)
+
+
+def _section(key: Key) -> str:
+    return key.name.split(".")[0] if "." in key.name else ""
+
+
+def _line(key: Key) -> str:
+    head = f"  {key.name}={_text(key.default)}"
+    choices = key.field.metadata.get("choices")
+    accepts = "" if choices and len(choices) == 1 else expectation(key.field)
+    meaning = str(key.field.metadata.get("doc", "")) + (f"; {accepts}" if accepts else "")
+    indent = " " * 38
+    wrapped = textwrap.wrap(
+        meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=indent
+    )
+    return "\n".join(wrapped or [head])
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_text, value))}]"
+    return str(value)
+
+
+def _width() -> int:
+    return max(80, min(120, shutil.get_terminal_size().columns))

@@ -1,0 +1,117 @@
+"""Where a run goes: beside others under run_root, into a sweep, or into a folder that was named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from rlox.configs import RunConfig, plain
+from rlox_cli.run_folder import DONE, is_locked, read_config, read_status
+from rlox_cli.sweep import job_slug
+
+# Keys that say where and whether, not what: they do not make a job another one.
+PLACE_KEYS = ("run_root", "dry_run")
+
+
+@dataclass
+class Job:
+    """One run as Hydra launched it."""
+
+    overrides: list[str]
+    sweep: Path | None
+    number: int
+    given: Path | None
+    tuned: str | None = None
+    common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
+    folder: Path | None = None  # once it has been made
+
+    @property
+    def name(self) -> str:
+        """The folder name inside a sweep."""
+        return f"{self.number}_{self.slug}"
+
+    @property
+    def slug(self) -> str:
+        """The part of the name that stays when the sweep grows and numbers shift."""
+        return job_slug(self.overrides, self.common)
+
+    def earlier(self) -> list[Path]:
+        """Folders that an earlier start of the same sweep made for this job."""
+        if self.sweep is None:
+            return []
+        found = self.sweep.glob(f"*_{self.slug}")
+        return [p for p in found if p.name == f"{_number(p)}_{self.slug}"]
+
+    def place(self) -> Path | None:
+        """The folder to make, earlier attempts set aside; `None`: a fresh one under run_root."""
+        if self.sweep is None:
+            return self.given
+        for folder in self.earlier():
+            _set_aside(folder)
+        return self.sweep / self.name
+
+
+def current_job(common: frozenset[str] = frozenset()) -> Job:
+    """The job that Hydra is running now."""
+    node = HydraConfig.get()
+    swept = node.mode == RunMode.MULTIRUN
+    given = None if swept or str(node.run.dir) == "." else Path(node.run.dir)
+    tuned = node.runtime.choices.get("tuned")
+    return Job(
+        overrides=_overrides(node),
+        sweep=Path(node.sweep.dir) if swept else None,
+        number=int(node.job.num) if swept else 0,
+        given=given,
+        tuned=None if tuned in (None, "none") else str(tuned),
+        common=common,
+    )
+
+
+def finished(job: Job, config: RunConfig) -> Path | None:
+    """The folder in which this very job has been done before."""
+    wanted = _what(plain(config))
+    for folder in job.earlier():
+        done = (folder / "result.json").exists() and read_status(folder)["status"] == DONE
+        if done and _what(read_config(folder)) == wanted:
+            return folder
+    return None
+
+
+def running(job: Job) -> Path | None:
+    """The folder in which another process is doing this job now."""
+    return next((folder for folder in job.earlier() if is_locked(folder)), None)
+
+
+def save_hydra(folder: Path, config: DictConfig) -> None:
+    """`.hydra/`: what Hydra composed and from which overrides, for people to read."""
+    node = HydraConfig.get()
+    (folder / ".hydra").mkdir()
+    OmegaConf.save(config, folder / ".hydra" / "config.yaml")
+    OmegaConf.save(OmegaConf.create({"hydra": node}), folder / ".hydra" / "hydra.yaml")
+    OmegaConf.save(node.overrides.task, folder / ".hydra" / "overrides.yaml")
+
+
+def _overrides(node: Any) -> list[str]:
+    # Unresolved: an override may hold an interpolation, which belongs to the job's config.
+    given = OmegaConf.to_container(node.overrides.task, resolve=False)
+    return [str(override) for override in cast(list[str], given)]
+
+
+def _what(config: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in config.items() if k not in PLACE_KEYS}
+
+
+def _number(path: Path) -> str:
+    return path.name.split("_")[0]
+
+
+def _set_aside(folder: Path) -> None:
+    attempt = 1
+    while (target := folder.with_name(f"{folder.name}.attempt{attempt}")).exists():
+        attempt += 1
+    folder.rename(target)

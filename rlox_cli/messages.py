@@ -1,0 +1,165 @@
+"""Errors in words: what was wrong, the nearest right name, and the exit code it means."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from hydra.errors import OverrideParseException
+
+from rlox.configs import nearest
+from rlox.errors import (
+    ConfigError,
+    EnvError,
+    NonFiniteError,
+    RloxError,
+    StorageError,
+    UnknownNameError,
+)
+
+OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
+MAX_LINES = 8
+LISTED_OPTIONS = 20
+
+# What other libraries call it: last part of a key -> our key.
+SYNONYMS = {
+    "total_timesteps": "total_steps",
+    "n_timesteps": "total_steps",
+    "lr": "algo.learning_rate",
+    "clip_range": "algo.clip_eps",
+    "clip_coef": "algo.clip_eps",
+    "update_epochs": "algo.n_epochs",
+    "num_steps": "algo.n_steps",
+    "num_envs": "env.n_envs",
+    "env_id": "env.id",
+}
+
+
+class Interrupted(BaseException):
+    """A signal asked the process to stop; carries its number."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+    @property
+    def code(self) -> int:
+        """The exit code by which a shell knows the signal."""
+        return 128 + self.signum
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of cli.md for an error."""
+    table = ((ConfigError, WRONG_USE), (NonFiniteError, NON_FINITE), (EnvError, ENVIRONMENT))
+    for kind, code in table:
+        if isinstance(error, kind):
+            return code
+    if isinstance(error, StorageError):
+        return STORAGE
+    return FAILED
+
+
+def describe(error: BaseException) -> str:
+    """The message; the type too where it is not one that rlox words itself."""
+    if isinstance(error, RloxError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def shorten(text: str, lines: int = MAX_LINES) -> str:
+    """At most `lines` lines, the empty ones dropped."""
+    kept = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return "\n".join(kept if len(kept) <= lines else [*kept[: lines - 1], "…"])
+
+
+def nearest_keys(key: str, names: Iterable[str]) -> str:
+    """`; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
+    known = list(names)
+    last = key.rsplit(".", 1)[-1]
+    found = [SYNONYMS[last]] if SYNONYMS.get(last) in known else []
+    found += [name for name in known if name.rsplit(".", 1)[-1] == last]
+    found = found or difflib.get_close_matches(key, known, 3, 0.6)
+    if not found:
+        tails = {name.rsplit(".", 1)[-1]: name for name in known}
+        found = [tails[t] for t in difflib.get_close_matches(last, tails, 2, 0.75)]
+    unique = list(dict.fromkeys(found))[:3]
+    return f"; did you mean {' or '.join(repr(u) for u in unique)}?" if unique else ""
+
+
+def unknown_key(key: str, names: Iterable[str]) -> ConfigError:
+    """The error for a key that no dataclass declares."""
+    return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
+
+
+def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigError:
+    """The error for an option that a group does not have; short lists are shown whole."""
+    names = sorted(options)
+    if group == "env":
+        return UnknownNameError(
+            f"env={option}: no such environment in Gymnasium{nearest(option, names)}"
+        )
+    if not names:
+        return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
+    shown = f", expected one of {', '.join(names)}" if len(names) <= LISTED_OPTIONS else ""
+    return UnknownNameError(f"{group}={option}: no such option{shown}{nearest(option, names)}")
+
+
+def from_hydra(
+    error: BaseException, names: Sequence[str], options: Callable[[str], list[str]]
+) -> ConfigError:
+    """Hydra's and OmegaConf's composition errors, reworded; `options` lists a group."""
+    if isinstance(error, OverrideParseException):
+        return _malformed(error)
+    text = "\n".join(str(e) for e in _chain(error) if str(e))
+    if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
+        return unknown_option(match[1], match[2], options(match[1]))
+    if match := re.search(r"Could not override '([^'@]+)", text):
+        group = match[1]
+        if group in names and "." not in group:  # a group of which no option exists
+            return unknown_option(group, _value_of(group, text), options(group))
+        return unknown_key(group, names)
+    if match := re.search(r"Could not delete from config\. '([^']+)' does not exist", text):
+        return unknown_key(match[1], names)
+    if match := re.search(r"config group override, but config group '([^']+)' does not", text):
+        return unknown_key(match[1], names)
+    if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
+        return ConfigError(
+            f"{match[1]} has several values\n"
+            f"  to run each of them: rlox sweep … {match[1]}\n"
+            f"  for one list: {match[1].replace('=', '=[', 1)}]"
+        )
+    if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
+        return ConfigError(f"{match[1]} has several values; to run each: rlox sweep … '{match[1]}'")
+    return ConfigError(shorten(_without_links(text), 6))
+
+
+def _malformed(error: OverrideParseException) -> ConfigError:
+    override = error.override
+    if "=" not in override and not override.startswith("~"):
+        return ConfigError(
+            f"'{override}' is not an override, expected key=value, e.g. env=CartPole-v1"
+        )
+    detail = _without_links(str(error.message)).splitlines()[0]
+    return ConfigError(
+        f"cannot read the override '{override}': {detail}\n"
+        "  brackets must close; values with spaces or special characters need quotes: "
+        "'key=\"a value\"'"
+    )
+
+
+def _value_of(key: str, text: str) -> str:
+    match = re.search(rf"\+{re.escape(key)}=(\S+)", text)
+    return match[1] if match else "?"
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__
+    return found
+
+
+def _without_links(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if "https://" not in line)

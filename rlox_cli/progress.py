@@ -1,0 +1,103 @@
+"""Live progress: a bar on a terminal, one line per interval elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from rlox.training.session import Snapshot
+
+LINE_SECONDS = 2.0
+
+
+class Lines:
+    """A line every few seconds, for log files and pipes."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing to restore."""
+
+    def __call__(self, now: Snapshot) -> None:
+        """Print when the interval is over or the run is."""
+        if time.monotonic() < self._next and now.env_steps < now.total_steps:
+            return
+        self._next = time.monotonic() + LINE_SECONDS
+        print(
+            f"steps {now.env_steps:>{len(f'{now.total_steps:,}')},}/{now.total_steps:,}"
+            f"  return {_number(now.return_mean)}  {now.steps_per_second:,.0f} steps/s"
+            f"  left {duration(now.seconds_left)}",
+            flush=True,
+        )
+
+
+class Bar:
+    """A rich progress bar."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self._progress = Progress(
+            TextColumn("[bold]{task.fields[steps]}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("return [bold]{task.fields[score]}"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[left]} left"),
+            expand=True,
+        )
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, now: Snapshot) -> None:
+        """Redraw."""
+        fields: dict[str, Any] = {
+            "steps": f"{now.env_steps:,}/{now.total_steps:,}",
+            "score": _number(now.return_mean),
+            "speed": f"{now.steps_per_second:,.0f} steps/s",
+            "left": duration(now.seconds_left),
+        }
+        if self._task is None:
+            self._task = self._progress.add_task("", total=now.total_steps, **fields)
+        self._progress.update(self._task, completed=now.env_steps, **fields)
+
+
+def reporter() -> Lines | Bar:
+    """The one that fits standard output."""
+    return Bar() if sys.stdout.isatty() else Lines()
+
+
+def duration(seconds: float | None) -> str:
+    """`0:42`, `12:05`, `3:07:20`; `-:--` when unknown."""
+    if seconds is None or not 0 <= seconds < 1e8:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

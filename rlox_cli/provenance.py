@@ -1,0 +1,98 @@
+"""`provenance.json`: code, versions and machine, so that a number can be traced to what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rlox.configs import RunConfig
+
+PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
+    """Everything but the configuration itself."""
+    return {
+        "schema_version": 1,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(command),
+        "git": git_state(Path.cwd()),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "wheel": _extension(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": {"model": _cpu_model(), "cores": len(os.sched_getaffinity(0))},
+        "gpu": _gpu(),
+        "threads": {
+            "torch": config.torch_threads,
+            **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        },
+        "seeds": {"run": config.seed, "eval": config.eval.seed},
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit of the repository around `folder`, and a hash of what is not committed; else `None`."""
+    inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+    if inside is None:
+        return None
+    sha = _git(folder, "rev-parse", "--verify", "-q", "HEAD")
+    diff = _git(folder, "diff", "--binary", "HEAD") if sha else None
+    # Untracked files by name: their content can be large, and a run's own folder may be among them.
+    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
+    dirty = bool(status.strip())
+    digest = hashlib.sha256((diff or b"") + status).hexdigest() if dirty else None
+    return {"sha": sha.decode().strip() if sha else None, "dirty": dirty, "diff_sha256": digest}
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extension() -> dict[str, str] | None:
+    """File name and hash of the compiled extension: the version alone does not tell builds apart."""
+    module = sys.modules.get("rlox._core")
+    path = Path(getattr(module, "__file__", None) or "")
+    if not path.is_file():
+        return None
+    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _gpu() -> str | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return str(torch.cuda.get_device_name())

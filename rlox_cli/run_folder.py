@@ -1,0 +1,202 @@
+"""A run's folder: unique, locked while it is written to, and honest about how the run ended."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from omegaconf import OmegaConf
+
+from rlox.configs import RunConfig, plain
+from rlox.errors import ConfigError, StorageError
+from rlox_cli.messages import Interrupted
+
+RUNNING, DONE, FAILED, KILLED = "running", "done", "failed", "killed"
+HEARTBEAT_SECONDS = 5.0
+
+log = logging.getLogger("rlox.cli")
+
+
+def slug(text: str) -> str:
+    """Only letters, digits, dot, underscore and dash: anything else breaks overrides or paths."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-")
+
+
+def run_path(config: RunConfig) -> Path:
+    """A fresh `run_root/env/algo/date-time_seed_id`."""
+    name = f"{datetime.now():%Y%m%d-%H%M%S}_s{config.seed}_{secrets.token_hex(2)}"
+    return Path(config.run_root) / slug(config.env.id) / config.algo.name / name
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step, so that a reader sees the old or the new content, never half."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replace a JSON file in one step."""
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """`status.json` of a run folder."""
+    status: dict[str, Any] = json.loads((folder / "status.json").read_text())
+    return status
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed."""
+    data = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=False)
+    return cast(dict[str, Any], data)
+
+
+class RunFolder:
+    """Use as a context manager: leaving it normally means done, an exception means failed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        self._step = 0
+        self._beat = 0.0
+        self._log: logging.Handler | None = None
+
+    @classmethod
+    def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
+        """Make the folder and lock it; a fresh name that is taken gets another id.
+
+        A `path` that was asked for may exist when it is empty.
+        """
+        while True:
+            folder = cls(path or run_path(config))
+            try:
+                folder.path.mkdir(parents=True, exist_ok=path is not None)
+                if path is not None and any(path.iterdir()):
+                    raise ConfigError(f"{path} is not empty; name another folder")
+                folder._acquire()
+                return folder
+            except FileExistsError as error:
+                if path is not None:
+                    raise ConfigError(f"{path} is a file; name a folder") from error
+            except OSError as error:
+                raise StorageError(
+                    f"{folder.path} cannot be written: {error.strerror}; "
+                    "choose another place with run_root=FOLDER"
+                ) from error
+
+    def start(self, config: RunConfig, provenance: dict[str, Any]) -> None:
+        """Write what is known before the first step."""
+        write_text(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(plain(config))))
+        write_json(self.path / "provenance.json", provenance)
+        self.status(RUNNING)
+
+    def status(self, state: str, reason: str = "") -> None:
+        """Write `status.json`."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        data = {
+            "status": state,
+            "step": self._step,
+            "reason": reason,
+            "time": now,
+            "pid": os.getpid(),
+        }
+        write_json(self.path / "status.json", data)
+        if state != RUNNING:
+            log.info("%s at step %d: %s", state, self._step, reason)
+
+    def at_step(self, step: int) -> None:
+        """Note the progress; it reaches `status.json` every few seconds."""
+        self._step = step
+        if time.monotonic() - self._beat >= HEARTBEAT_SECONDS:
+            self._beat = time.monotonic()
+            self.status(RUNNING)
+
+    def discard(self) -> None:
+        """Remove the folder of a run that never started, and parents that it leaves empty."""
+        self._release()
+        shutil.rmtree(self.path, ignore_errors=True)
+        for parent in list(self.path.parents)[:2]:
+            try:
+                parent.rmdir()
+            except OSError:
+                return
+
+    def __enter__(self) -> Self:
+        self._log = logging.FileHandler(self.path / "log.txt", encoding="utf-8")
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger("rlox").setLevel(logging.INFO)
+        logging.getLogger("rlox").addHandler(self._log)
+        logging.captureWarnings(True)
+        logging.getLogger("py.warnings").addHandler(self._log)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if isinstance(error, (Interrupted, KeyboardInterrupt)):
+                self.status(KILLED, "signal")
+            elif isinstance(error, ConfigError) and self._step == 0:
+                self.discard()
+            elif error is not None:
+                self._record(error)
+        finally:
+            self._detach_log()
+            self._release()
+
+    def _record(self, error: BaseException) -> None:
+        log.error("the run failed", exc_info=error)
+        self.status(FAILED, f"{type(error).__name__}: {error}")
+
+    def _detach_log(self) -> None:
+        if self._log is None:
+            return
+        for name in ("rlox", "py.warnings"):
+            logging.getLogger(name).removeHandler(self._log)
+        logging.captureWarnings(False)
+        self._log.close()
+
+    def _acquire(self) -> None:
+        # flock, not a marker file: the kernel drops it when the process dies, however it dies.
+        self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a living process is writing to the run folder."""
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,108 @@
+"""The dataclasses of `rlox.configs` as Hydra config nodes, and the list of every key they define.
+
+Leaves are registered untyped on purpose: Hydra's struct mode finds unknown keys, and
+`rlox.configs.make_run` alone judges types and ranges, so each mistake has one wording.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Any
+
+from rlox.configs import (
+    ALGO_CONFIGS,
+    LOGGER_CONFIGS,
+    BufferConfig,
+    EnvConfig,
+    RunConfig,
+    param,
+    plain,
+)
+
+GROUPS = ("algo", "env", "buffer", "logger")
+HIDDEN = ("resume",)
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What `rlox evaluate` takes."""
+
+    run: str = param(doc="the run folder to evaluate")
+    checkpoint: str = param(
+        "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
+    )
+    episodes: int = param(50, "episodes; all are finished and counted", within="[1, inf)")
+    seed: int = param(
+        100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
+    )
+    video: bool = param(False, "also film the first episode, as mp4 under videos/")
+
+
+@dataclass(frozen=True)
+class Key:
+    """One configurable key: its full dotted name and the field that declares it."""
+
+    name: str
+    field: Field[Any]
+    hint: Any
+
+    @property
+    def required(self) -> bool:
+        """Whether the key has no default."""
+        return self.field.default is MISSING and self.field.default_factory is MISSING
+
+    @property
+    def default(self) -> Any:
+        """The default value, `???` when the key must be given."""
+        if self.field.default is not MISSING:
+            return self.field.default
+        return "???" if self.field.default_factory is MISSING else self.field.default_factory()
+
+
+def command_keys(command: str) -> list[Key]:
+    """Every key that `command` accepts, in the order of the dataclasses."""
+    if command == "evaluate":
+        return list(_keys(EvaluateConfig, ""))
+    found: list[Key] = []
+    for cls in ALGO_CONFIGS.values():
+        found += [k for k in _keys(cls, "algo.") if k.name not in {f.name for f in found}]
+    found += [*_keys(EnvConfig, "env."), *_keys(BufferConfig, "buffer.")]
+    return found + [k for k in _keys(RunConfig, "") if k.name.split(".")[0] not in GROUPS]
+
+
+def key_names(command: str) -> list[str]:
+    """Names that may stand left of `=`: the keys and, for train, the groups."""
+    names = [k.name for k in command_keys(command)]
+    if command == "evaluate":
+        return names
+    return [*GROUPS, "tuned", "exp", *names]
+
+
+def register() -> None:
+    """Put the nodes into Hydra's ConfigStore, where the files in conf/ refer to them."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    for name, cls in ALGO_CONFIGS.items():
+        store.store(group="schema/algo", name=name, node=plain(cls()), provider="rlox")
+    for name, logger in LOGGER_CONFIGS.items():
+        store.store(group="schema/logger", name=name, node=plain(logger()), provider="rlox")
+    store.store(group="schema", name="env", node=plain(EnvConfig()), provider="rlox")
+    store.store(group="schema", name="buffer", node=plain(BufferConfig()), provider="rlox")
+    run = {k: v for k, v in plain(RunConfig()).items() if k not in (*GROUPS, *HIDDEN)}
+    store.store(group="schema", name="run", node={**run, "logger": {}}, provider="rlox")
+    evaluate = {k.name: k.default for k in command_keys("evaluate")}
+    store.store(group="schema", name="evaluate", node=evaluate, provider="rlox")
+
+
+def _keys(cls: type[Any], prefix: str) -> Iterator[Key]:
+    hints = typing.get_type_hints(cls)
+    for field in fields(cls):
+        if not prefix and field.name in HIDDEN:
+            continue
+        if is_dataclass(hints[field.name]):
+            yield from _keys(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
+        else:
+            yield Key(f"{prefix}{field.name}", field, hints[field.name])

@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM: the first asks the run to save and stop, the second leaves at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rlox_cli.messages import Interrupted
+
+HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """Context manager that owns both handlers for one command."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._stop: Callable[[], None] | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @contextmanager
+    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While active, a signal calls `stop` instead of raising `Interrupted`."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {s: signal.signal(s, self._handle) for s in HANDLED}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + signum)
+        self.received = signum
+        if self._stop is None:
+            raise Interrupted(signum)
+        self._stop()
+        name = signal.Signals(signum).name
+        os.write(2, f"\n{name}: saving, then stopping; again: at once\n".encode())

@@ -1,0 +1,100 @@
+"""Gymnasium's registry as the config group `env`, and the search path of conf folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from rlox.envs.ids import env_ids, find_spec
+from rlox.errors import MissingExtraError, UnknownNameError
+
+
+def conf_folders(config_dir: str | None = None) -> list[Path]:
+    """The conf folders in force: the shipped one, RLOX_CONF_PATH, and `--config-dir`."""
+    user = [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
+    extra = [config_dir] if config_dir else []
+    return [Path(__file__).parent / "conf", *(Path(p).absolute() for p in [*user, *extra])]
+
+
+def group_options(group: str, folders: list[Path]) -> list[str]:
+    """The options of a config group: files in the conf folders, and for env the registered ids."""
+    found = {
+        path.relative_to(folder / group).with_suffix("").as_posix()
+        for folder in folders
+        for path in (folder / group).rglob("*.yaml")
+    }
+    if group == "tuned":  # the file exists because Hydra refuses null here; people write null
+        found = {"null" if name == "none" else name for name in found}
+    return sorted(found.union(env_ids()) if group == "env" else found)
+
+
+def _known(env_id: str) -> bool:
+    try:
+        find_spec(env_id)
+    except MissingExtraError:
+        return True  # the name is fine; the check after composition gives the install line
+    except UnknownNameError as error:
+        return error.__cause__ is not None  # likewise for a module that does not import
+    return True
+
+
+class GymnasiumSource(ConfigSource):
+    """`gymnasium://`: each registered id is an option of the group `env`, `env/base` its content."""
+
+    @staticmethod
+    def scheme() -> str:
+        """The URL scheme of this source."""
+        return "gymnasium"
+
+    def available(self) -> bool:
+        """Gymnasium is a dependency, so always."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Only `env` is a group here."""
+        return config_path in ("", "env")
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether `env/<id>` names an environment."""
+        env_id = _env_id(config_path)
+        return env_id is not None and _known(env_id)
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The base environment config with the id filled in."""
+        config = OmegaConf.create(
+            {"defaults": ["/env/base@_here_", "_self_"], "id": _env_id(config_path)}
+        )
+        path = f"{self.scheme()}://{config_path}"
+        return ConfigResult(
+            provider=self.provider, path=path, config=config, header={"package": None}
+        )
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The ids under `env`, for shell completion and for nearest names."""
+        if config_path == "" and results_filter in (None, ObjectType.GROUP):
+            return ["env"]
+        if config_path == "env" and results_filter in (None, ObjectType.CONFIG):
+            return env_ids()
+        return []
+
+
+class RloxSearchPath(SearchPathPlugin):
+    """User folders first, Gymnasium's ids last, for every primary config."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Called by Hydra while it assembles the search path."""
+        user = [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
+        for number, folder in enumerate(user):
+            search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
+        search_path.append("rlox-gymnasium", "gymnasium://")
+
+
+def _env_id(config_path: str) -> str | None:
+    path = config_path.removesuffix(".yaml")
+    return path[4:] if path.startswith("env/") and len(path) > 4 else None

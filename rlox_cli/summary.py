@@ -1,0 +1,95 @@
+"""`result.json` and the closing lines of a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, cast
+
+from rlox.configs import RunConfig
+from rlox_cli.progress import duration
+
+SCHEMA_VERSION = 1
+PARTS = ("total", "collect", "update", "evaluate")
+
+
+def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
+    """The content of `result.json`; numbers that are not finite become null."""
+    evaluation = outcome.evaluation
+    steps = outcome.clock.env_steps
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "status": status,
+        "reason": outcome.reason,
+        "algo": config.algo.name,
+        "env": config.env.id,
+        "seed": config.seed,
+        "env_steps": steps,
+        "score": evaluation.mean if evaluation else None,
+        "score_iqm": evaluation.iqm if evaluation else None,
+        "score_ci95": list(evaluation.ci95) if evaluation else None,
+        "episodes": list(evaluation.returns) if evaluation else [],
+        "train_return_last100": outcome.train_return_last100,
+        "seconds": {part: outcome.seconds[part] for part in PARTS},
+        "steps_per_second": {part: _rate(steps, outcome.seconds[part]) for part in PARTS},
+    }
+    # Steps of the evaluation itself, not of training; known when there was only the final one.
+    only_final = evaluation is not None and config.eval.every == 0
+    data["steps_per_second"]["evaluate"] = (
+        _rate(sum(evaluation.lengths), outcome.seconds["evaluate"]) if only_final else None
+    )
+    return cast(dict[str, Any], finite(data))
+
+
+def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
+    """What the user reads at the end."""
+    seconds, rate = data["seconds"], data["steps_per_second"]["total"]
+    speed = f", {rate:,.0f} steps/s" if rate else ""
+    parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
+    ended = "" if data["reason"] == "total_steps" else f" (stopped by {data['reason']})"
+    return "\n".join(
+        [
+            f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
+            f"  score   {_score(data)}",
+            f"  train   {_number(data['train_return_last100'])} mean return of the last 100 episodes",
+            f"  steps   {_steps(config, data)}",
+            f"  time    {duration(seconds['total'])} ({parts}{speed})",
+            f"  folder  {folder}",
+        ]
+    )
+
+
+def finite(value: Any) -> Any:
+    """The same data with NaN and infinities as `None`, which JSON can say."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _score(data: dict[str, Any]) -> str:
+    if data["score"] is None:
+        return "none: stopped before the final evaluation"
+    low, high = data["score_ci95"]
+    return (
+        f"{_number(data['score'])} mean of {len(data['episodes'])} evaluation episodes "
+        f"(IQM {_number(data['score_iqm'])}, 95% CI {_number(low)} to {_number(high)})"
+    )
+
+
+def _steps(config: RunConfig, data: dict[str, Any]) -> str:
+    taken, rollout = data["env_steps"], config.algo.n_steps * config.env.n_envs
+    if taken > config.total_steps:
+        return (
+            f"{taken:,} (total_steps={config.total_steps:,} rounded up to rollouts of {rollout:,})"
+        )
+    return f"{taken:,} of {config.total_steps:,}" if taken < config.total_steps else f"{taken:,}"
+
+
+def _rate(steps: int, seconds: float) -> float | None:
+    return steps / seconds if seconds > 0 else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

@@ -1,0 +1,121 @@
+"""What is composed: the dataclasses' defaults, presets over them, the command line over both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlox.configs import EnvConfig, PPOConfig, RunConfig, make_run, plain
+from rlox_cli.source import conf_folders, group_options
+
+from .conftest import Cli
+
+
+def composed(cli: Cli, *overrides: str) -> dict[str, Any]:
+    result = cli("train", "--cfg", "job", *overrides)
+    assert result.code == 0, result.err
+    data = OmegaConf.to_container(OmegaConf.create(result.out))
+    assert isinstance(data, dict)
+    return {str(k): v for k, v in data.items()}
+
+
+def test_without_a_preset_the_defaults_are_those_of_the_dataclasses(cli: Cli) -> None:
+    expected = {k: v for k, v in plain(RunConfig()).items() if k != "resume"}
+    assert composed(cli, "tuned=null") == expected
+
+
+def test_the_tuned_preset_of_the_pair_is_applied(cli: Cli) -> None:
+    data = composed(cli, "env=Acrobot-v1")
+    assert data["env"]["n_envs"] == 16
+    assert data["env"]["normalize_obs"] is True
+    assert data["algo"]["gae_lambda"] == 0.94
+    assert data["total_steps"] == 1_000_000
+
+
+def test_an_environment_without_a_preset_gets_the_defaults(cli: Cli) -> None:
+    data = composed(cli, "env=FrozenLake-v1")
+    assert data["algo"] == plain(PPOConfig())
+    assert data["env"] == plain(EnvConfig(id="FrozenLake-v1"))
+    assert data["total_steps"] == 100_000
+
+
+def test_the_preset_of_another_environment_can_be_chosen(cli: Cli) -> None:
+    data = composed(cli, "env=FrozenLake-v1", "tuned=ppo/MountainCar-v0")
+    assert data["env"]["id"] == "FrozenLake-v1"
+    assert data["algo"]["gae_lambda"] == 0.98
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_command_line_wins_over_the_preset(cli: Cli, order: int) -> None:
+    given = ["env=Acrobot-v1", "total_steps=5e3", "algo.gae_lambda=0.5", "env.n_envs=2"][::order]
+    config = make_run(composed(cli, *given))
+    assert (config.total_steps, config.algo.gae_lambda, config.env.n_envs) == (5000, 0.5, 2)
+    assert config.algo.n_epochs == 4
+
+
+@pytest.mark.parametrize("name", [n for n in group_options("tuned", conf_folders()) if n != "null"])
+def test_every_shipped_preset_is_a_valid_config(cli: Cli, name: str) -> None:
+    algo, env = name.split("/", 1)
+    config = make_run(composed(cli, f"algo={algo}", f"env={env}"))
+    rollout = config.algo.n_steps * config.env.n_envs
+    assert config.env.id == env
+    assert rollout % config.algo.batch_size == 0
+    assert plain(config.algo) != plain(PPOConfig())
+
+
+def test_two_loggers_are_both_kept(cli: Cli) -> None:
+    assert composed(cli, "logger=[csv,tensorboard]")["logger"] == {
+        "csv": {"name": "csv"},
+        "tensorboard": {"name": "tensorboard"},
+    }
+
+
+@pytest.mark.parametrize("override", ["logger=null", "logger=[]"])
+def test_no_logger_can_be_asked_for(cli: Cli, override: str) -> None:
+    assert composed(cli, override)["logger"] == {}
+
+
+@pytest.mark.parametrize(
+    "override", ["env.kwargs.g=9.8", "+env.kwargs.g=9.8", "++env.kwargs.g=9.8"]
+)
+def test_environment_arguments_are_open(cli: Cli, override: str) -> None:
+    assert composed(cli, "env=Pendulum-v1", override)["env"]["kwargs"] == {"g": 9.8}
+
+
+def test_an_integer_may_be_written_as_a_float(cli: Cli) -> None:
+    assert make_run(composed(cli, "total_steps=2e6")).total_steps == 2_000_000
+
+
+def test_a_key_may_be_removed_to_get_its_default(cli: Cli) -> None:
+    assert "seed" not in composed(cli, "~seed")
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_a_conf_folder_of_ones_own_adds_options(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    folder = tmp_path / "mine"
+    (folder / "exp").mkdir(parents=True)
+    (folder / "exp" / "seven.yaml").write_text("# @package _global_\nseed: 7\n")
+    flags = ["--config-dir", str(folder)] if how == "flag" else []
+    if how == "variable":
+        monkeypatch.setenv("RLOX_CONF_PATH", str(folder))
+    assert composed(cli, *flags, "exp=seven")["seed"] == 7
+    assert composed(cli, *flags, "exp=null")["seed"] == 0
+    assert "did you mean 'seven'" in cli("train", *flags, "exp=sevn").err
+
+
+def test_hydras_own_views_work(cli: Cli) -> None:
+    assert "env/CartPole-v1" in cli("train", "--info", "defaults").out
+    assert cli("train", "--hydra-help").code == 0
+    assert cli("train", "env=Acrobot-v1", "--cfg", "job", "-p", "env.id").out == "Acrobot-v1\n"
+    assert cli("evaluate", "--cfg", "job", "-p", "episodes").out == "50\n"
+
+
+def test_composing_leaves_no_folder(cli: Cli, tmp_path: Path) -> None:
+    composed(cli)
+    cli("train", "--info", "defaults")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,79 @@
+"""Help comes from the dataclasses, fast, without Hydra, Gymnasium or torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rlox_cli.main import COMMANDS
+from rlox_cli.schema import command_keys
+
+from .conftest import Cli
+
+PROBE = (
+    "import sys; from rlox_cli.main import main; code = main(sys.argv[1:]); "
+    "print('LOADED', *sorted({'torch', 'hydra', 'gymnasium', 'matplotlib'} & set(sys.modules))); "
+    "sys.exit(code)"
+)
+
+
+def loaded(*args: str) -> tuple[set[str], float]:
+    started = time.perf_counter()
+    command = [sys.executable, "-c", PROBE, *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    last = done.stdout.splitlines()[-1].split()
+    assert last[0] == "LOADED"
+    return set(last[1:]), time.perf_counter() - started
+
+
+def test_the_general_help_imports_nothing_heavy() -> None:
+    modules, seconds = loaded("--help")
+    assert modules == set()
+    assert seconds < 3
+
+
+def test_showing_a_config_never_imports_torch() -> None:
+    modules, seconds = loaded("train", "--cfg", "job", "env=Acrobot-v1")
+    assert "torch" not in modules
+    assert "hydra" in modules
+    assert seconds < 10
+
+
+def test_the_help_of_a_command_never_imports_torch() -> None:
+    assert "torch" not in loaded("train", "--help")[0]
+
+
+@pytest.mark.parametrize("override", ["env=Blackjack-v1", "env=CartPol-v1", "seed=x", "lr=1"])
+def test_wrong_use_does_not_wait_for_torch(override: str) -> None:
+    script = PROBE.replace("sys.exit(code)", "sys.exit(0 if code == 2 else 1)")
+    command = [sys.executable, "-c", script, "train", override]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "torch" not in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_key_is_listed_with_its_meaning(cli: Cli, command: str) -> None:
+    out = " ".join(cli(command, "--help").out.split())
+    for key in command_keys(command):
+        assert f"{key.name}=" in out
+        assert str(key.field.metadata["doc"]) in out
+
+
+def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli) -> None:
+    out = cli("train", "--help").out
+    assert "algo.clip_eps=0.2" in out
+    assert "in (0, 1)" in out
+    assert "ppo/CartPole-v1" in out
+    assert "csv, jsonl, tensorboard" in out
+    assert "MountainCarContinuous-v0" not in out
+    assert "resume" not in out
+
+
+def test_the_general_help_names_every_command(cli: Cli) -> None:
+    for args in (("--help",), ()):
+        result = cli(*args)
+        assert result.code == 0
+        assert all(f"\n  {command} " in result.out for command in COMMANDS)

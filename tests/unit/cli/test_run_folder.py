@@ -1,0 +1,137 @@
+"""Run folders: unique, locked by living processes only, honest about the end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rlox.configs import RunConfig, make_run, plain
+from rlox.errors import ConfigError, NonFiniteError, StorageError
+from rlox_cli import provenance, run_folder
+from rlox_cli.messages import Interrupted
+from rlox_cli.run_folder import RunFolder, is_locked, read_config, read_status, slug
+
+
+def config_in(root: Path, env: str = "CartPole-v1") -> RunConfig:
+    return make_run({"run_root": str(root), "env": {"id": env}, "seed": 3})
+
+
+def test_runs_started_in_the_same_second_get_different_folders(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: RunFolder.create(config_in(tmp_path)), range(60)))
+    assert len({folder.path for folder in folders}) == 60
+    assert all(folder.path.is_dir() for folder in folders)
+
+
+def test_a_name_that_is_taken_gets_another_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = iter(["taken", "taken", "free"])
+    monkeypatch.setattr(run_folder, "run_path", lambda config: tmp_path / next(names))
+    first, second = RunFolder.create(RunConfig()), RunFolder.create(RunConfig())
+    assert [first.path.name, second.path.name] == ["taken", "free"]
+
+
+def test_names_hold_only_characters_that_survive_overrides_and_paths(tmp_path: Path) -> None:
+    path = RunFolder.create(config_in(tmp_path, "ALE/Pong-v5")).path.relative_to(tmp_path)
+    assert path.parts[:2] == ("ALE-Pong-v5", "ppo")
+    assert "_s3_" in path.name
+    assert slug("my_pkg:Env=1,2 [x]") == "my_pkg-Env-1-2-x"
+
+
+def test_an_existing_folder_with_content_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="not empty"):
+        RunFolder.create(RunConfig(), tmp_path)
+    with pytest.raises(ConfigError, match="is a file"):
+        RunFolder.create(RunConfig(), tmp_path / "file")
+
+
+def test_a_place_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="run_root=FOLDER"):
+        RunFolder.create(config_in(tmp_path / "file"))
+
+
+def test_the_lock_is_held_while_the_run_lives_and_dropped_after(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path)
+    folder = RunFolder.create(config_in(tmp_path))
+    with folder:
+        assert is_locked(folder.path)
+    assert not is_locked(folder.path)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (Interrupted(2), "killed", "signal"),
+        (KeyboardInterrupt(), "killed", "signal"),
+        (NonFiniteError("loss is nan"), "failed", "NonFiniteError: loss is nan"),
+        (ValueError("a bug"), "failed", "ValueError: a bug"),
+    ],
+)
+def test_the_status_says_how_the_run_ended(
+    tmp_path: Path, error: BaseException, status: str, reason: str
+) -> None:
+    folder = RunFolder.create(config_in(tmp_path))
+    with pytest.raises(type(error)), folder:
+        folder.start(config_in(tmp_path), {})
+        assert read_status(folder.path)["status"] == "running"
+        folder.at_step(640)
+        raise error
+    found = read_status(folder.path)
+    assert (found["status"], found["reason"], found["step"]) == (status, reason, 640)
+    if status == "failed":
+        assert "Traceback" in (folder.path / "log.txt").read_text()
+
+
+def test_the_saved_config_is_plain_and_complete(tmp_path: Path) -> None:
+    config = make_run({"env": {"kwargs": {"text": "${oc.env:HOME}"}}, "algo": {"name": "ppo"}})
+    folder = RunFolder.create(config, tmp_path / "run")
+    folder.start(config, {})
+    assert read_config(folder.path) == plain(config)
+    assert make_run(read_config(folder.path)) == config
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "status.json"
+    run_folder.write_json(target, {"status": "running"})
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_folder.os, "fsync", full_disk)
+    with pytest.raises(StorageError, match="No space left"):
+        run_folder.write_json(target, {"status": "done"})
+    assert json.loads(target.read_text()) == {"status": "running"}
+
+
+def test_provenance_names_the_commit_and_notices_uncommitted_changes(tmp_path: Path) -> None:
+    def git(*args: str) -> str:
+        who = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+        command = ["git", "-C", str(tmp_path), *who, *args]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "code.py").write_text("x = 1\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    clean = provenance.git_state(tmp_path)
+    assert clean == {"sha": git("rev-parse", "HEAD"), "dirty": False, "diff_sha256": None}
+    (tmp_path / "code.py").write_text("x = 2\n")
+    first = provenance.git_state(tmp_path)
+    (tmp_path / "code.py").write_text("x = 3\n")
+    second = provenance.git_state(tmp_path)
+    assert first is not None and second is not None
+    assert first["dirty"] and first["sha"] == clean["sha"]
+    assert first["diff_sha256"] != second["diff_sha256"]
+
+
+def test_provenance_outside_a_repository_has_no_commit(tmp_path: Path) -> None:
+    assert provenance.git_state(tmp_path) is None

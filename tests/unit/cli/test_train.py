@@ -1,0 +1,246 @@
+"""A training run from the command line: what it leaves, prints and returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlox.build
+import rlox.training.session
+from rlox.errors import (
+    CheckpointError,
+    ConfigError,
+    EnvError,
+    MissingExtraError,
+    NonFiniteError,
+    StorageError,
+)
+from rlox_cli import progress, train
+from rlox_cli.messages import exit_code
+from rlox_cli.run_folder import read_config, read_status
+
+from .conftest import TINY, Cli, only_run
+
+LEARNING_CURVE = train.plot.learning_curve
+RESULT_KEYS = {
+    "schema_version",
+    "status",
+    "algo",
+    "env",
+    "seed",
+    "env_steps",
+    "score",
+    "score_iqm",
+    "score_ci95",
+    "episodes",
+    "train_return_last100",
+    "seconds",
+    "steps_per_second",
+}
+
+
+def test_a_run_leaves_everything_that_rebuilds_its_numbers(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train.plot, "learning_curve", LEARNING_CURVE)
+    result = cli("train", *TINY, "total_steps=300", "logger=[csv,tensorboard]", "seed=5")
+    assert result.code == 0, result.err
+    run = only_run(tmp_path / "runs")
+    for name in (
+        ".hydra/overrides.yaml",
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "metrics.csv",
+        "tb",
+        "log.txt",
+        "checkpoints/last/manifest.json",
+        "plots/learning_curve.png",
+    ):
+        assert (run / name).exists(), name
+    assert read_config(run)["seed"] == 5
+    assert read_status(run)["status"] == "done"
+    assert read_status(run)["step"] == 384
+
+
+def test_the_result_has_the_agreed_keys_and_true_numbers(cli: Cli, tmp_path: Path) -> None:
+    assert cli("train", *TINY, "total_steps=300", "eval.episodes=8").code == 0
+    data = json.loads((only_run(tmp_path / "runs") / "result.json").read_text())
+    assert set(data) >= RESULT_KEYS
+    assert (data["schema_version"], data["status"], data["reason"]) == (1, "done", "total_steps")
+    assert (data["algo"], data["env"], data["seed"]) == ("ppo", "CartPole-v1", 0)
+    assert data["env_steps"] == 384
+    episodes = sorted(data["episodes"])
+    assert len(episodes) == 8
+    assert data["score"] == pytest.approx(sum(episodes) / 8)
+    assert data["score_iqm"] == pytest.approx(sum(episodes[2:6]) / 4)
+    low, high = data["score_ci95"]
+    assert low <= data["score"] <= high
+    parts = {"total", "collect", "update", "evaluate"}
+    assert set(data["seconds"]) == set(data["steps_per_second"]) == parts
+    assert data["steps_per_second"]["total"] == pytest.approx(384 / data["seconds"]["total"])
+    played = sum(data["episodes"]) / data["seconds"]["evaluate"]  # one reward a step in CartPole
+    assert data["steps_per_second"]["evaluate"] == pytest.approx(played)
+
+
+def test_the_closing_summary_says_score_rounding_and_folder(cli: Cli, tmp_path: Path) -> None:
+    out = cli("train", *TINY, "total_steps=300").out
+    run = only_run(tmp_path / "runs").relative_to(tmp_path)
+    assert "384 (total_steps=300 rounded up to rollouts of 128)" in out
+    assert "mean of 3 evaluation episodes (IQM" in out
+    assert f"folder  {run}" in out
+    assert "steps 384/384" in out
+
+
+def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_path: Path) -> None:
+    assert cli("train", *TINY, "seed=5").code == 0
+    data = json.loads((only_run(tmp_path / "runs") / "provenance.json").read_text())
+    assert data["command"].startswith("rlox train tuned=null")
+    assert data["seeds"] == {"run": 5, "eval": 100_000}
+    assert data["threads"]["torch"] == 1
+    assert data["cpu"]["model"] and data["cpu"]["cores"] >= 1
+    assert data["packages"]["torch"] and data["packages"]["gymnasium"]
+    assert set(data) >= {"git", "gpu", "wheel", "python", "platform", "started"}
+
+
+def test_a_dry_run_builds_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    result = cli("train", "dry_run=true")
+    assert (result.code, list(tmp_path.iterdir())) == (0, [])
+    assert "tuned preset ppo/CartPole-v1" in result.out
+    assert cli("train", "dry_run=true", "env=DictObs-v0").code == 2
+
+
+def test_a_named_run_folder_is_used_and_not_overwritten(cli: Cli, tmp_path: Path) -> None:
+    assert cli("train", *TINY, "hydra.run.dir=here").code == 0
+    before = (tmp_path / "here" / "status.json").read_text()
+    result = cli("train", *TINY, "hydra.run.dir=here")
+    assert (result.code, "not empty" in result.err) == (2, True)
+    assert (tmp_path / "here" / "status.json").read_text() == before
+    assert cli("train", "hydra.run.dir=there", "env=DictObs-v0").code == 2
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError(""), 2),
+        (MissingExtraError(""), 2),
+        (NonFiniteError(""), 3),
+        (EnvError(""), 4),
+        (StorageError(""), 5),
+        (CheckpointError(""), 1),
+        (ValueError(""), 1),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(NonFiniteError("loss is nan"), 3), (KeyError("k"), 1)]
+)
+def test_a_run_that_fails_says_where_the_traceback_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def fail(self: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(rlox.training.session.Session, "run", fail)
+    result = cli("train", *TINY)
+    run = only_run(tmp_path / "runs")
+    assert result.code == code
+    assert "Traceback" not in result.err
+    assert str(run.relative_to(tmp_path) / "log.txt") in result.err
+    assert "Traceback" in (run / "log.txt").read_text()
+    assert read_status(run)["status"] == "failed"
+
+
+def test_an_environment_that_breaks_ends_the_run_as_failed(cli: Cli, tmp_path: Path) -> None:
+    result = cli("train", *TINY, "env=Breaking-v0")
+    assert result.code in (1, 4)
+    assert "the motor burnt out" in result.err
+    assert read_status(only_run(tmp_path / "runs"))["status"] == "failed"
+
+
+def test_an_unwritable_place_is_a_storage_failure(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for override in ("run_root=file", "hydra.run.dir=file/x"):
+        result = cli("train", *TINY, override)
+        assert (result.code, "cannot be written" in result.err) == (5, True)
+
+
+def test_a_plot_that_fails_does_not_lose_the_run(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: Path) -> None:
+        raise RuntimeError("no fonts")
+
+    monkeypatch.setattr(train.plot, "learning_curve", fail)
+    result = cli("train", *TINY)
+    assert (result.code, "no fonts" in result.err) == (0, True)
+    assert read_status(only_run(tmp_path / "runs"))["status"] == "done"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_training_saves_and_ends_as_killed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    def interrupt(self: Any, now: Any) -> None:
+        if now.env_steps == 256:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(progress.Lines, "__call__", interrupt)
+    before = signal.getsignal(number)
+    result = cli("train", *TINY, "total_steps=1e6")
+    run = only_run(tmp_path / "runs")
+    assert result.code == code
+    assert signal.getsignal(number) == before
+    assert (read_status(run)["status"], read_status(run)["reason"]) == ("killed", "signal")
+    assert (run / "checkpoints" / "last" / "manifest.json").exists()
+    assert json.loads((run / "result.json").read_text())["score"] is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_training_leaves_no_folder(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    monkeypatch.setattr(rlox.build, "build", lambda config: os.kill(os.getpid(), number))
+    assert cli("train", *TINY).code == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_keyboard_interrupt_from_anywhere_is_130(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(config: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rlox.build, "build", interrupt)
+    assert cli("train", *TINY).code == 130
+
+
+def test_a_second_signal_leaves_at_once() -> None:
+    script = (
+        "import os, signal, time\n"
+        "from rlox_cli.signals import Signals\n"
+        "with Signals() as signals, signals.stopping(lambda: None):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('still saving', flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "still saving\n")
+
+
+def test_durations_are_readable() -> None:
+    shown = [progress.duration(s) for s in (None, float("inf"), 42.0, 725.0, 11_240.0)]
+    assert shown == ["-:--", "-:--", "0:42", "12:05", "3:07:20"]

@@ -1,0 +1,155 @@
+"""Wrong use: exit code 2, a short message with the nearest right name, nothing left behind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+from rlox.envs import ids
+
+from .conftest import Cli, Result
+
+WRONG = [
+    ("env=CartPol-v1", "CartPole-v1"),
+    ("env.id=CartPol-v1", "CartPole-v1"),
+    ("env=no_such_module:Env-v0", "no_such_module"),
+    ("env=DictObs-v0", "flatten_observation"),
+    ("env.kwargs.nonsense=1", "nonsense"),
+    ("env.backend=nativ", "did you mean 'native'"),
+    ("env=null", "env=CartPole-v1"),
+    ("algo=pppo", "did you mean 'ppo'"),
+    ("algo.name=sacc", "expected one of ppo"),
+    ("algo.clip_eps=2", "(0, 1)"),
+    ("algo.clip_eps=high", "a number"),
+    ("algo.clpi=0.1", "'algo.clip_eps'"),
+    ("+algo.clpi=0.1", "'algo.clip_eps'"),
+    ("algo.net_arch=wide", "a list"),
+    ("n_envs=4", "'env.n_envs'"),
+    ("lr=0.1", "'algo.learning_rate'"),
+    ("total_timesteps=9", "'total_steps'"),
+    ("algos=ppo", "'algo'"),
+    ("seed=x", "an integer"),
+    ("seed=1,2", "rlox sweep"),
+    ("seed=range(0,3)", "rlox sweep"),
+    ("seed=${nothing}", "nothing"),
+    ("total_steps=-5", "[1, inf)"),
+    ("total_steps=2.5", "an integer"),
+    ("eval=5", "eval.<key>"),
+    ("device=gpu", "cuda"),
+    ("buffer=rolout", "did you mean 'rollout'"),
+    ("tuned=nope", "ppo/CartPole-v1"),
+    ("tuned=ppo/CartPole-v2", "did you mean 'ppo/CartPole-v1'"),
+    ("exp=nope", "exp=nope"),
+    ("logger=[csv,nope]", "tensorboard"),
+    ("logger=cvs", "did you mean 'csv'"),
+    ("resume=runs/x", "resume"),
+    ("CartPole-v1", "env=CartPole-v1"),
+    ("algo.clip_eps", "key=value"),
+    ("env.wrappers=[a", "env.wrappers=[a"),
+    ("a b=c", "'a b=c'"),
+    ("~algo", "algo=ppo"),
+    ("--frobnicate", "--frobnicate"),
+    ("--experimental-rerun=job.pickle", "pickle"),
+    ("--config-dir=nowhere", "nowhere"),
+]
+
+
+def assert_explained(result: Result, hint: str, folder: Path) -> None:
+    assert result.code == 2
+    assert hint in result.err
+    assert len(result.err.strip().splitlines()) <= 8
+    assert "Traceback" not in result.err + result.out
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("override", "hint"), WRONG)
+def test_a_wrong_override_is_explained_and_leaves_nothing(
+    cli: Cli, tmp_path: Path, override: str, hint: str
+) -> None:
+    assert_explained(cli("train", override), hint, tmp_path)
+
+
+@pytest.mark.parametrize("override", ["algo.clip_eps=2", "seed=x", "env=CartPol-v1", "+x=1"])
+def test_showing_a_wrong_config_is_wrong_use_too(cli: Cli, tmp_path: Path, override: str) -> None:
+    assert_explained(cli("train", "--cfg", "job", override), override.split("=")[0][1:], tmp_path)
+
+
+@pytest.mark.parametrize("override", ["seed=0,x", "algo.clip_eps=0.1,2", "env=CartPole-v1,CartPol"])
+def test_a_sweep_with_one_wrong_job_starts_none(cli: Cli, tmp_path: Path, override: str) -> None:
+    assert_explained(cli("sweep", override), override.split("=")[0], tmp_path)
+
+
+def test_an_unknown_command_names_the_nearest(cli: Cli, tmp_path: Path) -> None:
+    assert_explained(cli("trian", "seed=1"), "did you mean 'train'", tmp_path)
+
+
+def test_atari_without_its_package_gets_the_install_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ids._NAMESPACES, "ALE", ("ale_py_not_installed", "ale-py"))
+    for name in [n for n in gymnasium.registry if n.startswith("ALE/")]:
+        monkeypatch.delitem(gymnasium.registry, name)
+    assert_explained(cli("train", "env=ALE/Pong-v5"), "pip install ale-py", tmp_path)
+
+
+def test_an_environment_without_its_engine_gets_the_install_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    result = cli("train", "env=LunarLander-v3")
+    assert_explained(result, "pip install 'gymnasium[box2d]'", tmp_path)
+
+
+def test_tensorboard_without_its_package_gets_the_install_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *a: None if n == "tensorboard" else found(n, *a)
+    )
+    result = cli("train", "logger=tensorboard")
+    assert_explained(result, "pip install 'rlox[tensorboard]'", tmp_path)
+
+
+def test_a_config_error_while_the_run_starts_leaves_no_folder(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rlox.training.session
+    from rlox.errors import ConfigError
+
+    def refuse(*args: object, **options: object) -> None:
+        raise ConfigError("not with these settings")
+
+    monkeypatch.setattr(rlox.training.session, "Session", refuse)
+    result = cli("train", "run_root=.")
+    assert_explained(result, "not with these settings", tmp_path)
+
+
+def test_the_full_trace_is_shown_when_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    result = cli("train", "seed=x")
+    assert result.code == 2
+    assert "Traceback" in result.err
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        ((), "run=RUN"),
+        (("run=nowhere",), "nowhere"),
+        (("run=x", "episodes=0"), "[1, inf)"),
+        (("rn=x",), "'run'"),
+        (("run=x", "episode=3"), "'episodes'"),
+    ],
+)
+def test_a_wrong_evaluation_is_explained(
+    cli: Cli, tmp_path: Path, args: tuple[str, ...], hint: str
+) -> None:
+    assert_explained(cli("evaluate", *args), hint, tmp_path)
