@@ -148,7 +148,7 @@ class RolloutCollector:
         """Fill obs, actions, rewards and flags of the arena; the hot loop of collection."""
         n_steps = arena.shape[0]
         self._start(arena)
-        generator = self.streams.generator("action", self.rollouts, self.device.type)
+        generator = self.streams.generator("action", self.rollouts, str(self.device))
         sample = actor.sampler(n_steps, self.n_envs, generator)
         here = self.device.type == "cpu"
         episodes: list[Episode] = []

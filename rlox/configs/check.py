@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,8 @@ from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
+
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
@@ -52,6 +55,8 @@ def plain(config: Any) -> dict[str, Any]:
 
 
 def _contradictions(run: RunConfig) -> RunConfig:
+    if not _DEVICE.fullmatch(run.device):
+        raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
     rollout = run.algo.n_steps * run.env.n_envs
     if run.algo.normalize_advantages and rollout == 1:
         raise ConfigError(

@@ -48,8 +48,7 @@ class SyncGymVecEnv:
         seeds = _start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
         for i, env in enumerate(self.envs):
-            first, _ = env.reset(seed=seeds[i])
-            self._encode(i, first, obs[i])
+            self._restart(i, env, obs[i], seeds[i])
 
     def step_into(
         self,
@@ -64,13 +63,16 @@ class SyncGymVecEnv:
         index: list[int] = []
         last: list[NDArray[np.float32]] = []
         for i, env in enumerate(self.envs):
-            seen, reward, term, trunc, _ = env.step(given[i])
+            try:
+                seen, reward, term, trunc, _ = env.step(given[i])
+            except Exception as error:
+                raise _raised(self.name, i, "step", error) from error
             rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
             self._encode(i, seen, obs[i])
             if term or trunc:
                 index.append(i)
                 last.append(obs[i].copy())
-                self._encode(i, env.reset()[0], obs[i])
+                self._restart(i, env, obs[i])
         return Finals(np.asarray(index, np.int64), np.stack(last)) if index else None
 
     def state(self) -> dict[str, Any]:
@@ -85,6 +87,15 @@ class SyncGymVecEnv:
         """Close every environment."""
         for env in self.envs:
             env.close()
+
+    def _restart(
+        self, i: int, env: gym.Env[Any, Any], row: NDArray[np.float32], seed: int | None = None
+    ) -> None:
+        try:
+            first, _ = env.reset(seed=seed)
+        except Exception as error:
+            raise _raised(self.name, i, "reset", error) from error
+        self._encode(i, first, row)
 
     def _encode(self, i: int, observation: Any, row: NDArray[np.float32]) -> None:
         try:
@@ -180,6 +191,15 @@ class SubprocessGymVecEnv:
         except (EOFError, BrokenPipeError, ConnectionError) as error:
             self.close()
             raise EnvError(f"{self.name}: a subprocess died during {call}") from error
+        except Exception as error:  # what the environment raised in the subprocess
+            self.close()
+            raise EnvError(
+                f"{self.name} raised {type(error).__name__} in {call}: {error}"
+            ) from error
+
+
+def _raised(name: str, i: int, call: str, error: Exception) -> EnvError:
+    return EnvError(f"{name} (copy {i}) raised {type(error).__name__} in {call}: {error}")
 
 
 def _start_seeds(seed: int, n_envs: int, starts: int) -> list[int]:

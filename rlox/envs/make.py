@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,11 +11,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox._core import native_env_ids
-from rlox.configs import EnvConfig, nearest
+from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
+from rlox.envs.ids import find_spec
 from rlox.envs.native import NativeVecEnv
-from rlox.errors import ConfigError, EnvError, MissingExtraError, UnknownNameError
+from rlox.errors import ConfigError, EnvError, MissingExtraError
 
 __all__ = ["EnvSource", "factory_of", "make_vec", "single_factory", "uses_native"]
 
@@ -30,8 +30,6 @@ _WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
 }
 # What to install when the import that an id needs is missing.
 _EXTRAS = {
-    "ale_py": "pip install ale-py",
-    "ale-py": "pip install ale-py",
     "box2d": "pip install 'gymnasium[box2d]'",
     "mujoco": "pip install mujoco",
     "pygame": "pip install pygame",
@@ -105,30 +103,6 @@ def factory_of(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
     return lambda: _checked(source)
-
-
-def find_spec(env_id: str) -> Any:
-    """The Gymnasium spec of `env_id` (`module:Id-v0` imports the module first)."""
-    module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise UnknownNameError(f"env={env_id}: cannot import '{module}': {error}") from error
-    if name.startswith("ALE/") and name not in gym.registry:
-        _register_atari(env_id)
-    if name not in gym.registry:
-        raise UnknownNameError(
-            f"env={env_id} is not registered with Gymnasium{nearest(name, gym.registry)}"
-        )
-    return gym.spec(name)
-
-
-def _register_atari(env_id: str) -> None:
-    try:
-        gym.register_envs(importlib.import_module("ale_py"))
-    except ImportError as error:
-        raise MissingExtraError(f"env={env_id} needs ale-py: {_EXTRAS['ale_py']}") from error
 
 
 def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:

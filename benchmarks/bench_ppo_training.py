@@ -1,0 +1,175 @@
+"""PPO on CartPole-v1 beside Stable-Baselines3: total, collection, update and evaluation seconds.
+
+Same hyperparameters (rl-zoo3), same number of steps, one thread each, every run in a process of its
+own, the two systems alternating. Ratios within one invocation are the result; absolute seconds depend
+on the machine.
+
+    pip install 'rlox[peers]' && python benchmarks/bench_ppo_training.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SYSTEMS = ("rlox", "sb3")
+PARTS = ("total", "collect", "update", "evaluate")
+EPISODES, EVAL_SEED = 50, 100_000
+HERE = Path(__file__).resolve().parent
+
+
+def run_rlox(steps: int, seed: int) -> dict[str, Any]:
+    """One training run of rlox with the settings of conf/tuned/ppo/CartPole-v1.yaml."""
+    from rlox.algorithms import PPO
+
+    begun = time.perf_counter()
+    ppo = PPO(
+        "CartPole-v1",
+        n_envs=8,
+        seed=seed,
+        n_steps=32,
+        batch_size=256,
+        n_epochs=20,
+        gamma=0.98,
+        gae_lambda=0.8,
+        learning_rate=1e-3,
+        anneal_lr=True,
+        clip_eps=0.2,
+        anneal_clip=True,
+        ent_coef=0.0,
+    )
+    ppo.train(steps)
+    trained = time.perf_counter()
+    score = ppo.evaluate(EPISODES, EVAL_SEED).mean
+    return {
+        "total": time.perf_counter() - begun,
+        "collect": ppo.timings.collect,
+        "update": ppo.timings.update,
+        "evaluate": time.perf_counter() - trained,
+        "score": score,
+        "env_steps": ppo.clock.env_steps,
+    }
+
+
+def run_sb3(steps: int, seed: int) -> dict[str, Any]:
+    """The same run in Stable-Baselines3; its own vectorised evaluation, one episode an environment."""
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    torch.set_num_threads(1)
+    seconds = {"collect": 0.0, "update": 0.0}
+
+    class Timed(PPO):
+        def collect_rollouts(self, *args: Any, **kwargs: Any) -> bool:
+            begun = time.perf_counter()
+            result = super().collect_rollouts(*args, **kwargs)
+            seconds["collect"] += time.perf_counter() - begun
+            return result
+
+        def train(self) -> None:
+            begun = time.perf_counter()
+            super().train()
+            seconds["update"] += time.perf_counter() - begun
+
+    begun = time.perf_counter()
+    model = Timed(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", 8, seed=seed),
+        seed=seed,
+        n_steps=32,
+        batch_size=256,
+        n_epochs=20,
+        gamma=0.98,
+        gae_lambda=0.8,
+        learning_rate=lambda remaining: remaining * 1e-3,
+        clip_range=lambda remaining: remaining * 0.2,
+        ent_coef=0.0,
+        device="cpu",
+    )
+    model.learn(steps)
+    trained = time.perf_counter()
+    env = make_vec_env("CartPole-v1", EPISODES, seed=EVAL_SEED)
+    score, _ = evaluate_policy(model, env, EPISODES, deterministic=True)
+    return {
+        "total": time.perf_counter() - begun,
+        **seconds,
+        "evaluate": time.perf_counter() - trained,
+        "score": float(score),
+        "env_steps": model.num_timesteps,
+    }
+
+
+def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
+    """Run one system in a fresh single-threaded process."""
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--one", system, "--steps", str(steps), "--seed", str(seed)]
+    result = subprocess.run(
+        command, env={**os.environ, **threads}, capture_output=True, text=True, check=True
+    )
+    row: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return row
+
+
+def compare(steps: int, repeats: int) -> dict[str, Any]:
+    """Alternate the systems and put medians and paired ratios together."""
+    runs: dict[str, list[dict[str, Any]]] = {s: [] for s in SYSTEMS}
+    for seed in range(repeats):
+        for system in SYSTEMS:
+            row = measure(system, steps, seed)
+            runs[system].append(row)
+            parts = "  ".join(f"{p} {row[p]:6.2f}" for p in PARTS)
+            print(f"seed {seed}  {system:5}  {parts}  score {row['score']:.1f}", flush=True)
+    ratios = {
+        part: [b[part] / a[part] for a, b in zip(runs["rlox"], runs["sb3"], strict=True)]
+        for part in PARTS
+    }
+    return {
+        "schema_version": 1,
+        "benchmark": "ppo_training",
+        "env": "CartPole-v1",
+        "steps": steps,
+        "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "versions": {p: version(p) for p in ("rlox", "stable-baselines3", "torch", "gymnasium")},
+        "threads": 1,
+        "runs": runs,
+        "ratio_to_sb3": {part: float(np.median(values)) for part, values in ratios.items()},
+    }
+
+
+def main() -> None:
+    """Parse the command line, run, print a table and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--one", choices=SYSTEMS, help="run one system once and print its row")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "ppo_training.json")
+    args = parser.parse_args()
+    if args.one:
+        run = run_rlox if args.one == "rlox" else run_sb3
+        print(json.dumps(run(args.steps, args.seed)))
+        return
+    report = compare(args.steps, args.repeats)
+    print(f"\n{'median':10}" + "".join(f"{s:>10}" for s in SYSTEMS) + "   SB3 / rlox")
+    for part in PARTS:
+        medians = [np.median([r[part] for r in report["runs"][s]]) for s in SYSTEMS]
+        cells = "".join(f"{m:9.2f}s" for m in medians)
+        print(f"{part:10}{cells}   {report['ratio_to_sb3'][part]:.2f}x")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Saving and restoring Gymnasium environments that can be saved; the others say so.
+
+Exact: Gymnasium's classic-control and toy-text environments, and any environment whose unwrapped
+object has `save_state() -> tree` and `load_state(tree)` (numbers, text, arrays, lists, dicts), under
+wrappers whose own state is known. Everything else resumes at the start of an episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rlox.errors import CheckpointError
+
+__all__ = ["can_save", "restore_env", "save_env"]
+
+# Where the whole simulation state lives, by the package of the environment's class.
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "gymnasium.envs.classic_control": ("state", "steps_beyond_terminated"),
+    "gymnasium.envs.toy_text": ("s", "lastaction", "dealer", "player"),
+}
+# The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
+_WRAPPERS: dict[str, tuple[str, ...]] = {
+    "FlattenObservation": (),
+    "OrderEnforcing": ("_has_reset",),
+    "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
+    "RescaleAction": (),
+    "TimeAwareObservation": ("timesteps",),
+    "TimeLimit": ("_elapsed_steps",),
+}
+
+
+def can_save(env: gym.Env[Any, Any]) -> bool:
+    """Whether `save_env` holds everything that the environment's future depends on."""
+    known = all(
+        type(w).__name__ in _WRAPPERS and type(w).__module__.startswith("gymnasium.wrappers")
+        for w in _wrappers(env)
+    )
+    return known and (_has_own(env.unwrapped) or _fields(env.unwrapped) is not None)
+
+
+def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
+    """The state of the environment, its wrappers and its random generator."""
+    inner: Any = env.unwrapped
+    wrappers = [
+        {name: getattr(w, name) for name in _WRAPPERS[type(w).__name__] if name in vars(w)}
+        for w in _wrappers(env)
+    ]
+    state: dict[str, Any] = {"wrappers": wrappers}
+    if _has_own(inner):
+        state["own"] = inner.save_state()
+    else:
+        names = [n for n in _fields(inner) or () if n in vars(inner)]
+        state["fields"] = {n: _tagged(getattr(inner, n)) for n in names}
+    generator = inner._np_random
+    state["random"] = None if generator is None else _plain(generator.bit_generator.state)
+    return state
+
+
+def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
+    """Put a saved state back into an environment made in the same way."""
+    inner: Any = env.unwrapped
+    wrappers = _wrappers(env)
+    if len(wrappers) != len(state["wrappers"]):
+        raise CheckpointError(f"{env} has {len(wrappers)} wrappers, the saved state another number")
+    for wrapper, saved in zip(wrappers, state["wrappers"], strict=True):
+        for name in _WRAPPERS[type(wrapper).__name__]:
+            if name in saved:
+                setattr(wrapper, name, saved[name])
+    if state["random"] is not None:
+        inner.np_random = np.random.Generator(np.random.PCG64())
+        inner.np_random.bit_generator.state = state["random"]
+    if _has_own(inner):
+        inner.load_state(state["own"])
+        return
+    allowed = _fields(inner) or ()
+    for name, saved in state["fields"].items():
+        if name in allowed:
+            setattr(inner, name, _untagged(saved))
+
+
+def _wrappers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+    found: list[gym.Env[Any, Any]] = []
+    while isinstance(env, gym.Wrapper):
+        found.append(env)
+        env = env.env
+    return found
+
+
+def _has_own(inner: Any) -> bool:
+    return callable(getattr(inner, "save_state", None)) and callable(
+        getattr(inner, "load_state", None)
+    )
+
+
+def _fields(inner: Any) -> tuple[str, ...] | None:
+    module = type(inner).__module__
+    return next((f for package, f in _FIELDS.items() if module.startswith(package)), None)
+
+
+def _tagged(value: Any) -> Any:
+    """Tuples and NumPy scalars keep their kind through JSON: it decides the arithmetic later."""
+    if isinstance(value, tuple):
+        return {"tuple": [_tagged(v) for v in value]}
+    if isinstance(value, np.generic):
+        return {"scalar": np.asarray(value)}
+    if isinstance(value, np.ndarray):
+        return {"array": value.copy()}
+    return {"value": value}
+
+
+def _untagged(saved: Mapping[str, Any]) -> Any:
+    if "tuple" in saved:
+        return tuple(_untagged(v) for v in saved["tuple"])
+    if "scalar" in saved:
+        return saved["scalar"][()]
+    return saved["array"] if "array" in saved else saved["value"]
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, Mapping):
+        return {str(k): _plain(v) for k, v in state.items()}
+    return state.copy() if isinstance(state, np.ndarray) else state
