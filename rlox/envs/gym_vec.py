@@ -166,9 +166,8 @@ class SubprocessGymVecEnv:
 
     def close(self) -> None:
         """Stop the subprocesses, whatever they are doing."""
-        self.vec._state = (
-            AsyncState.DEFAULT
-        )  # or closing would wait for an answer that may not come
+        # with a call pending, closing would wait for an answer that may not come
+        self.vec._state = AsyncState.DEFAULT
         self.vec.close(terminate=True)
 
     def _reset(self, seeds: list[int]) -> Any:

@@ -1,0 +1,280 @@
+"""Small environments whose every number a test knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.envs.base import Finals
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+
+Array = NDArray[Any]
+
+
+class ScriptedVecEnv:
+    """A `VectorEnv` that plays a script whatever the actions: obs `[T+1, N, d]`, the rest `[T, N]`.
+
+    Where an episode ends, `obs[t + 1]` is the next episode's first observation and `finals[t]` the
+    ended one's last.
+    """
+
+    resume_grade = "exact"
+
+    def __init__(
+        self,
+        obs: Array,
+        finals: Array,
+        rewards: Array,
+        terminated: Array,
+        truncated: Array,
+        action_space: gym.Space[Any] | None = None,
+    ) -> None:
+        self.script = (obs, finals, rewards, terminated, truncated)
+        self.n_envs = obs.shape[1]
+        self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, (obs.shape[2],))
+        self.action_space: gym.Space[Any] = action_space or spaces.Discrete(2)
+        self.observations = ObservationCodec.of(self.observation_space)
+        self.actions = ActionCodec.of(self.action_space)
+        self.t = 0
+
+    def reset_into(self, obs: NDArray[np.float32]) -> None:
+        obs[:] = self.script[0][0]
+
+    def step_into(
+        self,
+        actions: Array,
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        all_obs, finals, all_rewards, term, trunc = self.script
+        t = self.t
+        obs[:], rewards[:] = all_obs[t + 1], all_rewards[t]
+        terminated[:], truncated[:] = term[t], trunc[t]
+        self.t += 1
+        ended = np.flatnonzero(term[t] | trunc[t])
+        return Finals(ended, finals[t, ended].astype(np.float32)) if len(ended) else None
+
+    def state(self) -> dict[str, Any]:
+        return {"t": self.t}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.t = int(state["t"])
+
+    def close(self) -> None:
+        pass
+
+
+def random_script(
+    rng: np.random.Generator, n_steps: int, n_envs: int, obs_dim: int = 2
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Random observations, final observations, rewards and masks; ends are rare to frequent by env."""
+    rate = rng.choice([0.0, 0.1, 0.3, 0.7], n_envs)
+    return (
+        rng.normal(0, 3, (n_steps + 1, n_envs, obs_dim)).astype(np.float32),
+        rng.normal(0, 3, (n_steps, n_envs, obs_dim)).astype(np.float32),
+        rng.normal(0, 1, (n_steps, n_envs)).astype(np.float32).astype(np.float64),
+        rng.random((n_steps, n_envs)) < rate,
+        rng.random((n_steps, n_envs)) < rate,
+    )
+
+
+class Countdown(gym.Env[Any, Any]):
+    """Episode k of a copy has `lengths[k % len]` steps; obs is [seed, episode, t]; reward t + 0.25.
+
+    Episodes are truncated where the episode number is odd, terminated where it is even.
+    """
+
+    def __init__(self, lengths: Sequence[int] = (2, 3, 1)) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.lengths = tuple(lengths)
+        self.episode, self.t, self.start = -1, 0, 0
+        self.seeds: list[int | None] = []
+        self.taken: list[Any] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        if seed is not None:
+            self.start, self.episode = seed, -1
+        self.episode, self.t = self.episode + 1, 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        self.taken.append(action)
+        self.t += 1
+        ended = self.t == self.lengths[self.episode % len(self.lengths)]
+        odd = self.episode % 2 == 1
+        return self._obs(), self.t + 0.25, ended and not odd, ended and odd, {}
+
+    def _obs(self) -> Array:
+        return np.array([self.start, self.episode, self.t], np.float32)
+
+
+class AlwaysTruncates(gym.Env[Any, Any]):
+    """Three steps of reward 1, then a time limit."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.t = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, False, self.t == 3, {}
+
+
+class OddRewards(gym.Env[Any, Any]):
+    """Rewards that depend on state, action and time, some of them huge, negative or tiny."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.observation_space = spaces.Box(-10, 10, (2,), np.float32)
+        self.action_space = spaces.Discrete(3)
+        self.scale = scale
+        self.t = self.length = 0
+        self.x = 0.0
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t, self.length = 0, int(self.np_random.integers(3, 12))
+        self.x = float(self.np_random.normal())
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.x = 0.7 * self.x + 0.5 * (int(action) - 1) + float(self.np_random.normal()) * 0.1
+        reward = self.scale * (-3.7 * self.x + (1000.0 if self.t % 5 == 0 else 1e-3))
+        ended = self.t >= self.length
+        return (
+            self._obs(),
+            reward,
+            ended and self.length % 2 == 0,
+            ended and self.length % 2 == 1,
+            {},
+        )
+
+    def _obs(self) -> Array:
+        return np.array([self.x, self.t], np.float32)
+
+
+class Bounded(gym.Env[Any, Any]):
+    """Two action dimensions: one within 0.1, one without bounds; remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = spaces.Box(
+            np.array([-0.1, -np.inf], np.float32), np.array([0.1, np.inf], np.float32)
+        )
+        self.given: list[Array] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.array([0.5, -0.5], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        self.given.append(np.array(action))
+        return np.array([0.5, -0.5], np.float32), 0.0, False, False, {}
+
+
+class Spaces(gym.Env[Any, Any]):
+    """Any two spaces; observations are samples, five steps an episode."""
+
+    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.t = 0
+        self.taken: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        self.taken.append(action)
+        self.t += 1
+        return self.observation_space.sample(), 1.0, self.t == 5, False, {}
+
+
+class WrongShape(gym.Env[Any, Any]):
+    """Promises three numbers and gives `given`."""
+
+    def __init__(self, given: Any) -> None:
+        self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.given = given
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.given, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.given, 0.0, False, False, {}
+
+
+class Hangs(Countdown):
+    """Never comes back from its third step."""
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        if len(self.taken) == 2:
+            time.sleep(600)
+        return super().step(action)
+
+
+class Dies(Countdown):
+    """Its process exits in its third step."""
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        if len(self.taken) == 2:
+            import os
+
+            os._exit(3)
+        return super().step(action)
+
+
+class CountReturns(gym.Wrapper[Any, Any, Any, Any]):
+    """Keeps its own account: (reset seed, sum of rewards, length) of every finished episode."""
+
+    def __init__(
+        self, env: gym.Env[Any, Any], account: list[tuple[int | None, float, int]]
+    ) -> None:
+        super().__init__(env)
+        self.account = account
+        self.total, self.length = 0.0, 0
+        self.seed: int | None = None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self.total, self.length, self.seed = 0.0, 0, options.get("seed")
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.total += float(reward)
+        self.length += 1
+        if terminated or truncated:
+            self.account.append((self.seed, self.total, self.length))
+        return obs, reward, terminated, truncated, info

@@ -1,0 +1,51 @@
+"""PPO with the published hyperparameters reaches the published scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rlox.build import build
+from rlox.configs import make_run
+from rlox.statistics import iqm
+
+PRESETS = Path(__file__).parents[2] / "conf" / "tuned" / "ppo"
+
+pytestmark = pytest.mark.learning
+
+
+def preset(env_id: str, seed: int, total_steps: int, **env: Any) -> dict[str, Any]:
+    """The preset of `env_id` as a run configuration; `1e-3` is a number, as it is for Hydra."""
+    tree = yaml.safe_load((PRESETS / f"{env_id}.yaml").read_text())
+    algo = {k: float(v) if k == "learning_rate" else v for k, v in tree["algo"].items()}
+    return {
+        "algo": {"name": "ppo", **algo},
+        "env": {"id": env_id, **tree["env"], **env},
+        "seed": seed,
+        "total_steps": total_steps,
+    }
+
+
+def score(config: dict[str, Any]) -> tuple[float, float]:
+    algorithm = build(make_run(config))
+    algorithm.fit()
+    evaluation = algorithm.evaluate(50)
+    algorithm.close()
+    assert len(evaluation.returns) == 50
+    return evaluation.mean, evaluation.iqm
+
+
+def test_ppo_solves_cartpole_in_50_000_steps() -> None:
+    """Half the preset's budget; about one seed in eight ends below 475 there, hence the IQM."""
+    means = np.array([score(preset("CartPole-v1", seed, 50_000))[0] for seed in range(5)])
+    assert iqm(means) >= 475, means
+    assert means.min() >= 100, means
+
+
+def test_ppo_swings_the_pendulum_up_in_100_000_steps() -> None:
+    mean, _ = score(preset("Pendulum-v1", 0, 100_000))
+    assert mean >= -300

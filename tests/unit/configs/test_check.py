@@ -1,0 +1,125 @@
+"""Configuration from plain data: names, types, ranges and choices are checked, defaults are plain."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from rlox.configs import ALGO_CONFIGS, EnvConfig, PPOConfig, RunConfig, make, make_run, plain
+from rlox.configs.params import inside, parse_interval
+from rlox.errors import ConfigError, UnknownNameError
+
+
+def run(**changes: Any) -> RunConfig:
+    return make_run({"algo": {"name": "ppo"}, **changes})
+
+
+def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
+    assert plain(PPOConfig()) == {
+        "name": "ppo", "n_steps": 256, "n_epochs": 10, "batch_size": 64, "learning_rate": 3e-4,
+        "anneal_lr": False, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
+        "anneal_clip": False, "clip_vloss": False, "normalize_advantages": True, "vf_coef": 0.5,
+        "ent_coef": 0.0, "max_grad_norm": 0.5, "target_kl": None, "net_arch": [64, 64],
+        "activation": "tanh", "ortho_init": True, "log_std_init": 0.0, "use_sde": False,
+        "sde_sample_freq": -1, "backend": "torch", "inference": "auto",
+    }  # fmt: skip
+
+
+def test_the_defaults_of_a_run_are_the_fixed_ones() -> None:
+    found = plain(run())
+    assert {k: found[k] for k in ("seed", "total_steps", "device", "run_root", "dry_run")} == {
+        "seed": 0, "total_steps": 100_000, "device": "auto", "run_root": "runs", "dry_run": False,
+    }  # fmt: skip
+    assert found["eval"] == {"every": 0, "episodes": 50, "seed": 100_000}
+    assert (found["checkpoint"]["every"], found["checkpoint"]["keep"]) == (50_000, 2)
+    assert (found["log"]["every"], found["env"]["n_envs"]) == (2048, 8)
+    assert found["stop"] == {"score": None, "minutes": None}
+
+
+def test_a_configuration_survives_being_written_as_plain_data() -> None:
+    made = run(
+        env={"id": "Pendulum-v1", "kwargs": {"g": 9.0}, "wrappers": ["rescale_action"]},
+        logger={"csv": {"name": "csv"}},
+        stop={"score": -200},
+    )
+    assert make_run(plain(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ({"algo": {"name": "ppo", "clip_range": 0.1}}, "unknown key 'algo.clip_range'"),
+        ({"algo": {"name": "ppo", "n_step": 1}}, "did you mean 'algo.n_steps'"),
+        ({"env": {"num_envs": 4}}, "did you mean 'env.n_envs'"),
+        ({"total_step": 4}, "did you mean 'total_steps'"),
+        ({"eval": {"evry": 4}}, "unknown key 'eval.evry'"),
+        ({"algo": {"name": "pp0"}}, "expected one of ppo; did you mean 'ppo'"),
+        ({"algo": {}}, "algo.name='' is not known"),
+        ({"logger": {"x": {"name": "cvs"}}}, "logger.x.name='cvs' .* did you mean 'csv'"),
+        ({"algo": "ppo"}, "algo='ppo': expected a group of keys"),
+        ({"env": {"n_envs": "four"}}, "env.n_envs='four': expected an integer"),
+        ({"env": {"n_envs": 2.5}}, "env.n_envs=2.5: expected an integer"),
+        ({"env": {"n_envs": True}}, "env.n_envs=True: expected an integer"),
+        ({"env": {"n_envs": 0}}, r"env.n_envs=0: expected a value in \[1, "),
+        ({"env": {"backend": "nativ"}}, "env.backend=nativ: expected one of .*did you mean 'native'"),
+        ({"env": {"wrappers": ["flaten_observation"]}}, "did you mean 'flatten_observation'"),
+        ({"env": {"wrappers": "rescale_action"}}, "expected a list"),
+        ({"env": {"normalize_obs": 1}}, "expected true or false"),
+        ({"env": {"kwargs": [1]}}, "expected a group of keys"),
+        ({"algo": {"name": "ppo", "net_arch": [64, 0]}}, "algo.net_arch=0: expected a value in"),
+        ({"algo": {"name": "ppo", "net_arch": [64, 1.5]}}, r"algo.net_arch\[1\]=1.5"),
+        ({"algo": {"name": "ppo", "gamma": float("nan")}}, "algo.gamma=nan"),
+        ({"algo": {"name": "ppo", "vf_coef": float("inf")}}, "algo.vf_coef=inf"),
+        ({"algo": {"name": "ppo", "n_steps": float("inf")}}, "expected an integer"),
+        ({"seed": -1}, "seed=-1: expected a value in"),
+        ({"total_steps": 0}, "total_steps=0"),
+        ({"stop": {"minutes": 0}}, "stop.minutes=0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_its_remedy(tree: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make_run({"algo": {"name": "ppo"}, **tree})
+
+
+def test_a_rollout_of_one_step_cannot_be_standardised() -> None:
+    algo = {"name": "ppo", "n_steps": 1}
+    with pytest.raises(ConfigError, match="cannot be standardised"):
+        run(algo=algo, env={"n_envs": 1})
+    assert run(algo={**algo, "normalize_advantages": False}, env={"n_envs": 1}).env.n_envs == 1
+
+
+def test_integral_floats_and_integers_convert_to_the_fields_type() -> None:
+    made = run(total_steps=2e6, stop={"score": 475})
+    assert (made.total_steps, type(made.total_steps)) == (2_000_000, int)
+    assert type(made.stop.score) is float
+
+
+def test_configurations_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        EnvConfig().n_envs = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cls", [*ALGO_CONFIGS.values(), EnvConfig, RunConfig])
+def test_every_field_says_what_it_means_and_its_default_is_in_its_range(cls: type) -> None:
+    for f in fields(cls):
+        assert f.metadata["doc"] or f.name in ("id",), f.name
+        default, within = f.default, f.metadata["within"]
+        for value in default if isinstance(default, tuple) else (default,):
+            assert not within or value is None or inside(value, within), f.name
+
+
+def test_intervals_are_open_or_closed_at_either_end() -> None:
+    assert parse_interval("(0, 1]") == (True, 0.0, 1.0, False)
+    assert [inside(x, "(0, 1]") for x in (0.0, 0.5, 1.0, 1.5)] == [False, True, True, False]
+    assert [inside(x, "[-1, inf)") for x in (-1, 1e300, float("inf"))] == [True, True, False]
+    with pytest.raises(ValueError, match="not an interval"):
+        parse_interval("0..1")
+
+
+def test_make_names_an_unknown_key_without_a_path() -> None:
+    with pytest.raises(ConfigError, match="unknown key 'envs'"):
+        make(EnvConfig, {"envs": 3})
+    with pytest.raises(UnknownNameError):
+        run(algo={"name": "sarsa"})

@@ -1,0 +1,156 @@
+"""Running standardisation: moments are those of all data, scaling is Stable-Baselines3's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from helpers.envs import OddRewards, ScriptedVecEnv, random_script
+from helpers.policies import KnownCritic
+from numpy.typing import NDArray
+
+from rlox.algorithms import PPO
+from rlox.collectors import RolloutCollector
+from rlox.configs import EnvConfig
+from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer, RunningMoments
+
+BOTH = EnvConfig(normalize_obs=True, normalize_reward=True)
+
+
+def zero_value(obs: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(len(obs))
+
+
+def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
+    rng = np.random.default_rng(0)
+    data = rng.normal(50.0, [0.1, 3.0, 100.0], (3000, 3))
+    moments = RunningMoments((3,))
+    for part in np.split(data, np.sort(rng.choice(np.arange(1, 3000), 99, replace=False))):
+        moments.update(part)
+    # the prior weighs 1e-4 of a row: mean 0, variance 1
+    weight = 3000 / (3000 + 1e-4)
+    assert moments.count == pytest.approx(3000 + 1e-4)
+    assert moments.mean == pytest.approx(data.mean(0) * weight, rel=1e-12)
+    prior = (1 - weight) * (1 + weight * data.mean(0) ** 2)
+    assert moments.var == pytest.approx(data.var(0) * weight + prior, rel=1e-9)
+
+
+def test_collected_moments_are_numpys_over_every_observation_seen() -> None:
+    script = random_script(np.random.default_rng(1), 50, 32)
+    collector = RolloutCollector(config=BOTH, env=ScriptedVecEnv(*script))
+    for length in (20, 30):
+        collector.collect(KnownCritic(zero_value), length)
+    assert collector.obs_normalizer is not None
+    seen = script[0].astype(np.float64).reshape(-1, 2)
+    moments = collector.obs_normalizer.moments
+    assert moments.mean == pytest.approx(seen.mean(0), rel=1e-5, abs=1e-6)
+    assert moments.var == pytest.approx(seen.var(0), rel=1e-5)
+
+
+def test_observations_are_clipped_at_ten_deviations() -> None:
+    normalizer = ObservationNormalizer(1)
+    normalizer.learn(np.array([[-1.0], [1.0]] * 500, np.float32))
+    rows = np.array([[1e6], [-1e6], [0.5]], np.float32)
+    normalizer.apply(rows)
+    assert rows[:2, 0].tolist() == [10.0, -10.0]
+    assert float(rows[2, 0]) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_scaled_rewards_keep_their_sign_and_subtract_no_mean() -> None:
+    normalizer = RewardNormalizer(1, gamma=0.0)
+    scaled = [normalizer.scale(np.array([r]), np.array([False]))[0] for r in (5.0, 5.0, 6.0)]
+    assert all(s > 0 for s in scaled)
+
+
+def test_an_ended_episode_restarts_the_discounted_return_of_its_environment_only() -> None:
+    normalizer = RewardNormalizer(2, gamma=0.5)
+    normalizer.scale(np.array([1.0, 1.0]), np.array([True, False]))
+    normalizer.scale(np.array([1.0, 1.0]), np.array([False, False]))
+    assert normalizer.returns.tolist() == [1.0, 1.5]
+
+
+class Tape(gym.Env[Any, Any]):
+    """Plays one environment's column of a script."""
+
+    def __init__(self, script: tuple[NDArray[Any], ...], column: int) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.script = tuple(part[:, column] for part in script)
+        self.t = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.script[0][self.t], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, finals, rewards, terminated, truncated = self.script
+        t, self.t = self.t, self.t + 1
+        ended = bool(terminated[t] or truncated[t])
+        seen = finals[t] if ended else obs[t + 1]
+        return seen, float(rewards[t]), bool(terminated[t]), bool(truncated[t]), {}
+
+
+def test_both_normalisers_equal_stable_baselines3_step_by_step() -> None:
+    peer = pytest.importorskip(
+        "stable_baselines3.common.vec_env", reason="stable-baselines3 is an optional peer"
+    )
+    steps, n_envs, gamma = 120, 3, 0.97
+    script = random_script(np.random.default_rng(2), steps, n_envs)
+    script[0][:] = script[0] * [1.0, 30.0] + [5.0, 0.0]
+    script[2][::17] *= 500.0  # so that clipping takes part
+    theirs = peer.VecNormalize(
+        peer.DummyVecEnv([lambda i=i: Tape(script, i) for i in range(n_envs)]), gamma=gamma
+    )
+    valued: list[torch.Tensor] = []
+
+    def value(obs: torch.Tensor) -> torch.Tensor:
+        valued.append(obs.clone())
+        return torch.zeros(len(obs))
+
+    collector = RolloutCollector(gamma=gamma, config=BOTH, env=ScriptedVecEnv(*script))
+    obs, ends = theirs.reset(), 0
+    for t in range(steps):
+        rollout = collector.collect(KnownCritic(value), 1)
+        assert rollout.obs.numpy() == pytest.approx(obs, abs=1e-6, rel=1e-6)
+        obs, rewards, _, infos = theirs.step(np.zeros(n_envs, np.int64))
+        assert rollout.rewards.numpy() == pytest.approx(rewards, abs=1e-6, rel=1e-6)
+        cut = [i for i in range(n_envs) if script[4][t, i] and not script[3][t, i]]
+        if cut:
+            finals = np.stack([infos[i]["terminal_observation"] for i in cut])
+            assert valued[-1].numpy() == pytest.approx(finals, abs=1e-6, rel=1e-6)
+            ends += 1
+    assert ends > 5
+
+
+def test_evaluation_and_prediction_leave_the_statistics_as_they_are() -> None:
+    algorithm = PPO(
+        OddRewards, n_envs=2, n_steps=16, normalize_obs=True, normalize_reward=True, n_epochs=1
+    )
+    algorithm.train(64)
+    before = algorithm.collector.state()
+    algorithm.evaluate(5)
+    algorithm.predict(np.array([3.0, 4.0]))
+    after = algorithm.collector.state()
+    for name in ("obs_normalizer", "reward_normalizer"):
+        assert str(before[name]) == str(after[name])
+
+
+def test_prediction_standardises_as_training_does_without_touching_its_argument() -> None:
+    algorithm = PPO("Pendulum-v1", n_envs=2, n_steps=64, normalize_obs=True, n_epochs=1)
+    algorithm.train(128)
+    obs = np.array([0.3, 0.9, 4.0], np.float32)
+    batch = np.stack([obs, -obs])
+    kept = obs.copy(), batch.copy()
+    one, several = algorithm.predict(obs), algorithm.predict(batch)
+    assert np.array_equal(obs, kept[0])
+    assert np.array_equal(batch, kept[1])
+    moments = algorithm.collector.obs_normalizer.moments  # type: ignore[union-attr]
+    seen = np.clip((obs - moments.mean) / np.sqrt(moments.var + 1e-8), -10, 10)
+    with torch.no_grad():
+        mean = algorithm.policy.mode(torch.tensor(seen, dtype=torch.float32)[None])
+    assert one == pytest.approx(mean[0].numpy(), abs=1e-6)
+    assert several[0] == pytest.approx(one, abs=1e-6)

@@ -1,0 +1,151 @@
+"""Each loss equals its equation on numbers small enough to do by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import tensor
+
+from rlox.errors import ShapeError
+from rlox.losses import (
+    PPOLoss,
+    clipped_surrogate,
+    clipped_value_loss,
+    kl_estimate,
+    standardize,
+    value_loss,
+)
+from rlox.policies import DiscretePolicy
+
+
+def test_the_surrogate_takes_the_worse_of_the_plain_and_the_clipped_objective() -> None:
+    ratio = tensor([1.5, 1.5, 0.5, 0.5])
+    advantages = tensor([1.0, -1.0, 1.0, -1.0])
+    # min(rA, clip(r)A): 1.2, -1.5, 0.5, -0.8
+    loss = clipped_surrogate(ratio.log(), advantages, 0.2)
+    assert float(loss) == pytest.approx(-(1.2 - 1.5 + 0.5 - 0.8) / 4)
+
+
+def test_a_clipped_ratio_has_no_gradient_and_a_pessimistic_one_keeps_it() -> None:
+    log_ratio = tensor([1.5, 1.5, 0.5, 0.5]).log().requires_grad_()
+    clipped_surrogate(log_ratio, tensor([1.0, -1.0, 1.0, -1.0]), 0.2).backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == pytest.approx([0.0, 1.5 / 4, -0.5 / 4, 0.0])
+
+
+def test_without_clipping_the_gradient_is_that_of_importance_weighted_a2c() -> None:
+    log_ratio = tensor([2.0, -3.0, 0.1]).requires_grad_()
+    advantages = tensor([1.0, -2.0, 3.0])
+    clipped_surrogate(log_ratio, advantages, 1e9).backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == pytest.approx((-log_ratio.exp() * advantages / 3).tolist())
+
+
+def test_the_value_loss_is_the_plain_mean_square_without_a_half() -> None:
+    assert float(value_loss(tensor([1.0, 2.0]), tensor([4.0, 2.0]))) == 4.5
+
+
+def test_the_clipped_value_loss_takes_the_larger_square_of_each_row() -> None:
+    values, old, returns = tensor([3.0, 3.0, 1.1]), tensor([1.0, 1.0, 1.0]), tensor([0.0, 4.0, 2.0])
+    # clipped to [0.5, 1.5]: 1.5, 1.5, 1.1; squares max(9, 2.25), max(1, 6.25), max(.81, .81)
+    loss = clipped_value_loss(values, old, returns, 0.5)
+    assert float(loss) == pytest.approx((9 + 6.25 + 0.81) / 3)
+
+
+def test_the_kl_estimate_is_schulmans_k3() -> None:
+    assert float(kl_estimate(tensor([0.0, math.log(2)]))) == pytest.approx(
+        (2 - 1 - math.log(2)) / 2
+    )
+
+
+def test_standardised_advantages_use_the_sample_deviation_and_epsilon() -> None:
+    assert standardize(tensor([1.0, 3.0])).tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+    assert standardize(tensor([2.0, 2.0])).tolist() == [0.0, 0.0]
+
+
+def test_a_single_advantage_is_left_as_it_is() -> None:
+    assert standardize(tensor([5.0])).tolist() == [5.0]
+
+
+def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights() -> None:
+    loss = PPOLoss(clip_eps=0.2, vf_coef=0.7, ent_coef=0.3)
+    terms = loss.terms(
+        log_probs=tensor([0.5]).log(),
+        entropy=tensor([2.0]),
+        values=tensor([1.0]),
+        old_log_probs=tensor([0.4]).log(),
+        advantages=tensor([1.0]),
+        returns=tensor([3.0]),
+        old_values=tensor([0.0]),
+    )
+    assert float(terms.policy) == pytest.approx(-1.2)
+    assert float(terms.total) == pytest.approx(-1.2 - 0.3 * 2 + 0.7 * 4)
+    assert float(terms.clip_fraction) == 1.0
+    assert float(terms.approx_kl) == pytest.approx(0.25 - math.log(1.25), rel=1e-5)
+
+
+@pytest.mark.parametrize("clip_vloss", [False, True])
+@pytest.mark.parametrize("ent_coef", [0.0, 0.03])
+def test_the_closed_form_gradient_is_autograds_through_the_pure_functions(
+    clip_vloss: bool, ent_coef: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for clip_eps in (0.05, 0.3, 1e9):
+        log_probs, entropy, values, old, advantages, returns, old_values = (
+            torch.randn(200, generator=generator, dtype=torch.float64) * 0.5 for _ in range(7)
+        )
+        log_probs[:20] = old[:20]  # ratio exactly 1, as in the first minibatch
+        values[10:30] = old_values[10:30]
+        inputs = [x.requires_grad_() for x in (log_probs, entropy, values)]
+        loss = PPOLoss(clip_eps, 0.7, ent_coef, clip_vloss=clip_vloss)
+        terms = loss.terms(*inputs, old, advantages, returns, old_values)
+        value = (
+            clipped_value_loss(values, old_values, returns, clip_eps)
+            if clip_vloss
+            else value_loss(values, returns)
+        )
+        policy = clipped_surrogate(log_probs - old, advantages, clip_eps)
+        expected = policy + 0.7 * value - ent_coef * entropy.mean()
+        assert float(terms.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+        assert float(terms.value) == pytest.approx(float(value.detach()), rel=1e-12)
+        assert float(terms.policy) == pytest.approx(float(policy.detach()), rel=1e-12)
+        ours = torch.autograd.grad(3.0 * terms.total, inputs, allow_unused=True)
+        theirs = torch.autograd.grad(3.0 * expected, inputs)
+        for a, b in zip(ours, theirs, strict=True):
+            found = torch.zeros_like(b) if a is None else a
+            assert torch.allclose(found, b, rtol=1e-12, atol=1e-15)
+
+
+def test_only_the_total_carries_a_gradient() -> None:
+    row = [tensor([x], requires_grad=True) for x in (0.1, 0.2, 0.3)]
+    terms = PPOLoss().terms(*row, *[tensor([x]) for x in (0.0, 1.0, 4.0, 1.0)])
+    assert [t.requires_grad for t in terms] == [True] + [False] * 5
+
+
+def test_value_clipping_is_chosen_by_the_constructor() -> None:
+    row = [tensor([x]) for x in (0.0, 0.0, 3.0, 0.0, 1.0, 4.0, 1.0)]
+    assert float(PPOLoss(clip_vloss=False).terms(*row).value) == 1.0
+    assert float(PPOLoss(clip_vloss=True, clip_eps=0.5).terms(*row).value) == 6.25
+
+
+def test_the_documented_call_gives_the_total_and_its_parts_as_floats() -> None:
+    policy, obs = DiscretePolicy(3, 2), torch.randn(5, 3)
+    actions = torch.tensor([0, 1, 0, 1, 1])
+    old, _ = policy.get_logprob_and_entropy(obs, actions)
+    total, parts = PPOLoss(ent_coef=0.0, vf_coef=0.5)(
+        policy, obs, actions, old.detach(), torch.ones(5), torch.zeros(5), torch.zeros(5)
+    )
+    total.backward()
+    assert set(parts) == {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"}
+    assert all(type(v) is float for v in parts.values())
+    assert parts["policy_loss"] == pytest.approx(-1.0)
+    assert float(total.detach()) == pytest.approx(-1.0 + 0.5 * parts["value_loss"])
+    assert all(p.grad is not None for p in policy.parameters())
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    one, two = torch.zeros(1), torch.zeros(2)
+    with pytest.raises(ShapeError, match="lengths differ"):
+        PPOLoss()(DiscretePolicy(3, 2), torch.zeros(2, 3), two, one, two, two, two)

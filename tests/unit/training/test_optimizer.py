@@ -1,0 +1,114 @@
+"""The flat Adam equals torch's, parameter by parameter."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from rlox.errors import CheckpointError, ConfigError
+from rlox.training.optimizer import Adam
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+
+
+def losses(net: nn.Module) -> torch.Tensor:
+    x = torch.linspace(-1, 1, 30).reshape(10, 3)
+    return (net(x) - 3.0).square().mean()
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e9])
+def test_many_steps_equal_torchs_adam_with_clipping(limit: float) -> None:
+    ours, theirs = module(), module()
+    adam = Adam(ours, 0.01)
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, eps=1e-5)
+    for k in range(50):
+        adam.lr = 0.01 / (1 + k)
+        reference.param_groups[0]["lr"] = adam.lr
+        norm = adam.backward(losses(ours), limit)
+        adam.step()
+        reference.zero_grad()
+        losses(theirs).backward()
+        expected = nn.utils.clip_grad_norm_(theirs.parameters(), limit)
+        reference.step()
+        assert float(norm) == pytest.approx(float(expected), rel=1e-4)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_the_modules_values_are_kept_when_it_is_taken_over() -> None:
+    net = module()
+    before = copy.deepcopy(net.state_dict())
+    Adam(net, 0.01)
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+def test_loading_weights_into_the_module_reaches_the_optimizer() -> None:
+    net, other = module(), module()
+    adam = Adam(net, 0.01)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(2)
+    net.load_state_dict(other.state_dict())
+    adam.backward(losses(net), 1.0)
+    adam.step()
+    moved = [
+        (a - b).detach().abs().max()
+        for a, b in zip(net.parameters(), other.parameters(), strict=True)
+    ]
+    assert all(0 < float(m) < 0.02 for m in moved)
+
+
+def test_parameters_without_a_gradient_and_frozen_ones_stay() -> None:
+    net = module()
+    net.extra = nn.Linear(2, 2)
+    net[0].bias.requires_grad_(False)
+    before = copy.deepcopy(net.state_dict())
+    adam = Adam(net, 0.01)
+    for _ in range(3):
+        x = torch.ones(4, 3)
+        adam.backward(net[2](net[1](net[0](x))).square().mean(), 1.0)
+        adam.step()
+    changed = {k for k, v in net.state_dict().items() if not torch.equal(v, before[k])}
+    assert changed == {"0.weight", "2.weight", "2.bias"}
+
+
+def test_a_restored_optimizer_goes_on_exactly() -> None:
+    net = module()
+    adam = Adam(net, 0.01)
+    for _ in range(5):
+        adam.backward(losses(net), 1.0)
+        adam.step()
+    twin = copy.deepcopy(net)
+    state = copy.deepcopy(adam.state())
+    other = Adam(twin, 0.01)
+    other.restore(state)
+    for both in ((adam, net), (other, twin)):
+        both[0].backward(losses(both[1]), 1.0)
+        both[0].step()
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), twin.parameters(), strict=True))
+
+
+def test_state_that_does_not_fit_is_refused_and_named() -> None:
+    adam = Adam(module(), 0.01)
+    state = adam.state()
+    missing = {**state, "moments": {k: v for k, v in state["moments"].items() if k != "2.bias"}}
+    with pytest.raises(CheckpointError, match=r"parameter '2\.bias'"):
+        adam.restore(missing)
+    moments = copy.deepcopy(state["moments"])
+    moments["0.weight"]["exp_avg"] = torch.zeros(2)
+    with pytest.raises(CheckpointError, match=r"exp_avg of 0\.weight has shape \(2,\)"):
+        adam.restore({**state, "moments": moments})
+
+
+def test_a_module_without_one_dtype_is_refused() -> None:
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    with pytest.raises(ConfigError, match="share one dtype"):
+        Adam(mixed, 0.01)
+    with pytest.raises(ConfigError, match="none"):
+        Adam(nn.Tanh(), 0.01)

@@ -1,0 +1,312 @@
+"""A session leaves a run folder from which every number can be read back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlox.algorithms import PPO
+from rlox.build import build
+from rlox.configs import make_run
+from rlox.errors import ConfigError
+from rlox.training.checkpoint import read_checkpoint, resolve_checkpoint
+from rlox.training.session import Outcome, Session, Snapshot
+
+TRAIN_KEYS = {
+    "env_steps", "updates", "seconds", "train/return_mean", "train/length_mean", "train/episodes",
+    "loss/policy", "loss/value", "policy/entropy", "policy/approx_kl", "policy/clip_fraction",
+    "value/explained_variance", "time/steps_per_second",
+}  # fmt: skip
+EVAL_KEYS = {
+    "env_steps", "updates", "seconds", "eval/return_mean", "eval/return_iqm", "eval/return_std",
+    "eval/episodes",
+}  # fmt: skip
+
+
+def algorithm(total: int = 512, **options: Any) -> PPO:
+    """CartPole, rollouts of 64 steps; options are top-level keys of the run's configuration."""
+    config = {
+        "algo": {"name": "ppo", "n_steps": 16, "n_epochs": 1, "batch_size": 64},
+        "env": {"n_envs": 4},
+        "total_steps": total,
+        "log": {"every": 64},
+        "eval": {"episodes": 2},
+        **options,
+    }
+    return build(make_run(config))  # type: ignore[return-value]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def stable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without what equality of runs is judged without."""
+    return [
+        {k: v for k, v in r.items() if k != "seconds" and not k.startswith("time/")} for r in found
+    ]
+
+
+def test_metrics_have_the_fixed_names_at_every_interval_and_one_evaluation(tmp_path: Path) -> None:
+    outcome = Session(algorithm(log={"every": 128}), tmp_path).run()
+    found = rows(tmp_path / "metrics.jsonl")
+    train = [r for r in found if "loss/policy" in r]
+    assert [r["env_steps"] for r in train] == [128, 256, 384, 512]
+    assert [r["updates"] for r in train] == [2, 4, 6, 8]
+    assert all(set(r) >= TRAIN_KEYS for r in train)
+    assert all(isinstance(v, int | float) or v is None for r in found for v in r.values())
+    evaluations = found[len(train) :]
+    assert [set(r) for r in evaluations] == [EVAL_KEYS]
+    assert outcome.evaluation is not None
+    assert evaluations[0]["eval/return_mean"] == outcome.evaluation.mean
+    seconds = [r["seconds"] for r in found]
+    assert seconds == sorted(seconds)
+    assert (outcome.reason, outcome.clock.env_steps) == ("total_steps", 512)
+    assert outcome.seconds["total"] >= outcome.seconds["collect"] + outcome.seconds["update"] > 0
+
+
+def test_numbers_that_do_not_exist_yet_are_null(tmp_path: Path) -> None:
+    config = {"id": "Pendulum-v1", "n_envs": 4}
+    Session(algorithm(128, env=config), tmp_path).run()
+    assert rows(tmp_path / "metrics.jsonl")[0]["train/return_mean"] is None
+
+
+def test_episodes_are_logged_one_a_line_in_order(tmp_path: Path) -> None:
+    made = algorithm()
+    Session(made, tmp_path).run()
+    found = rows(tmp_path / "episodes.jsonl")
+    assert len(found) == made.recent.count > 5
+    assert all(set(r) == {"env_steps", "env", "return", "length"} for r in found)
+    steps = [r["env_steps"] for r in found]
+    assert steps == sorted(steps)
+    assert {r["env"] for r in found} <= set(range(4))
+    per_env = [sum(r["length"] for r in found if r["env"] == i) for i in range(4)]
+    assert all(0 < n <= 128 for n in per_env)
+
+
+def test_intermediate_evaluations_come_at_their_interval_and_mark_the_best(tmp_path: Path) -> None:
+    outcome = Session(algorithm(eval={"every": 128, "episodes": 3}), tmp_path).run()
+    found = [r for r in rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
+    assert [r["env_steps"] for r in found] == [128, 256, 384, 512]
+    best = read_checkpoint(resolve_checkpoint(tmp_path, "best"))
+    top = max(r["eval/return_mean"] for r in found)
+    at = next(r["env_steps"] for r in found if r["eval/return_mean"] == top)
+    assert best.clock["env_steps"] == at
+    assert read_checkpoint(resolve_checkpoint(tmp_path, "last")).clock["env_steps"] == 512
+    assert outcome.checkpoint.name == "step-000000000512"
+
+
+def test_checkpoints_come_at_their_interval_and_only_the_newest_stay(tmp_path: Path) -> None:
+    Session(algorithm(checkpoint={"every": 128, "keep": 2}), tmp_path).run()
+    names = sorted(p.name for p in (tmp_path / "checkpoints").iterdir())
+    assert names == ["last", "step-000000000384", "step-000000000512"]
+
+
+def test_a_checkpoint_knows_how_far_the_logs_were(tmp_path: Path) -> None:
+    Session(algorithm(checkpoint={"every": 256, "keep": 9}), tmp_path).run()
+    saved = read_checkpoint(resolve_checkpoint(tmp_path, "step-000000000256"))
+    for name, offset in saved.logs.items():
+        head = (tmp_path / name).read_bytes()[:offset].decode()
+        assert head.endswith("\n")
+        last = [json.loads(line)["env_steps"] for line in head.splitlines()]
+        assert max(last) <= 256
+        rest = (tmp_path / name).read_bytes()[offset:].decode().splitlines()
+        assert all(json.loads(line)["env_steps"] > 256 for line in rest)
+
+
+def test_the_same_configuration_leaves_the_same_logs(tmp_path: Path) -> None:
+    logs = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Session(algorithm(), tmp_path / name).run()
+        metrics = stable(rows(tmp_path / name / "metrics.jsonl"))
+        logs.append((metrics, (tmp_path / name / "episodes.jsonl").read_bytes()))
+    assert logs[0] == logs[1]
+
+
+def test_a_session_on_a_restored_run_continues_the_logs_of_an_uninterrupted_one(
+    tmp_path: Path,
+) -> None:
+    options = {"checkpoint": {"every": 256, "keep": 9}}
+    (tmp_path / "whole").mkdir()
+    Session(algorithm(**options), tmp_path / "whole").run()
+    saved = resolve_checkpoint(tmp_path / "whole", "step-000000000256")
+    (tmp_path / "part").mkdir()
+    for name, offset in read_checkpoint(saved).logs.items():
+        (tmp_path / "part" / name).write_bytes((tmp_path / "whole" / name).read_bytes()[:offset])
+    Session(PPO.from_checkpoint(saved), tmp_path / "part").run()
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        whole, part = rows(tmp_path / "whole" / name), rows(tmp_path / "part" / name)
+        assert stable(whole) == stable(part), name
+
+
+def test_a_resumed_session_replaces_the_best_only_by_a_better_one(tmp_path: Path) -> None:
+    options = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 9}}
+    Session(algorithm(256, **options), tmp_path).run()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        path.read_text() + json.dumps({"env_steps": 256, "eval/return_mean": 1e6}) + "\n"
+    )
+    (tmp_path / "checkpoints" / "best").unlink()
+    (tmp_path / "checkpoints" / "best").symlink_to("step-000000000256")
+    resumed = PPO.from_checkpoint(tmp_path)
+    resumed.config = resumed._rounded(resumed.config, 512)
+    Session(resumed, tmp_path).run()
+    assert (tmp_path / "checkpoints" / "best").readlink().name == "step-000000000256"
+
+
+def test_csv_has_every_row_with_columns_that_show_late(tmp_path: Path) -> None:
+    options = {"logger": {"csv": {"name": "csv"}}, "eval": {"every": 128, "episodes": 2}}
+    Session(algorithm(**options), tmp_path).run()
+    with (tmp_path / "metrics.csv").open() as file:
+        table = list(csv.DictReader(file))
+    found = rows(tmp_path / "metrics.jsonl")
+    assert len(table) == len(found)
+    for line, row in zip(table, found, strict=True):
+        for name, cell in line.items():
+            value = row.get(name)
+            assert (cell == "") if value is None else (float(cell) == value)
+    assert "eval/return_mean" in table[0]
+
+
+def test_csv_keeps_the_rows_of_before_when_a_run_is_resumed(tmp_path: Path) -> None:
+    options = {"logger": {"csv": {"name": "csv"}}}
+    Session(algorithm(256, **options), tmp_path).run()
+    resumed = PPO.from_checkpoint(tmp_path)
+    resumed.config = resumed._rounded(resumed.config, 512)
+    Session(resumed, tmp_path).run()
+    with (tmp_path / "metrics.csv").open() as file:
+        steps = [int(line["env_steps"]) for line in csv.DictReader(file)]
+    assert steps == [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")]
+    assert steps[0] == 64
+
+
+def test_tensorboard_has_the_scalars_at_their_steps(tmp_path: Path) -> None:
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is optional"
+    )
+    Session(algorithm(logger={"tb": {"name": "tensorboard"}}), tmp_path).run()
+    events = reader.EventAccumulator(str(tmp_path / "tb"))
+    events.Reload()
+    found = [r for r in rows(tmp_path / "metrics.jsonl") if "loss/value" in r]
+    scalars = events.Scalars("loss/value")
+    assert [s.step for s in scalars] == [r["env_steps"] for r in found]
+    assert [s.value for s in scalars] == pytest.approx([r["loss/value"] for r in found])
+    assert "env_steps" not in events.Tags()["scalars"]
+
+
+def test_a_score_reached_in_an_evaluation_stops_the_run(tmp_path: Path) -> None:
+    options = {"eval": {"every": 128, "episodes": 2}, "stop": {"score": 1.0}}
+    outcome = Session(algorithm(**options), tmp_path).run()
+    assert (outcome.reason, outcome.clock.env_steps) == ("score", 128)
+    assert outcome.evaluation is not None
+    assert read_checkpoint(resolve_checkpoint(tmp_path)).clock["env_steps"] == 128
+
+
+def test_a_score_out_of_reach_stops_nothing(tmp_path: Path) -> None:
+    options = {"eval": {"every": 128, "episodes": 2}, "stop": {"score": 501.0}}
+    assert Session(algorithm(**options), tmp_path).run().reason == "total_steps"
+
+
+def test_the_time_limit_stops_the_run(tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    outcome = Session(algorithm(10**7, stop={"minutes": 0.01}), tmp_path).run()
+    assert outcome.reason == "minutes"
+    assert outcome.clock.env_steps < 10**7
+    assert 0.6 < time.perf_counter() - begun < 10
+
+
+def test_a_requested_stop_saves_at_once_and_evaluates_nothing(tmp_path: Path) -> None:
+    made = algorithm(10**6)
+
+    def progress(snapshot: Snapshot) -> None:
+        if snapshot.env_steps == 192:
+            session.request_stop("signal")
+
+    session = Session(made, tmp_path, progress)
+    outcome = session.run()
+    assert (outcome.reason, outcome.evaluation) == ("signal", None)
+    assert outcome.clock.env_steps in (192, 256)
+    assert outcome.checkpoint == resolve_checkpoint(tmp_path).resolve()
+    resumed = PPO.from_checkpoint(tmp_path)
+    assert resumed.clock == outcome.clock
+    assert resumed.config.total_steps == made.config.total_steps
+
+
+def test_a_stop_requested_before_the_run_begins_saves_what_there_is(tmp_path: Path) -> None:
+    session = Session(algorithm(), tmp_path)
+    session.request_stop("signal")
+    outcome = session.run()
+    assert (outcome.reason, outcome.clock.env_steps) == ("signal", 0)
+    assert PPO.from_checkpoint(tmp_path).train(64)["env_steps"] == 64
+
+
+def test_a_stop_requested_during_an_evaluation_cuts_it_short_and_logs_none(tmp_path: Path) -> None:
+    made = algorithm(512, eval={"every": 64, "episodes": 50})
+    session = Session(made, tmp_path)
+    evaluate = made.evaluate
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        session.request_stop("signal")
+        return evaluate(*args, **kwargs)
+
+    made.evaluate = interrupted  # type: ignore[method-assign]
+    outcome: Outcome = session.run()
+    assert (outcome.reason, outcome.clock.env_steps) == ("signal", 64)
+    assert not any("eval/return_mean" in r for r in rows(tmp_path / "metrics.jsonl"))
+    assert not (tmp_path / "checkpoints" / "best").exists()
+
+
+def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
+    seen: list[Snapshot] = []
+    Session(algorithm(), tmp_path, seen.append).run()
+    assert [s.env_steps for s in seen] == list(range(64, 513, 64))
+    assert {s.total_steps for s in seen} == {512}
+    assert seen[-1].seconds_left == 0
+    assert all(s.steps_per_second > 0 for s in seen)
+
+
+def test_a_broken_logger_warns_and_the_run_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any, row: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("rlox.loggers.files.CsvSink.write", refuse)
+    with pytest.warns(UserWarning, match="logger csv is incomplete: disk full"):
+        outcome = Session(algorithm(logger={"csv": {"name": "csv"}}), tmp_path).run()
+    assert outcome.reason == "total_steps"
+    assert len(rows(tmp_path / "metrics.jsonl")) == 9
+
+
+def test_a_working_logger_warns_of_nothing(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        outcome = Session(algorithm(logger={"csv": {"name": "csv"}}), tmp_path).run()
+    assert outcome.checkpoint.is_dir()
+
+
+def test_a_finished_run_refuses_to_go_on_without_a_larger_total(tmp_path: Path) -> None:
+    Session(algorithm(), tmp_path).run()
+    with pytest.raises(ConfigError, match="at 512 steps already"):
+        Session(PPO.from_checkpoint(tmp_path), tmp_path).run()
+
+
+def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) -> None:
+    made = algorithm()
+
+    def fail(snapshot: Snapshot) -> None:
+        if snapshot.env_steps == 192:
+            with torch.no_grad():
+                made.policy.actor[0].weight.fill_(float("nan"))
+
+    with pytest.raises(ArithmeticError, match="not finite"):
+        Session(made, tmp_path, fail).run()
+    assert [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")] == [64, 128, 192]
