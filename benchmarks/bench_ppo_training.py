@@ -114,7 +114,16 @@ def run_sb3(steps: int, seed: int) -> dict[str, Any]:
 def measure(system: str, steps: int, seed: int) -> dict[str, Any]:
     """Run one system in a fresh single-threaded process."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--one", system, "--steps", str(steps), "--seed", str(seed)]
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        system,
+        "--steps",
+        str(steps),
+        "--seed",
+        str(seed),
+    ]
     result = subprocess.run(
         command, env={**os.environ, **threads}, capture_output=True, text=True, check=True
     )

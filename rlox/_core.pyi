@@ -3,22 +3,11 @@
 Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 tensors. Errors are subclasses of `rlox.errors.RloxError`.
 """
-
 from collections.abc import Iterable
 from typing import Any, TypedDict, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "Stream",
-    "VecEnv",
-    "compute_gae",
-    "compute_gae_batched",
-    "compute_gae_batched_f32",
-    "compute_gae_time_major",
-    "native_env_ids",
-    "stream_seed",
-]
+__all__ = ['Stream', 'VecEnv', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'native_env_ids', 'stream_seed']
 
 @final
 class Stream:
@@ -35,7 +24,9 @@ class Stream:
         ConfigError: seed or index is not an integer in range.
     """
 
-    def __new__(cls, seed: int, name: str, index: int = 0) -> Stream: ...
+    def __new__(cls, seed: int, name: str, index: int=0) -> Stream:
+        ...
+
     def uniform(self, n: int) -> NDArray[np.float64]:
         """`n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
 
@@ -57,7 +48,8 @@ class Stream:
         """Words of 32 bits drawn so far; assign a saved value to continue from there."""
 
     @position.setter
-    def position(self, value: int) -> None: ...
+    def position(self, value: int) -> None:
+        ...
 
 @type_check_only
 class _Step(TypedDict):
@@ -88,14 +80,9 @@ class VecEnv:
         ShapeError: `seeds` has another length than `n`.
     """
 
-    def __new__(
-        cls,
-        n: int,
-        seed: int = 0,
-        env_id: str = "CartPole-v1",
-        *,
-        seeds: Iterable[int] | None = None,
-    ) -> VecEnv: ...
+    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None) -> VecEnv:
+        ...
+
     def reset_all(self) -> NDArray[np.float32]:
         """Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`."""
 
@@ -124,14 +111,7 @@ class VecEnv:
             NonFiniteError: an action is NaN or infinite.
         """
 
-    def step_into(
-        self,
-        actions: ArrayLike,
-        obs: NDArray[np.float32],
-        rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+    def step_into(self, actions: ArrayLike, obs: NDArray[np.float32], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """Steps every environment once, writing into arrays of the caller; allocates nothing else.
 
         Args:
@@ -155,7 +135,7 @@ class VecEnv:
     def get_state(self) -> NDArray[np.float64]:
         """The state of every environment, float64 `[n, state_dim]`."""
 
-    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None:
+    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None=None) -> None:
         """Replaces the state of every environment, streams and step counts staying as they are.
 
         Args:
@@ -226,18 +206,7 @@ class VecEnv:
         """Highest observation, float32 `[obs_dim]`, infinity where unbounded."""
 
 @overload
-def compute_gae(
-    rewards: NDArray[np.float32],
-    values: NDArray[np.float32],
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def compute_gae(rewards: NDArray[np.float32], values: NDArray[np.float32], dones: ArrayLike | None=None, last_value: float=0.0, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
 
     A_t = delta_t + gamma lam (1 - end_t) A_{t+1},
@@ -267,45 +236,15 @@ def compute_gae(
     """
 
 @overload
-def compute_gae(
-    rewards: NDArray[np.float64],
-    values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def compute_gae(rewards: NDArray[np.float64], values: ArrayLike, dones: ArrayLike | None=None, last_value: float=0.0, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ...
+
 @overload
-def compute_gae(
-    rewards: ArrayLike,
-    values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
+def compute_gae(rewards: ArrayLike, values: ArrayLike, dones: ArrayLike | None=None, last_value: float=0.0, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    ...
+
 @overload
-def compute_gae_batched(
-    rewards: NDArray[np.float32],
-    values: NDArray[np.float32],
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def compute_gae_batched(rewards: NDArray[np.float32], values: NDArray[np.float32], dones: ArrayLike | None=None, last_values: ArrayLike | None=None, n_steps: int | None=None, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """GAE of N trajectories of T steps, flat in env-major order: env 0's T steps, then env 1's, ...
 
     As `compute_gae`, with arrays `[N * T]`.
@@ -331,46 +270,14 @@ def compute_gae_batched(
     """
 
 @overload
-def compute_gae_batched(
-    rewards: NDArray[np.float64],
-    values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def compute_gae_batched(rewards: NDArray[np.float64], values: ArrayLike, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, n_steps: int | None=None, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ...
+
 @overload
-def compute_gae_batched(
-    rewards: ArrayLike,
-    values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
-def compute_gae_batched_f32(
-    rewards: ArrayLike,
-    values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def compute_gae_batched(rewards: ArrayLike, values: ArrayLike, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, n_steps: int | None=None, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    ...
+
+def compute_gae_batched_f32(rewards: ArrayLike, values: ArrayLike, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, n_steps: int | None=None, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """`compute_gae_batched` with rewards and values taken as float32, whatever their dtype.
 
     Args:
@@ -394,18 +301,7 @@ def compute_gae_batched_f32(
     """
 
 @overload
-def compute_gae_time_major(
-    rewards: NDArray[np.float32],
-    values: NDArray[np.float32],
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    advantages: NDArray[np.float32] | None = None,
-    returns: NDArray[np.float32] | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.float32], next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.float32] | None=None, returns: NDArray[np.float32] | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """GAE of a `[T, N]` rollout, vectorised over the N environments and exact at time limits.
 
     Args:
@@ -431,35 +327,17 @@ def compute_gae_time_major(
     """
 
 @overload
-def compute_gae_time_major(
-    rewards: NDArray[np.float64],
-    values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    advantages: NDArray[np.float64] | None = None,
-    returns: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def compute_gae_time_major(rewards: NDArray[np.float64], values: ArrayLike, next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.float64] | None=None, returns: NDArray[np.float64] | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ...
+
 @overload
-def compute_gae_time_major(
-    rewards: ArrayLike,
-    values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    *,
-    advantages: NDArray[np.floating[Any]] | None = None,
-    returns: NDArray[np.floating[Any]] | None = None,
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
+def compute_gae_time_major(rewards: ArrayLike, values: ArrayLike, next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.floating[Any]] | None=None, returns: NDArray[np.floating[Any]] | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    ...
+
 def native_env_ids() -> list[str]:
     """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""
 
-def stream_seed(seed: int, name: str, index: int = 0) -> int:
+def stream_seed(seed: int, name: str, index: int=0) -> int:
     """A 63-bit integer for seeding a foreign generator, such as a `torch.Generator`, from the same
     scheme: the first draw of `Stream(seed, name, index)` without its lowest bit.
 

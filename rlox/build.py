@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlox.algorithms import ALGORITHMS
 from rlox.configs import RunConfig
 from rlox.loggers import check_loggers
 from rlox.training.algorithm import Algorithm
+from rlox.training.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint
 
-__all__ = ["build"]
+__all__ = ["build", "resume"]
 
 
 def build(config: RunConfig) -> Algorithm:
@@ -17,3 +20,18 @@ def build(config: RunConfig) -> Algorithm:
     """
     check_loggers(config.logger)
     return ALGORITHMS[config.algo.name].from_config(config)
+
+
+def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
+    """The algorithm of a run as its newest whole checkpoint left it, and that checkpoint.
+
+    `config` is the run's own, perhaps with a larger `total_steps`. A run that was killed before its
+    first checkpoint gives `None`: it starts again at step 0.
+    """
+    algorithm = build(config)
+    newest = newest_checkpoint(run)
+    if newest is None:
+        return algorithm, None
+    saved = read_checkpoint(newest)
+    algorithm.restore(saved)
+    return algorithm, saved

@@ -109,7 +109,7 @@ class RolloutCollector:
         """Everything the next rollout depends on, besides the policy."""
         state: dict[str, Any] = {
             "env": self.env.state(),
-            "grade": self.env.resume_grade,
+            "engine": self._engine,
             "obs": self._obs.copy(),
             "started": self._started,
             "rollouts": self.rollouts,
@@ -129,16 +129,20 @@ class RolloutCollector:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
             self.reward_normalizer.restore(state["reward_normalizer"])
-        if state["grade"] == self.env.resume_grade == "exact":
+        if state["engine"] == self._engine:
             self.env.restore(state["env"])
+        if state["engine"] == self._engine and self.env.resume_grade == "exact":
             self._obs[:] = state["obs"]
             self.tracker.restore(state["episodes"])
             self._started = bool(state["started"])
             return
-        if state["grade"] == self.env.resume_grade:
-            self.env.restore(state["env"])
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
+
+    @property
+    def _engine(self) -> list[str]:
+        """Whose state is saved, and how much of it: another engine cannot use it."""
+        return [type(self.env).__name__, self.env.resume_grade]
 
     def close(self) -> None:
         """Close the environments."""

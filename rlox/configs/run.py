@@ -66,6 +66,11 @@ class CheckpointConfig:
 
     every: int = param(50_000, "steps between checkpoints", within="[1, inf)")
     keep: int = param(2, "newest checkpoints kept (the best one besides)", within="[1, inf)")
+    storage_timeout: float = param(
+        300.0,
+        "seconds a full or read-only disk is waited for before the run stops",
+        within="[0, inf)",
+    )
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,6 @@ class RunConfig:
         1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]"
     )
     run_root: str = param("runs", "where run folders are made")
-    resume: str | None = param(None, "a run folder to continue")
     dry_run: bool = param(False, "check and build everything, train nothing")
     eval: EvalConfig = param(doc="evaluation", default_factory=EvalConfig)
     checkpoint: CheckpointConfig = param(doc="checkpoints", default_factory=CheckpointConfig)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rlox._core import stream_seed
 from rlox.envs.base import Finals
+from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import EnvError
 
@@ -25,11 +26,10 @@ EnvFactory = Callable[[], gym.Env[Any, Any]]
 class SyncGymVecEnv:
     """Gymnasium environments stepped one after the other in this process.
 
-    Environment i is seeded once, by `reset(seed=seed + i)`; later resets draw on from there. A
-    resumed run starts from other seeds, so that it does not repeat its first episodes.
+    Environment i is seeded once, by `reset(seed=seed + i)`; later resets draw on from there. Where
+    the environments can be saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode;
+    elsewhere it starts new episodes from other seeds, so that it does not repeat its first ones.
     """
-
-    resume_grade = "episode_start"
 
     def __init__(self, factories: Sequence[EnvFactory], seed: int, name: str) -> None:
         self.name = name
@@ -38,6 +38,7 @@ class SyncGymVecEnv:
         self.seed = seed
         self.starts = 0
         first = self.envs[0]
+        self.resume_grade = "exact" if can_save(first) else "episode_start"
         self.observation_space = first.observation_space
         self.action_space = first.action_space
         self.observations = ObservationCodec.of(first.observation_space, name)
@@ -76,12 +77,18 @@ class SyncGymVecEnv:
         return Finals(np.asarray(index, np.int64), np.stack(last)) if index else None
 
     def state(self) -> dict[str, Any]:
-        """How often it was started; a Gymnasium environment's state is its own."""
-        return {"starts": self.starts}
+        """How often it was started, and the environments' own state where it can be saved."""
+        exact = self.resume_grade == "exact" and self.starts > 0
+        return {
+            "starts": self.starts,
+            "envs": [save_env(env) for env in self.envs] if exact else [],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the start of new episodes, other ones than the run began with."""
+        """Go on in mid-episode, or from the start of new ones than the run began with."""
         self.starts = int(state["starts"])
+        for env, saved in zip(self.envs, state["envs"], strict=False):
+            restore_env(env, saved)
 
     def close(self) -> None:
         """Close every environment."""

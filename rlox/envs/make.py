@@ -32,7 +32,7 @@ _WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
 _EXTRAS = {
     "box2d": "pip install 'gymnasium[box2d]'",
     "mujoco": "pip install mujoco",
-    "pygame": "pip install pygame",
+    "pygame": "pip install 'rlox[video]'",
 }
 
 

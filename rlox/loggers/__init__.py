@@ -24,8 +24,10 @@ def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
         )
 
 
-def open_loggers(configs: Mapping[str, LoggerConfig], folder: Path) -> list[Spool]:
-    """The chosen loggers besides jsonl, each behind its spool."""
+def open_loggers(
+    configs: Mapping[str, LoggerConfig], folder: Path, env_steps: int = 0
+) -> list[Spool]:
+    """The chosen loggers besides jsonl, each behind its spool, going on after `env_steps`."""
     check_loggers(configs)
     spools: list[Spool] = []
     for config in configs.values():
@@ -34,5 +36,5 @@ def open_loggers(configs: Mapping[str, LoggerConfig], folder: Path) -> list[Spoo
                 Spool(CsvSink(folder / "metrics.csv", read_rows(folder / "metrics.jsonl")), "csv")
             )
         elif config.name == "tensorboard":
-            spools.append(Spool(TensorboardSink(folder / "tb"), "tensorboard"))
+            spools.append(Spool(TensorboardSink(folder / "tb", env_steps), "tensorboard"))
     return spools

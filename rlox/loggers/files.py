@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import logging
 import math
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,63 +17,113 @@ from rlox.loggers.base import Row
 
 __all__ = ["CsvSink", "JsonLines", "read_rows"]
 
+log = logging.getLogger("rlox.loggers")
+
+MAX_WAITING = 64 << 20  # bytes of rows kept in memory while the disk refuses
+RETRY_SECONDS = 0.2
+
 
 class JsonLines:
-    """One JSON object a line, flushed at every write; non-finite numbers become null."""
+    """One JSON object a line, on disk when `write` returns; non-finite numbers become null.
 
-    def __init__(self, path: Path) -> None:
+    While the disk refuses (full, read-only), rows wait in memory and are written, in order, as soon
+    as it takes them again; `StorageError` comes after `timeout` seconds or 64 MiB. `offset` is where
+    a resumed run goes on: rows written after its checkpoint are cut off.
+    """
+
+    def __init__(self, path: Path, offset: int = 0, timeout: float = 0.0) -> None:
         self.path = path
+        self.offset = offset  # bytes that are safely in the file
+        self._timeout = timeout
+        self._waiting = bytearray()
+        self._refused_at: float | None = None
         try:
-            self._file = path.open("ab")
+            self._file = path.open("ab", buffering=0)
+            size = self._file.tell()
+            if size >= offset:
+                self._file.truncate(offset)
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error}") from error
+        if size < offset:
+            raise StorageError(
+                f"{path} has {size} bytes, the checkpoint was saved at {offset}; "
+                "restore the file or start a new run"
+            )
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
         line = json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False)
-        try:
-            self._file.write(line.encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise StorageError(f"cannot write {self.path}: {error}") from error
+        self._waiting += line.encode() + b"\n"
+        self.flush()
 
-    @property
-    def offset(self) -> int:
-        """Bytes written so far."""
-        return self._file.tell()
+    def flush(self) -> bool:
+        """Write what waits; whether the file now has every row."""
+        try:
+            while self._waiting:
+                written = self._file.write(self._waiting)
+                self.offset += written
+                del self._waiting[:written]
+        except OSError as error:
+            self._refused(error)
+        else:
+            self._refused_at = None
+        return not self._waiting
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Write what waits, for as long as `timeout` allows, and close the file."""
+        try:
+            while not self.flush():
+                time.sleep(RETRY_SECONDS)
+        finally:
+            self._file.close()
+
+    def _refused(self, error: OSError) -> None:
+        now = time.monotonic()
+        if self._refused_at is None:
+            self._refused_at = now
+            log.warning("%s: %s; rows wait in memory", self.path, error.strerror)
+        if now - self._refused_at >= self._timeout or len(self._waiting) > MAX_WAITING:
+            raise StorageError(
+                f"cannot write {self.path}: {error.strerror}; {len(self._waiting)} bytes of rows "
+                f"not written after {now - self._refused_at:.0f} s"
+            ) from error
 
 
 class CsvSink:
     """`metrics.csv`; a metric that first shows later adds a column, and the file is rewritten.
 
-    `earlier` are the rows from before a run was resumed.
+    `earlier` are the rows from before a run was resumed. A write that the disk refuses is made up
+    for by the next one, at the latest by `close`.
     """
 
     def __init__(self, path: Path, earlier: Iterable[Row] = ()) -> None:
         self.path = path
         self._rows: list[Row] = list(earlier)
         self._columns = list(dict.fromkeys(name for row in self._rows for name in row))
-        self._begun = False
+        self._in_file = 0  # rows that the file has
 
     def write(self, row: Row) -> None:
         """Append a row."""
         self._rows.append(row)
-        new = [name for name in row if name not in self._columns]
-        self._columns += new
-        whole = bool(new) or not self._begun
-        self._begun = True
-        with self.path.open("w" if whole else "a", newline="") as file:
-            writer = csv.DictWriter(file, self._columns)
-            if whole:
-                writer.writeheader()
-            writer.writerows(self._rows if whole else [row])
+        if new := [name for name in row if name not in self._columns]:
+            self._columns += new
+            self._in_file = 0
+        with contextlib.suppress(OSError):
+            self._save()
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Write what the disk refused before."""
+        if self._in_file < len(self._rows):
+            self._save()
+
+    def _save(self) -> None:
+        begun, self._in_file = self._in_file, 0
+        with self.path.open("a" if begun else "w", newline="") as file:
+            writer = csv.DictWriter(file, self._columns)
+            if not begun:
+                writer.writeheader()
+            writer.writerows(self._rows[begun:])
+        self._in_file = len(self._rows)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

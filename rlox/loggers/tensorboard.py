@@ -11,16 +11,19 @@ __all__ = ["TensorboardSink"]
 
 
 class TensorboardSink:
-    """Scalars under `tb/`, one tag a metric, at the row's `env_steps`."""
+    """Scalars under `tb/`, one tag a metric, at the row's `env_steps`.
 
-    def __init__(self, folder: Path) -> None:
+    `purge` hides what an earlier session wrote after that step.
+    """
+
+    def __init__(self, folder: Path, purge: int = 0) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingExtraError(
                 "logger=tensorboard needs tensorboard: pip install 'rlox[tensorboard]'"
             ) from error
-        self._writer = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder), purge_step=purge + 1 if purge else None)
 
     def write(self, row: Row) -> None:
         """Add the row's scalars."""

@@ -224,10 +224,16 @@ class Algorithm(ABC):
         """Write a checkpoint folder at `path`, replacing one that is there."""
         write_checkpoint(Path(path), self.checkpoint())
 
-    def checkpoint(self, logs: Mapping[str, int] | None = None) -> Checkpoint:
-        """Everything the continuation depends on."""
+    def checkpoint(
+        self, logs: Mapping[str, int] | None = None, session: Mapping[str, Any] | None = None
+    ) -> Checkpoint:
+        """Everything the continuation depends on; a session adds its log offsets and its own state."""
         learned = self.learner.state()
-        state = {"source": self.source.state(), "recent": self.recent.state()}
+        state: dict[str, Any] = {
+            "source": self.source.state(),
+            "recent": self.recent.state(),
+            "session": dict(session or {}),
+        }
         return Checkpoint(
             config=plain(self.config),
             clock=asdict(self.clock),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,16 +24,19 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox.errors import CheckpointError, StorageError
-from rlox.training.store import Disk
+from rlox.training.store import Disk, replace_file
 from rlox.training.tree import pack, unpack
 
 __all__ = [
     "Checkpoint",
     "CheckpointStore",
+    "newest_checkpoint",
     "read_checkpoint",
     "resolve_checkpoint",
     "write_checkpoint",
 ]
+
+log = logging.getLogger("rlox.checkpoint")
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -101,21 +105,39 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def resolve_checkpoint(run: Path, name: str = "last") -> Path:
-    """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one."""
+    """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
+
+    `last` is the newest whole checkpoint, whatever the link of that name says; without an
+    evaluation during training, `best` is `last`.
+    """
     if (run / MANIFEST).exists():
         return run
     root = run / "checkpoints"
-    if name in ("last", "best") or _STEP.match(name):
-        found = root / name
-        if (found / MANIFEST).exists():
-            return found
-        if name == "best":
-            return resolve_checkpoint(run, "last")
-    there = sorted(p.name for p in root.glob("step-*")) if root.is_dir() else []
+    if name == "best" or _STEP.match(name):
+        found = (root / name).resolve()
+        if found.parent == root.resolve() and (found / MANIFEST).exists():
+            return found  # a link that leads elsewhere is not followed
+    if name in ("last", "best"):
+        newest = newest_checkpoint(run)
+        if newest is not None:
+            return newest
+    there = [p.name for p in _steps(root)]
     raise CheckpointError(
         f"{run} has no checkpoint '{name}'"
         + (f"; it has {', '.join(there)}" if there else "; is it a run folder or a checkpoint?")
     )
+
+
+def newest_checkpoint(run: Path) -> Path | None:
+    """The newest checkpoint of a run that reads back whole; `None` before the first."""
+    for folder in reversed(_steps(run / "checkpoints")):
+        try:
+            read_checkpoint(folder)
+        except CheckpointError as error:
+            log.warning("passing over %s: %s", folder.name, error)
+        else:
+            return folder
+    return None
 
 
 class CheckpointStore:
@@ -125,11 +147,22 @@ class CheckpointStore:
         self.root = root
         self.keep = keep
         self.disk = disk or Disk()
+        self._written: set[Path] = set()
+        for leftover in root.glob(".step-*") if root.is_dir() else ():
+            self.disk.remove(leftover)  # of a save that was killed
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
-        """Write the checkpoint, point `last` (and `best`) at it, remove the oldest."""
+        """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
+
+        A second save of the same step only moves the links and the log offsets: the state is the
+        same, and a checkpoint that is whole is never taken away.
+        """
         folder = self.root / f"step-{checkpoint.clock['env_steps']:012d}"
-        write_checkpoint(folder, checkpoint, self.disk)
+        if folder in self._written:
+            _move_logs(folder, checkpoint.logs, self.disk)
+        else:
+            write_checkpoint(folder, checkpoint, self.disk)
+            self._written.add(folder)
         try:
             self.disk.link(self.root / "last", folder.name)
             if best:
@@ -141,10 +174,22 @@ class CheckpointStore:
 
     def _prune(self) -> None:
         named = {(self.root / n).resolve().name for n in ("last", "best")}
-        steps = sorted(p for p in self.root.iterdir() if _STEP.match(p.name))
-        for old in steps[: -self.keep]:
+        for old in _steps(self.root)[: -self.keep]:
             if old.name not in named:
                 self.disk.remove(old)
+
+
+def _steps(root: Path) -> list[Path]:
+    """The step folders of a checkpoint root, oldest first."""
+    return sorted(p for p in root.iterdir() if _STEP.match(p.name)) if root.is_dir() else []
+
+
+def _move_logs(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
+    """Replace the log offsets in a whole checkpoint's manifest, in one step."""
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+    manifest["logs"] = dict(logs)
+    manifest["blake2b"] = _own_digest(manifest)
+    replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode(), disk)
 
 
 def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rlox.errors import StorageError
 from rlox.loggers import JsonLines, open_loggers, read_rows
 from rlox.training.algorithm import Algorithm
-from rlox.training.checkpoint import CheckpointStore
+from rlox.training.checkpoint import Checkpoint, CheckpointStore
 from rlox.training.evaluate import Evaluation
+from rlox.training.loop import Timings
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
+
+log = logging.getLogger("rlox.session")
+
+RETRY_SECONDS = 0.5
+METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Session:
     algorithm : as built from its config
     folder : an existing run folder
     progress : called with a `Snapshot` at every tick
+    resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
+        Without one the session starts the folder's logs anew.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class Session:
         algorithm: Algorithm,
         folder: Path,
         progress: Callable[[Snapshot], None] | None = None,
+        resumed: Checkpoint | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.config = algorithm.config
@@ -62,9 +73,15 @@ class Session:
         self._progress = progress
         self._signalled = False
         self._store = CheckpointStore(folder / "checkpoints", self.config.checkpoint.keep)
-        self._best = self._best_before()
+        self._logs = dict(resumed.logs) if resumed else {}
+        earlier = resumed.state.get("session", {}) if resumed else {}
+        self._seconds_before = float(earlier.get("seconds", 0.0))
+        algorithm.timings = Timings(**earlier.get("timings", {}))
+        self._best = float("-inf")
         self._update = Update()
-        self._saved: Path | None = None
+        self._row_at = -1
+        self._owed = self._owed_best = False  # a save that the disk refused
+        self._owed_since = 0.0
         self._started = 0.0
         self._start_steps = algorithm.clock.env_steps
 
@@ -76,22 +93,33 @@ class Session:
     def run(self) -> Outcome:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
-        self._metrics = JsonLines(self.folder / "metrics.jsonl")
-        self._episodes = JsonLines(self.folder / "episodes.jsonl")
-        self._sinks = open_loggers(self.config.logger, self.folder)
+        patience = self.config.checkpoint.storage_timeout
+        self._metrics = JsonLines(self.folder / METRICS, self._logs.get(METRICS, 0), patience)
+        self._episodes = JsonLines(self.folder / EPISODES, self._logs.get(EPISODES, 0), patience)
+        self._best = self._best_before()
+        self._sinks = open_loggers(self.config.logger, self.folder, self._start_steps)
         try:
-            if not self._signalled:
-                self.algorithm.fit(hooks=(self._tick,))
-            checkpoint = self._save()
-            evaluation = None if self._signalled else self._evaluate(final=True)
-            if evaluation is not None and self.config.eval.every:
-                self._save(best=self._is_best(evaluation))
+            self._train()
+            checkpoint = self._save(wait=True)
+            evaluation = None if self._signalled else self._evaluate()
+            if evaluation is not None:
+                best = bool(self.config.eval.every) and self._is_best(evaluation)
+                checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
         finally:
             self._metrics.close()
             self._episodes.close()
             for sink in self._sinks:
                 sink.close()
+
+    def _train(self) -> None:
+        """Run the loop, unless a resumed run had only its evaluation left."""
+        if self._signalled or self.algorithm.clock.env_steps >= self.config.total_steps:
+            return
+        self.algorithm.fit(hooks=(self._tick,))
+        # A run that was stopped by a signal goes on later and logs what one never stopped would.
+        if not self._signalled and self._row_at != self.algorithm.clock.env_steps:
+            self._write(self._row())
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._update = update
@@ -109,13 +137,8 @@ class Session:
         if passed(self.config.log.every) or finished:
             self._write(self._row())
         if passed(self.config.eval.every) and not finished:
-            evaluation = self._evaluate()
-            if self._is_best(evaluation):
-                self._save(best=True)
-            score = self.config.stop.score
-            if score is not None and evaluation.mean >= score:
-                self.algorithm.stop("score")
-        if passed(self.config.checkpoint.every) and not finished:
+            self._judge(self._evaluate())
+        if (passed(self.config.checkpoint.every) or self._owed) and not finished:
             self._save()
         minutes = self.config.stop.minutes
         if minutes is not None and self._seconds() >= 60 * minutes:
@@ -125,29 +148,41 @@ class Session:
         if self._progress:
             self._progress(self._snapshot(clock))
 
-    def _evaluate(self, final: bool = False) -> Evaluation:
+    def _judge(self, evaluation: Evaluation | None) -> None:
+        """Keep the best policy so far, and stop at the score that was asked for."""
+        if evaluation is None:
+            return
+        if self._is_best(evaluation):
+            self._save(best=True)
+        score = self.config.stop.score
+        if score is not None and evaluation.mean >= score:
+            self.algorithm.stop("score")
+
+    def _evaluate(self) -> Evaluation | None:
+        """Evaluate and log; `None` when a signal came in between."""
         begun = time.perf_counter()
         settings = self.config.eval
         evaluation = self.algorithm.evaluate(
-            settings.episodes, settings.seed, stopped=lambda: self._signalled and not final
+            settings.episodes, settings.seed, stopped=lambda: self._signalled
         )
         self.algorithm.timings.evaluate += time.perf_counter() - begun
-        if not self._signalled or final:
-            self._write(
-                {
-                    "env_steps": self.algorithm.clock.env_steps,
-                    "updates": self.algorithm.clock.updates,
-                    "seconds": self._seconds(),
-                    "eval/return_mean": evaluation.mean,
-                    "eval/return_iqm": evaluation.iqm,
-                    "eval/return_std": evaluation.std,
-                    "eval/episodes": len(evaluation.returns),
-                }
-            )
+        if self._signalled:
+            return None
+        self._write(
+            {
+                "env_steps": self.algorithm.clock.env_steps,
+                "updates": self.algorithm.clock.updates,
+                "seconds": self._seconds(),
+                "eval/return_mean": evaluation.mean,
+                "eval/return_iqm": evaluation.iqm,
+                "eval/return_std": evaluation.std,
+                "eval/episodes": len(evaluation.returns),
+            }
+        )
         return evaluation
 
     def _is_best(self, evaluation: Evaluation) -> bool:
-        if self._signalled or evaluation.mean <= self._best:
+        if evaluation.mean <= self._best:
             return False
         self._best = evaluation.mean
         return True
@@ -156,12 +191,38 @@ class Session:
         """The best evaluation of a run that is being resumed."""
         if not (self.folder / "checkpoints" / "best").exists():
             return float("-inf")
-        means = [row.get("eval/return_mean") for row in read_rows(self.folder / "metrics.jsonl")]
+        means = [row.get("eval/return_mean") for row in read_rows(self.folder / METRICS)]
         return max((float(m) for m in means if m is not None), default=float("-inf"))
 
-    def _save(self, best: bool = False) -> Path:
-        logs = {"metrics.jsonl": self._metrics.offset, "episodes.jsonl": self._episodes.offset}
-        return self._store.save(self.algorithm.checkpoint(logs), best)
+    def _save(self, best: bool = False, wait: bool = False) -> Path | None:
+        """Save, or owe it to the next tick while the disk refuses (`wait`: try until it does not)."""
+        while True:
+            try:
+                return self._save_now(best or self._owed_best)
+            except StorageError as error:
+                self._owe(error, best)
+            if not wait:
+                return None
+            time.sleep(RETRY_SECONDS)
+
+    def _owe(self, error: StorageError, best: bool) -> None:
+        now = time.monotonic()
+        if not self._owed:
+            self._owed_since = now
+            log.warning("%s; trying again at every update", error)
+        self._owed, self._owed_best = True, self._owed_best or best
+        if now - self._owed_since >= self.config.checkpoint.storage_timeout:
+            raise error
+
+    def _save_now(self, best: bool) -> Path:
+        for rows in (self._metrics, self._episodes):
+            if not rows.flush():  # the checkpoint's log offsets must be on disk before it is
+                raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
+        logs = {METRICS: self._metrics.offset, EPISODES: self._episodes.offset}
+        session = {"seconds": self._seconds(), "timings": asdict(self.algorithm.timings)}
+        folder = self._store.save(self.algorithm.checkpoint(logs, session), best)
+        self._owed = self._owed_best = False
+        return folder
 
     def _write(self, row: dict[str, float | int | None]) -> None:
         self._metrics.write(row)
@@ -170,6 +231,7 @@ class Session:
 
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()
+        self._row_at = algorithm.clock.env_steps
         return {
             "env_steps": algorithm.clock.env_steps,
             "updates": algorithm.clock.updates,
@@ -182,11 +244,13 @@ class Session:
         }
 
     def _seconds(self) -> float:
-        return time.perf_counter() - self._started
+        """Seconds of the run, earlier sessions included."""
+        return self._seconds_before + time.perf_counter() - self._started
 
     def _speed(self) -> float:
         """Environment steps a second of this session."""
-        return (self.algorithm.clock.env_steps - self._start_steps) / max(self._seconds(), 1e-9)
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        return (self.algorithm.clock.env_steps - self._start_steps) / seconds
 
     def _snapshot(self, clock: Clock) -> Snapshot:
         speed, total = self._speed(), self.config.total_steps
@@ -194,7 +258,7 @@ class Session:
         mean = self.algorithm.recent.mean_return
         return Snapshot(clock.env_steps, total, mean, speed, self._seconds(), left)
 
-    def _outcome(self, evaluation: Evaluation | None, checkpoint: Path) -> Outcome:
+    def _outcome(self, evaluation: Evaluation | None, checkpoint: Path | None) -> Outcome:
         timings = self.algorithm.timings
         return Outcome(
             reason="signal" if self._signalled else self.algorithm.stop_reason or "total_steps",
@@ -207,7 +271,7 @@ class Session:
                 "update": timings.update,
                 "evaluate": timings.evaluate,
             },
-            checkpoint=checkpoint,
+            checkpoint=checkpoint or self.folder,
         )
 
 

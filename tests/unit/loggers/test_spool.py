@@ -107,7 +107,7 @@ def test_json_lines_are_flushed_row_by_row_with_null_for_what_is_not_finite(tmp_
     assert json.loads(content) == {"a": 1.5, "b": None, "c": None, "d": None, "e": 3}
     assert log.offset == len(content)
     log.close()
-    again = JsonLines(tmp_path / "m.jsonl")
+    again = JsonLines(tmp_path / "m.jsonl", len(content))
     assert again.offset == len(content)
     again.write({"a": 2})
     assert again.offset == (tmp_path / "m.jsonl").stat().st_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import torch
 
 from rlox.algorithms import PPO
-from rlox.build import build
+from rlox.build import build, resume
 from rlox.configs import make_run
-from rlox.errors import ConfigError
-from rlox.training.checkpoint import read_checkpoint, resolve_checkpoint
+from rlox.errors import StorageError
+from rlox.training.checkpoint import newest_checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.training.evaluate import Evaluation
 from rlox.training.session import Outcome, Session, Snapshot
 
 TRAIN_KEYS = {
@@ -131,35 +133,60 @@ def test_the_same_configuration_leaves_the_same_logs(tmp_path: Path) -> None:
     assert logs[0] == logs[1]
 
 
-def test_a_session_on_a_restored_run_continues_the_logs_of_an_uninterrupted_one(
-    tmp_path: Path,
-) -> None:
+def resumed(folder: Path, total_steps: int) -> Session:
+    """A session that goes on from the newest checkpoint of `folder`."""
+    newest = newest_checkpoint(folder)
+    assert newest is not None
+    config = make_run(read_checkpoint(newest).config | {"total_steps": total_steps})
+    again, saved = resume(folder, config)
+    return Session(again, folder, resumed=saved)
+
+
+def test_a_resumed_session_continues_the_logs_of_an_uninterrupted_one(tmp_path: Path) -> None:
     options = {"checkpoint": {"every": 256, "keep": 9}}
     (tmp_path / "whole").mkdir()
     Session(algorithm(**options), tmp_path / "whole").run()
-    saved = resolve_checkpoint(tmp_path / "whole", "step-000000000256")
-    (tmp_path / "part").mkdir()
-    for name, offset in read_checkpoint(saved).logs.items():
-        (tmp_path / "part" / name).write_bytes((tmp_path / "whole" / name).read_bytes()[:offset])
-    Session(PPO.from_checkpoint(saved), tmp_path / "part").run()
+    shutil.copytree(tmp_path / "whole", tmp_path / "part", symlinks=True)
+    shutil.rmtree(tmp_path / "part" / "checkpoints" / "step-000000000512")
+    resumed(tmp_path / "part", 512).run()
     for name in ("metrics.jsonl", "episodes.jsonl"):
         whole, part = rows(tmp_path / "whole" / name), rows(tmp_path / "part" / name)
         assert stable(whole) == stable(part), name
+    final = "checkpoints/step-000000000512"
+    for name in ("weights.safetensors", "optimizer.safetensors", "state.safetensors"):
+        whole_bytes = (tmp_path / "whole" / final / name).read_bytes()
+        assert whole_bytes == (tmp_path / "part" / final / name).read_bytes(), name
+
+
+def test_a_session_without_a_checkpoint_starts_the_logs_anew(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 1}\n')
+    Session(algorithm(), tmp_path).run()
+    assert rows(tmp_path / "metrics.jsonl")[0]["env_steps"] == 64
+
+
+def test_a_log_shorter_than_the_checkpoint_says_is_an_error(tmp_path: Path) -> None:
+    Session(algorithm(), tmp_path).run()
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(StorageError, match="the checkpoint was saved at"):
+        resumed(tmp_path, 1024).run()
+
+
+def test_a_resumed_session_counts_the_seconds_of_the_earlier_one(tmp_path: Path) -> None:
+    first = Session(algorithm(), tmp_path).run()
+    again = resumed(tmp_path, 1024).run()
+    for part in ("total", "collect", "update"):
+        assert again.seconds[part] > first.seconds[part] > 0
 
 
 def test_a_resumed_session_replaces_the_best_only_by_a_better_one(tmp_path: Path) -> None:
     options = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 9}}
-    Session(algorithm(256, **options), tmp_path).run()
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(
-        path.read_text() + json.dumps({"env_steps": 256, "eval/return_mean": 1e6}) + "\n"
-    )
-    (tmp_path / "checkpoints" / "best").unlink()
-    (tmp_path / "checkpoints" / "best").symlink_to("step-000000000256")
-    resumed = PPO.from_checkpoint(tmp_path)
-    resumed.config = resumed._rounded(resumed.config, 512)
-    Session(resumed, tmp_path).run()
-    assert (tmp_path / "checkpoints" / "best").readlink().name == "step-000000000256"
+    lucky = algorithm(256, **options)
+    lucky.evaluate = lambda *a, **k: Evaluation((1e6, 1e6), (1, 1), 0)  # type: ignore[method-assign]
+    Session(lucky, tmp_path).run()
+    best = tmp_path / "checkpoints" / "best"
+    assert best.readlink().name == "step-000000000128"
+    resumed(tmp_path, 512).run()
+    assert best.readlink().name == "step-000000000128"
 
 
 def test_csv_has_every_row_with_columns_that_show_late(tmp_path: Path) -> None:
@@ -179,9 +206,7 @@ def test_csv_has_every_row_with_columns_that_show_late(tmp_path: Path) -> None:
 def test_csv_keeps_the_rows_of_before_when_a_run_is_resumed(tmp_path: Path) -> None:
     options = {"logger": {"csv": {"name": "csv"}}}
     Session(algorithm(256, **options), tmp_path).run()
-    resumed = PPO.from_checkpoint(tmp_path)
-    resumed.config = resumed._rounded(resumed.config, 512)
-    Session(resumed, tmp_path).run()
+    resumed(tmp_path, 512).run()
     with (tmp_path / "metrics.csv").open() as file:
         steps = [int(line["env_steps"]) for line in csv.DictReader(file)]
     assert steps == [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")]
@@ -235,9 +260,9 @@ def test_a_requested_stop_saves_at_once_and_evaluates_nothing(tmp_path: Path) ->
     assert (outcome.reason, outcome.evaluation) == ("signal", None)
     assert outcome.clock.env_steps in (192, 256)
     assert outcome.checkpoint == resolve_checkpoint(tmp_path).resolve()
-    resumed = PPO.from_checkpoint(tmp_path)
-    assert resumed.clock == outcome.clock
-    assert resumed.config.total_steps == made.config.total_steps
+    loaded = PPO.from_checkpoint(tmp_path)
+    assert loaded.clock == outcome.clock
+    assert loaded.config.total_steps == made.config.total_steps
 
 
 def test_a_stop_requested_before_the_run_begins_saves_what_there_is(tmp_path: Path) -> None:
@@ -293,10 +318,20 @@ def test_a_working_logger_warns_of_nothing(tmp_path: Path) -> None:
     assert outcome.checkpoint.is_dir()
 
 
-def test_a_finished_run_refuses_to_go_on_without_a_larger_total(tmp_path: Path) -> None:
-    Session(algorithm(), tmp_path).run()
-    with pytest.raises(ConfigError, match="at 512 steps already"):
-        Session(PPO.from_checkpoint(tmp_path), tmp_path).run()
+def test_a_finished_run_that_is_resumed_only_evaluates_again(tmp_path: Path) -> None:
+    first = Session(algorithm(), tmp_path).run()
+    before = (tmp_path / "checkpoints" / "last" / "weights.safetensors").read_bytes()
+    again = resumed(tmp_path, 512).run()
+    assert again.clock == first.clock
+    assert again.evaluation == first.evaluation
+    assert (tmp_path / "checkpoints" / "last" / "weights.safetensors").read_bytes() == before
+
+
+def test_a_run_stopped_off_the_logging_grid_logs_its_last_update(tmp_path: Path) -> None:
+    options = {"log": {"every": 512}, "eval": {"every": 192, "episodes": 2}, "stop": {"score": 1.0}}
+    Session(algorithm(**options), tmp_path).run()
+    trained = [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl") if "loss/value" in r]
+    assert trained == [192]
 
 
 def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) -> None:

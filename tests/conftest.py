@@ -1,0 +1,27 @@
+"""What every test runs under: one torch thread, reproducible property tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before torch is imported, and inherited by child processes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the working directory while the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

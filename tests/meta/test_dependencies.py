@@ -1,0 +1,110 @@
+"""What the wheel is made of: locked crates from one registry, under the licences of deny.toml."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DENY = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))
+ALLOWED = set(DENY["licenses"]["allow"])
+REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
+LICENCE = re.compile(r"[\w.+-]+(?: WITH [\w.+-]+)?")
+
+
+def is_allowed(expression: str, allowed: set[str]) -> bool:
+    """Whether an SPDX expression can be met with the allowed licences."""
+    words = re.sub(r"[()/]", lambda m: f" {m[0].replace('/', 'OR')} ", expression)
+    operators = {"OR": "or", "AND": "and"}
+    logic = LICENCE.sub(lambda m: operators.get(m[0], str(m[0] in allowed)), words)
+    assert re.fullmatch(r"(?:True|False|or|and|[() ])+", logic), expression
+    return bool(eval(logic))
+
+
+@pytest.fixture(scope="module")
+def crates() -> list[dict[str, Any]]:
+    """Every crate that a build on this platform uses, tests included."""
+    version = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True)
+    host = re.search(r"^host: (.+)$", version.stdout, re.MULTILINE)[1]
+    command = ["cargo", "metadata", "--locked", "--format-version=1", "--filter-platform", host]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    found: list[dict[str, Any]] = json.loads(listing.stdout)["packages"]
+    return found
+
+
+def test_the_allowed_licences_are_permissive():
+    copyleft = re.compile(r"GPL|MPL|EUPL|CC-BY-SA|SSPL")
+    assert {"MIT", "Apache-2.0"} <= ALLOWED
+    assert [name for name in ALLOWED if copyleft.search(name)] == []
+
+
+def test_every_crate_has_an_allowed_licence(crates):
+    assert len(crates) > 10
+    refused = {
+        c["name"]: c["license"] for c in crates if not is_allowed(c["license"] or "none", ALLOWED)
+    }
+    assert refused == {}
+
+
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("MIT OR Apache-2.0", True),
+        ("MIT/Apache-2.0", True),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", True),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("GPL-3.0-only", False),
+        ("MIT AND GPL-3.0-only", False),
+        ("GPL-3.0-only OR MIT", True),
+        ("none", False),
+    ],
+)
+def test_a_licence_expression_is_read_as_spdx_means_it(expression, allowed):
+    permitted = {"MIT", "Apache-2.0", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"}
+    assert is_allowed(expression, permitted) is allowed
+
+
+def test_every_crate_is_our_own_or_from_the_one_registry(crates):
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
+    sources = {p["name"]: p.get("source") for p in lock["package"]}
+    ours = {name for name, source in sources.items() if source is None}
+    assert ours == {c["name"] for c in crates if c["source"] is None}
+    assert {s for s in sources.values() if s} == {REGISTRY}
+
+
+def test_every_locked_crate_has_a_checksum():
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
+    assert [p["name"] for p in lock["package"] if "source" in p and "checksum" not in p] == []
+
+
+def test_constraints_name_one_exact_version_of_each_requirement():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [p for p in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", p)] == []
+    pinned = {normal(p.split("==")[0]) for p in pins}
+    assert len(pinned) == len(pins)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["box2d"]]
+    wanted += [*extras["tensorboard"], *extras["video"]]
+    names = {normal(re.match(r"[\w.-]+", w)[0]) for w in wanted} - {"rlox"}
+    assert names - pinned == set()
+
+
+def normal(name: str) -> str:
+    """A package name as the index compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_versions_of_wheel_crates_and_library_agree():
+    import rlox
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    assert project["version"] == cargo["workspace"]["package"]["version"] == rlox.__version__

@@ -1,0 +1,160 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+BINARY = {".png", ".so", ".mp4", ".safetensors", ".gif"}
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|home|Users|work|opt)/\w")
+REGISTRY_HOST = re.compile(r"\b(?:pypi|pythonhosted|crates)\.(?:org|io)\b(?!-index)")
+UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")
+RUST_FN = re.compile(r"( *)(?:pub(?:\([^)]*\))? )?(?:const |unsafe |async )*fn (\w+)")
+UNSAFE_LOAD = re.compile(r"\bimport (?:cloud)?pickle|\bfrom (?:cloud)?pickle|torch\.load\(")
+CHECKS = re.compile(r"^(?:assert|check|raises$|warns$|fail$)")
+
+
+def project_files() -> list[Path]:
+    """Every file that `.gitignore` does not name; git itself is not needed."""
+    ignored = [".git", *(ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+    pattern = re.compile("|".join(fnmatch.translate(rule.strip("/")) for rule in ignored))
+    found: list[Path] = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if not pattern.match(name)]
+        found += [Path(folder, name) for name in files if not pattern.match(name)]
+    return sorted(p for p in found if p.is_file() and not p.is_symlink())
+
+
+FILES = project_files()
+TEXT = [p for p in FILES if p.suffix not in BINARY]
+PYTHON = [p for p in FILES if p.suffix == ".py"]
+RUST = [p for p in FILES if p.suffix == ".rs"]
+CODE = [p for p in (*PYTHON, *RUST) if p.relative_to(ROOT).parts[0] in ("rlox", "rlox_cli", "rust")]
+
+
+def text_of(path: Path) -> str:
+    """The file as text."""
+    return path.read_text(encoding="utf-8")
+
+
+def lines_with(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    """`file:line: text` of every line that the pattern is found in."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Name and number of lines of each function."""
+    source = text_of(path)
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name, (node.end_lineno or 0) - node.lineno + 1
+        return
+    # as rustfmt lays it out: `{` ends the signature's last line, `}` stands below its first letter
+    lines = source.splitlines()
+    for start, line in enumerate(lines):
+        head = RUST_FN.match(line)
+        opening = next((row for row in lines[start:] if row.endswith(("{", "}", ";"))), "")
+        if head and opening.endswith("{"):
+            yield head[2], lines[start:].index(head[1] + "}") + 1
+
+
+def test_the_rules_see_the_project():
+    names = {str(p.relative_to(ROOT)) for p in CODE}
+    assert {"rlox/types.py", "rlox_cli/main.py", "rust/rlox-core/src/lib.rs"} <= names
+    assert ROOT / "pyproject.toml" in TEXT
+    assert not {".git", "target", "__pycache__"} & {
+        part for p in FILES for part in p.relative_to(ROOT).parts
+    }
+    assert len(dict(functions(ROOT / "rust/rlox-core/src/advantage/gae.rs"))) > 3
+
+
+def test_files_are_short_enough_to_read():
+    long = {str(p.relative_to(ROOT)): len(text_of(p).splitlines()) for p in CODE}
+    assert {name: n for name, n in long.items() if n > MAX_FILE_LINES} == {}
+
+
+def test_functions_are_short_enough_to_read():
+    long = [
+        f"{path.relative_to(ROOT)}: {name} has {length} lines"
+        for path in CODE
+        for name, length in functions(path)
+        if length > MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize(
+    "pattern", [MACHINE_PATH, REGISTRY_HOST, UNFINISHED], ids=["path", "host", "unfinished"]
+)
+def test_no_file_names_a_machine_or_unfinished_work(pattern):
+    assert lines_with(pattern, [p for p in TEXT if p.name != "Cargo.lock"]) == []
+
+
+def test_the_patterns_find_what_they_forbid():
+    assert MACHINE_PATH.search("see " + "/".join(["", "home", "me", "rlox"]))
+    assert not MACHINE_PATH.search("https://example.invalid/home/me")
+    assert REGISTRY_HOST.search("https://files." + "pythonhosted" + ".org/packages")
+    assert UNFINISHED.search("# TO" + "DO later")
+    assert UNSAFE_LOAD.search("    import cloudpickle")
+    assert UNSAFE_LOAD.search("torch.load(path)")
+
+
+def test_the_library_and_the_runner_never_load_code_with_data():
+    assert lines_with(UNSAFE_LOAD, [p for p in CODE if p.suffix == ".py"]) == []
+
+
+def test_the_library_does_not_ask_objects_what_they_are():
+    library = [p for p in CODE if p.suffix == ".py" and p.relative_to(ROOT).parts[0] == "rlox"]
+    assert lines_with(re.compile(r"\bhasattr\("), library) == []
+
+
+def test_the_library_does_not_print():
+    library = [p for p in CODE if p.suffix == ".py" and p.relative_to(ROOT).parts[0] == "rlox"]
+    assert lines_with(re.compile(r"^\s*print\("), library) == []
+
+
+def checks_something(test: ast.AST, helpers: Collection[str] = ()) -> bool:
+    """Whether a function asserts, or calls something that does: by its name, or one of `helpers`."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if CHECKS.match(name) or name in helpers:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in PYTHON if p.relative_to(ROOT).parts[0] == "tests" and p.name.startswith("test_")],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_every_test_can_fail(path):
+    found = [n for n in ast.walk(ast.parse(text_of(path))) if isinstance(n, ast.FunctionDef)]
+    tests = [f for f in found if f.name.startswith("test_")]
+    assert tests, "a test file without tests"
+    helpers = {f.name for f in found if f not in tests and checks_something(f)}
+    assert [f.name for f in tests if not checks_something(f, helpers)] == []
+
+
+def test_a_test_without_a_check_is_noticed():
+    assert not checks_something(ast.parse("def test_x():\n    run()"))
+    assert checks_something(ast.parse("with pytest.raises(ValueError):\n    run()"))
+    assert checks_something(ast.parse("follow(env)"), {"follow"})

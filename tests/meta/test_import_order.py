@@ -1,0 +1,82 @@
+"""Imports point down: the folder tree is the architecture (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = (
+    "_core types errors rng configs",
+    "envs networks losses statistics",
+    "policies collectors loggers callbacks",
+    "training",
+    "algorithms",
+    "build",
+    "trainers gym_vec_env",
+)
+LEVEL = {name: level for level, row in enumerate(ROWS) for name in row.split()}
+MODULES = sorted(p for p in (ROOT / "rlox").rglob("*.py") if p != ROOT / "rlox" / "__init__.py")
+RUNNER = sorted((ROOT / "rlox_cli").glob("*.py"))
+
+
+def imported(source: str) -> Iterator[str]:
+    """Full names of what `source` imports, also inside functions and TYPE_CHECKING blocks."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute, so that their direction can be read"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward(home: str, source: str) -> list[str]:
+    """Imports in a module of the room `home` that lead to a higher row, or out of the library."""
+    rooms = [name.split(".")[:2] for name in imported(source)]
+    return [
+        ".".join(room)
+        for room in rooms
+        if room[0] == "rlox_cli"
+        or (room[0] == "rlox" and (len(room) == 1 or LEVEL.get(room[1], 99) > LEVEL[home]))
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_from_its_own_row_and_the_rows_below(path):
+    home = path.relative_to(ROOT / "rlox").parts[0].removesuffix(".py")
+    assert home in LEVEL, f"rlox/{home} stands in no row of {Path(__file__).name}"
+    assert upward(home, path.read_text(encoding="utf-8")) == []
+
+
+def test_an_upward_import_is_found_wherever_it_hides():
+    assert upward("envs", "def f():\n    from rlox.training import loop") == ["rlox.training"]
+    assert upward("envs", "import rlox_cli.main") == ["rlox_cli.main"]
+    assert upward("envs", "import rlox") == ["rlox"]
+    assert upward("training", "import rlox.envs.make, torch\nfrom rlox import types") == []
+
+
+@pytest.mark.parametrize("path", RUNNER, ids=lambda p: p.name)
+def test_the_runner_uses_the_library_by_its_modules(path):
+    names = [n for n in imported(path.read_text(encoding="utf-8")) if n.split(".")[0] == "rlox"]
+    assert [n for n in names if n != "rlox" and n.split(".")[1] not in LEVEL] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import rlox, rlox.configs, rlox.errors",
+        "import rlox; rlox.VecEnv(n=1, seed=0)",
+        "from rlox_cli.main import main; assert main(['train', '--cfg', 'job']) == 0",
+        "from rlox_cli.main import main; assert main(['train', 'algo.clpi=1']) == 2",
+    ],
+)
+def test_torch_is_not_imported_by(code, workdir):
+    check = f"import sys; {code}; sys.exit('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr or "torch was imported"
+    assert list(workdir.iterdir()) == []

@@ -1,0 +1,99 @@
+"""What the documents show works: commands, output, Python, links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(
+    p
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "rust/*/*.md",
+        "experiments/**/*.md",
+        "benchmarks/**/*.md",
+    )
+    for p in ROOT.glob(pattern)
+)
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+SETUPS = [line for b in blocks("sh") for line in b.splitlines() if line.startswith("python3 ")]
+# Lines with a placeholder of the reader's (NAME, my_pkg) cannot run; sweeps are many configurations.
+SHOWN = [
+    shlex.split(line, comments=True)[1:]
+    for block in blocks("sh")
+    for line in block.splitlines()
+    if line.startswith("rlox train") and "my_pkg" not in line
+]
+
+
+def rlox(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the command of this environment."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("rlox"), *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_the_readme_begins_with_one_command_each_to_train_and_to_test():
+    assert len(SETUPS) == 2
+    assert "rlox train" in SETUPS[0]
+    assert SETUPS[1].endswith("pytest")
+
+
+@pytest.mark.parametrize("command", SETUPS)
+def test_ci_runs_the_readmes_command_as_written(command):
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
+def test_a_shown_train_command_is_a_valid_configuration(arguments, workdir):
+    show = [] if "--help" in arguments else ["--cfg", "job"]
+    result = rlox([*arguments, *show], workdir)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_readme_shows_commands_of_the_runner():
+    assert len(SHOWN) >= 3
+
+
+def test_shown_output_is_what_the_command_prints(workdir):
+    dialogues = [b.partition("\n") for b in blocks("text") if b.startswith("$ rlox")]
+    assert dialogues
+    for command, _, shown in dialogues:
+        assert rlox(shlex.split(command)[2:], workdir).stdout == shown
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_a_python_block_of_the_readme_runs(number, workdir):
+    # 50,000 steps are half a minute; the numbers printed are not checked here
+    code = blocks("python")[number].replace("50_000", "4_096")
+    names: dict[str, object] = {}
+    exec(compile(code, f"README.md, python block {number}", "exec"), names)
+    assert {"trainer", "collector"} & names.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_to_files_lead_somewhere(page):
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    targets = [t.partition("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text)]
+    local = [t for t in targets if t and not re.match(r"\w+:", t)]
+    assert [t for t in local if not (page.parent / t).exists()] == []

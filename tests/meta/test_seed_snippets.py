@@ -1,0 +1,123 @@
+"""The examples that rlox was specified by run as they were printed, with the shapes they promise.
+
+Each file of snippets/ is one example; a comment at its top says where it is shorter than printed.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlox.policies import ContinuousPolicy
+
+SNIPPETS = Path(__file__).parent / "snippets"
+
+
+def policies_discrete_and_continuous(ran: dict[str, Any]) -> None:
+    assert isinstance(ran["policy"], ContinuousPolicy)
+
+
+def policy_action_and_log_prob(ran: dict[str, Any]) -> None:
+    assert ran["action"].shape == ran["log_prob"].shape == (1,)
+    assert ran["action"].item() in (0, 1)
+    assert ran["log_prob"].item() <= 0
+
+
+def gae_of_four_steps(ran: dict[str, Any]) -> None:
+    # the definition by hand: delta = r + gamma V' - V, A = delta + gamma lam A'
+    delta = np.array([1 + 0.99 * 2 - 2.5, 1 + 0.99 * 1 - 2, 1 - 1, 0])
+    decay = 0.99 * 0.95
+    by_hand = [delta[0] + decay * delta[1], delta[1], 0.0, 0.0]
+    np.testing.assert_allclose(ran["advantages"], by_hand, atol=1e-12)
+    np.testing.assert_allclose(ran["returns"], by_hand + ran["values"], atol=1e-12)
+
+
+def rollout_collector(ran: dict[str, Any]) -> None:
+    assert ran["batch"].obs.shape == torch.Size([1024, 4])
+    assert ran["batch"].advantages.shape == torch.Size([1024])
+
+
+def ppo_and_its_trainer(ran: dict[str, Any]) -> None:
+    assert 1 <= ran["metrics"]["mean_reward"] <= 500
+    assert isinstance(ran["ppo"].predict(np.zeros(4, np.float32)), int)
+
+
+def gae_of_a_long_rollout(ran: dict[str, Any]) -> None:
+    assert ran["advantages"].shape == ran["returns"].shape == (2048,)
+    np.testing.assert_allclose(ran["advantages"] + ran["values"], ran["returns"], atol=1e-9)
+
+
+def gae_batched(ran: dict[str, Any]) -> None:
+    assert ran["advantages"].shape == ran["returns"].shape == (8 * 128,)
+    assert ran["advantages"].dtype == np.float64
+
+
+def gae_by_position(ran: dict[str, Any]) -> None:
+    # two environments of three steps each: the layout is env-major
+    np.testing.assert_allclose(ran["adv"][:3], ran["adv"][3:])
+    assert ran["adv_f32"].dtype == np.float32
+    np.testing.assert_allclose(ran["adv_f32"], ran["adv"], rtol=1e-6)
+    assert ran["advantages"][0] > ran["adv"][0]
+
+
+def vec_env_speed(ran: dict[str, Any]) -> None:
+    assert ran["obs"].shape == ran["result"]["obs"].shape == (256, 4)
+    assert ran["result"]["rewards"].shape == (256,)
+
+
+def vec_env_by_id(ran: dict[str, Any]) -> None:
+    assert {"obs", "rewards", "terminated", "truncated", "final_obs"} <= ran["result"].keys()
+
+
+def gym_vec_env(ran: dict[str, Any]) -> None:
+    assert ran["obs"].shape == ran["result"]["obs"].shape == (16, 3)
+    assert (ran["result"]["rewards"] <= 0).all()
+
+
+def collector_backends(ran: dict[str, Any]) -> None:
+    assert type(ran["collector_fast"].env) is not type(ran["collector_gym"].env)
+
+
+def ppo_training_loop(ran: dict[str, Any]) -> None:
+    assert ran["batch"].obs.shape == (1024, 4)
+    assert {"policy_loss", "entropy"} <= ran["metrics"].keys()
+    assert np.isfinite([float(v) for v in ran["metrics"].values()]).all()
+
+
+def ppo_save_and_restore(ran: dict[str, Any]) -> None:
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    expected = ran["ppo"].predict(obs)
+    for again in (ran["restored"], ran["named"]):
+        np.testing.assert_array_equal(again.predict(obs), expected)
+
+
+CHECKS = (
+    policies_discrete_and_continuous,
+    policy_action_and_log_prob,
+    gae_of_four_steps,
+    rollout_collector,
+    ppo_and_its_trainer,
+    gae_of_a_long_rollout,
+    gae_batched,
+    gae_by_position,
+    vec_env_speed,
+    vec_env_by_id,
+    gym_vec_env,
+    collector_backends,
+    ppo_training_loop,
+    ppo_save_and_restore,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_the_printed_example_runs_and_gives_what_it_says(check, workdir):
+    check(runpy.run_path(str(SNIPPETS / f"{check.__name__}.py")))
+
+
+def test_every_example_is_checked():
+    assert {p.stem for p in SNIPPETS.glob("*.py")} == {check.__name__ for check in CHECKS}

@@ -1,0 +1,192 @@
+"""What a user installs: the wheel and the sdist, built from this checkout, used somewhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CARGO_HOME = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+
+pytestmark = pytest.mark.packaging
+
+
+def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
+    """The command's output; fails the test, with all of it, unless the exit code is 0."""
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    hidden = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**hidden, "PATH": tools, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout}"
+    return result.stdout
+
+
+def build_wheel(source: Path, folder: Path) -> Path:
+    """Build as `pip install` does, with the build tools of this environment and no downloads."""
+    # One target folder for both builds, so that what is not ours is compiled once.
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    run([*command, "-w", folder, source], folder, CARGO_TARGET_DIR=str(TARGET))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the checkout."""
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    run([sys.executable, "-m", "maturin", "sdist", "--out", folder], ROOT)
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="session")
+def sdist_wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the unpacked sdist where there is no checkout."""
+    source = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(source, filter="data")
+    # The archive's times are old, and cargo would take what it built from the checkout instead.
+    for file in source.rglob("*.rs"):
+        file.touch()
+    (root,) = source.iterdir()
+    return build_wheel(root, tmp_path_factory.mktemp("from_sdist"))
+
+
+@pytest.fixture(scope="session")
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Every file of the wheel."""
+    return files_of(wheel)
+
+
+def files_of(wheel: Path) -> dict[str, bytes]:
+    """Name and content of each file of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="session")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Installs a wheel into a fresh virtual environment and returns the environment's folder."""
+
+    def install_into_fresh_environment(wheel: Path) -> Path:
+        place = tmp_path_factory.mktemp("installed") / "venv"
+        run([sys.executable, "-m", "venv", "--without-pip", place], place.parent)
+        python = place / "bin" / "python"
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
+        run([*pip, "--no-deps", "--no-index", wheel], place.parent)
+        # Dependencies come from this environment. Its own .pth files, such as the one of the
+        # editable rlox, count only in a site folder, which a folder named in a .pth file is not.
+        (site,) = place.glob("lib/python*/site-packages")
+        shared = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (site / "dependencies.pth").write_text("\n".join(sorted(shared)) + "\n", encoding="utf-8")
+        return place
+
+    return install_into_fresh_environment
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, install: Callable[[Path], Path]) -> Path:
+    """An environment with the wheel."""
+    return install(wheel)
+
+
+def test_the_wheel_fits_every_python_since_3_11(wheel, contents):
+    assert re.fullmatch(r"rlox-[\d.]+-cp311-abi3-\w+\.whl", wheel.name)
+    (tag,) = (text for name, text in contents.items() if name.endswith(".dist-info/WHEEL"))
+    assert b"Tag: cp311-abi3-" in tag
+
+
+def test_the_wheel_adds_two_packages_and_nothing_else(wheel, contents):
+    info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+    assert {name.split("/")[0] for name in contents} == {"rlox", "rlox_cli", info}
+    assert [name for name in contents if "__pycache__" in name or name.endswith(".rs")] == []
+
+
+def test_the_wheel_has_the_extension_its_types_and_the_licences(contents):
+    assert {"rlox/_core.abi3.so", "rlox/_core.pyi", "rlox/py.typed"} <= contents.keys()
+    licences = {name.split("/")[-1] for name in contents if "/licenses/" in name}
+    assert licences == {"LICENSE-MIT", "LICENSE-APACHE"}
+
+
+def test_the_wheel_has_every_module_of_the_checkout(contents):
+    ours = [p for package in ("rlox", "rlox_cli") for p in (ROOT / package).rglob("*.py")]
+    expected = {p.relative_to(ROOT).as_posix() for p in ours}
+    packed = {name for name in contents if name.endswith(".py") and "/conf/" not in name}
+    assert packed == {name for name in expected if "/conf/" not in name}
+
+
+def test_the_wheel_has_the_config_tree_unchanged(contents):
+    expected = {
+        f"rlox_cli/{p.relative_to(ROOT).as_posix()}": p.read_bytes()
+        for p in (ROOT / "conf").rglob("*.yaml")
+    }
+    packed = {n: data for n, data in contents.items() if n.endswith(".yaml")}
+    assert packed == expected
+    assert "rlox_cli/conf/train.yaml" in packed
+
+
+def test_the_wheel_does_not_tell_where_it_was_built(contents):
+    folders = {str(p).encode() for p in (ROOT, TARGET, CARGO_HOME, Path.home()) if p != Path("/")}
+    told = [(name, f) for name, data in contents.items() for f in folders if f + b"/" in data]
+    assert told == []
+
+
+def test_the_command_runs_where_the_checkout_is_not(installed, workdir):
+    command = installed / "bin" / "rlox"
+    assert "rlox train algo=ppo" in run([command, "--help"], workdir)
+    assert "clip_eps: 0.2" in run([command, "train", "--cfg", "job"], workdir)
+    where = "import rlox, rlox._core, rlox_cli; print(rlox.__file__, rlox_cli.__file__)"
+    origins = run([installed / "bin" / "python", "-c", where], workdir).split()
+    assert all(Path(origin).is_relative_to(installed) for origin in origins)
+
+
+def test_a_run_of_the_installed_command_leaves_its_folder(installed, workdir):
+    short = ["total_steps=512", "algo.n_steps=64", "eval.episodes=2", "env=Pendulum-v1"]
+    run([installed / "bin" / "rlox", "train", *short], workdir)
+    assert len(list(workdir.glob("runs/Pendulum-v1/ppo/*/result.json"))) == 1
+
+
+def test_the_sdist_has_what_a_build_needs_and_no_other_folders(sdist):
+    with tarfile.open(sdist) as archive:
+        members = archive.getmembers()
+    assert all(m.isfile() for m in members)
+    names = {m.name.partition("/")[2] for m in members}
+    assert {"Cargo.lock", "Cargo.toml", "pyproject.toml", "README.md"} <= names
+    assert {n.split("/")[0] for n in names if "/" in n} == {"rlox", "rlox_cli", "rust"}
+    assert [n for n in names if n.endswith((".so", ".pyc"))] == []
+
+
+def test_the_sdist_builds_the_same_wheel(sdist_wheel, contents):
+    again = files_of(sdist_wheel)
+    assert again.keys() == contents.keys()
+    built = re.compile(r"\.so$|/RECORD$|/METADATA$")
+    assert [n for n in again if again[n] != contents[n] and not built.search(n)] == []
+
+
+def test_the_sdist_installs_and_runs_without_a_checkout(sdist_wheel, install, workdir):
+    place = install(sdist_wheel)
+    assert "clip_eps: 0.2" in run([place / "bin" / "rlox", "train", "--cfg", "job"], workdir)
+    code = "import rlox; print(rlox.VecEnv(n=3, seed=0).reset_all().shape)"
+    assert "(3, 4)" in run([place / "bin" / "python", "-c", code], workdir)

@@ -1,0 +1,122 @@
+"""Gymnasium environments that can be saved go on as if nothing had happened; the others say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlox.configs import EnvConfig
+from rlox.envs.make import make_vec
+from rlox.envs.snapshot import can_save, restore_env, save_env
+from rlox.training.tree import pack, unpack
+
+SAVABLE = [
+    "Acrobot-v1",
+    "CartPole-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Pendulum-v1",
+    "Blackjack-v1",
+    "CliffWalking-v1",
+    "FrozenLake-v1",
+    "Taxi-v4",
+]
+
+
+def through_json(tree: Any) -> Any:
+    """What a checkpoint makes of a state: JSON for the structure, arrays beside it."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps(pack(tree, arrays))
+    return unpack(json.loads(text), arrays)
+
+
+def play(env: gym.Env[Any, Any], steps: int, seed: int) -> list[Any]:
+    """Everything that `steps` steps of fixed actions show, across resets."""
+    env.action_space.seed(seed)
+    seen: list[Any] = []
+    for _ in range(steps):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.append((np.asarray(obs).tolist(), float(reward), terminated, truncated))
+        if terminated or truncated:
+            seen.append(np.asarray(env.reset()[0]).tolist())
+    return seen
+
+
+@pytest.mark.parametrize("env_id", SAVABLE)
+def test_a_restored_environment_goes_on_bit_for_bit(env_id: str) -> None:
+    env, other = gym.make(env_id), gym.make(env_id)
+    assert can_save(env)
+    env.reset(seed=3)
+    play(env, 37, seed=1)
+    saved = through_json(save_env(env))
+    other.reset(seed=99)
+    restore_env(other, saved)
+    assert play(env, 700, seed=2) == play(other, 700, seed=2)
+
+
+def test_a_saved_state_does_not_change_when_the_environment_goes_on() -> None:
+    env, other = gym.make("CartPole-v1"), gym.make("CartPole-v1")
+    env.reset(seed=0)
+    saved = save_env(env)
+    expected = play(env, 50, seed=2)
+    other.reset(seed=1)
+    restore_env(other, saved)
+    assert play(other, 50, seed=2) == expected
+
+
+class Own(gym.Env[Any, Any]):
+    """Counts steps, and says how to save the count."""
+
+    observation_space = gym.spaces.Box(-1e6, 1e6, (1,))
+    action_space = gym.spaces.Discrete(2)
+    count = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = int(self.np_random.integers(10))
+        return np.array([self.count], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1 + int(action)
+        return np.array([self.count], np.float32), float(self.count), self.count > 20, False, {}
+
+
+class Savable(Own):
+    def save_state(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+def test_an_environment_with_save_state_and_load_state_is_exact() -> None:
+    env, other = Savable(), Savable()
+    assert can_save(env)
+    env.reset(seed=0)
+    play(env, 5, seed=0)
+    saved = through_json(save_env(env))
+    other.reset(seed=5)
+    restore_env(other, saved)
+    assert play(env, 60, seed=1) == play(other, 60, seed=1)
+
+
+def test_an_environment_of_which_nothing_is_known_is_not_called_exact() -> None:
+    assert not can_save(Own())
+
+
+def test_an_unknown_wrapper_makes_an_environment_inexact() -> None:
+    class Hidden(gym.Wrapper[Any, Any, Any, Any]):
+        pass
+
+    assert not can_save(Hidden(gym.make("CartPole-v1")))
+
+
+def test_box2d_resumes_at_the_start_of_an_episode() -> None:
+    pytest.importorskip("Box2D", reason="box2d is optional")
+    vec = make_vec(EnvConfig(id="LunarLander-v3", n_envs=1), seed=0)
+    assert vec.resume_grade == "episode_start"
+    vec.close()
