@@ -83,4 +83,8 @@ class GymVecEnv:
         given = np.asarray(actions, np.int64 if codec.discrete else np.float32)
         if given.size != np.prod(shape):
             raise ShapeError(f"actions have shape {given.shape}, expected {shape}")
+        if codec.discrete and (given != np.asarray(actions)).any():
+            raise ShapeError(
+                f"actions {actions} are not whole numbers, as {self.action_space} needs"
+            )
         return given.reshape(shape) - codec.start

@@ -18,7 +18,7 @@ from rlox.losses import PPOLoss, PPOTerms, standardize
 from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.rng import Streams
 from rlox.training.algorithm import Algorithm
-from rlox.training.finite import require_finite
+from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.loop import Learner
 from rlox.training.optimizer import Adam
 from rlox.training.setup import config_from_arguments
@@ -91,7 +91,9 @@ class PPOLearner:
             epochs += finished
             if not finished:
                 break
-        return Update(self._metrics(batch, steps, epochs), count=1, samples=samples)
+        metrics = self._metrics(batch, steps, epochs, clock)
+        require_finite_parameters(self.policy, self.optimizer.vector, _where(batch, clock))
+        return Update(metrics, count=1, samples=samples)
 
     def state(self) -> dict[str, Any]:
         """Copies of the weights and optimizer moments, by parameter name."""
@@ -136,7 +138,9 @@ class PPOLearner:
         self.optimizer.step()
         return norm
 
-    def _metrics(self, batch: Rollout, steps: list[Tensor], epochs: int) -> dict[str, float]:
+    def _metrics(
+        self, batch: Rollout, steps: list[Tensor], epochs: int, clock: Clock
+    ) -> dict[str, float]:
         metrics = {"value/explained_variance": _explained_variance(batch.values, batch.returns)}
         if steps:
             names = (
@@ -149,7 +153,7 @@ class PPOLearner:
                 "train/grad_norm",
             )
             table = torch.stack(steps)
-            require_finite(table, names, f"update of rollout {batch.index}")
+            require_finite(table, names, _where(batch, clock))
             metrics |= dict(zip(names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         metrics["train/clip_eps"] = self.loss.clip_eps
@@ -194,6 +198,10 @@ class PPO(Algorithm):
 
     def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
         return PPOLearner(policy, config.algo, config.total_steps, self.streams)
+
+
+def _where(batch: Rollout, clock: Clock) -> str:
+    return f"update of rollout {batch.index} (env_steps {clock.env_steps + len(batch)})"
 
 
 def _explained_variance(values: Tensor, returns: Tensor) -> float:

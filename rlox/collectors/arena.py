@@ -39,6 +39,14 @@ class Arena:
         self.obs_rows: tuple[Tensor, ...] = torch.from_numpy(self.obs).unbind(0)
         self.action_rows: tuple[Tensor, ...] = torch.from_numpy(self.actions).unbind(0)
 
+    @staticmethod
+    def bytes_of(n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> int:
+        """The memory of an arena of these sizes."""
+        action = 8 if actions.discrete else 4 * actions.size
+        # obs and values have a row more; six float columns and two of flags besides
+        row = 4 * obs_dim + action + 6 * 4 + 2
+        return n_envs * (n_steps * row + 4 * (obs_dim + 1))
+
     def flat(self, column: NDArray[np.generic]) -> Tensor:
         """A torch view `[T*N, ...]` of a column's first T rows."""
         rows = column[: self.shape[0]]

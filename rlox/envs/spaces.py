@@ -47,8 +47,7 @@ class ObservationCodec:
     def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
         """Write one observation into `row` `[dim]`."""
         if isinstance(self.space, spaces.Discrete):
-            row.fill(0.0)
-            row[int(observation) - int(self.space.start)] = 1.0
+            row[:] = self.encode_batch(np.asarray(observation).reshape(1))[0]
         else:
             row[:] = np.asarray(observation).reshape(self.dim)  # never broadcast
 
@@ -56,10 +55,16 @@ class ObservationCodec:
         """Several observations `[N, ...]` as float32 `[N, dim]`."""
         batch = np.asarray(observations)
         if isinstance(self.space, spaces.Discrete):
+            index = batch.astype(np.int64) - int(self.space.start)
+            if (index != batch - int(self.space.start)).any() or not self._inside(index):
+                raise ValueError(f"{batch} is not in {self.space}")
             rows = np.zeros((len(batch), self.dim), np.float32)
-            rows[np.arange(len(batch)), batch.astype(np.int64) - int(self.space.start)] = 1.0
+            rows[np.arange(len(batch)), index] = 1.0
             return rows
         return np.ascontiguousarray(batch.reshape(len(batch), self.dim), dtype=np.float32)
+
+    def _inside(self, index: NDArray[np.int64]) -> bool:
+        return bool(((index >= 0) & (index < self.dim)).all())
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""

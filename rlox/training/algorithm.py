@@ -15,6 +15,7 @@ from torch import nn
 
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors import OnPolicySource, RolloutCollector
+from rlox.collectors.arena import Arena
 from rlox.collectors.episodes import RecentEpisodes
 from rlox.configs import RunConfig, make_run, plain
 from rlox.envs.make import EnvSource, single_factory
@@ -29,6 +30,7 @@ from rlox.training.checkpoint import (
 )
 from rlox.training.evaluate import Evaluation, Evaluator
 from rlox.training.loop import Hook, Learner, Timings, fit
+from rlox.training.preflight import require_memory
 from rlox.training.setup import first_line, torch_device, torch_threads
 from rlox.types import Clock, Progress, Rollout, Update
 
@@ -62,6 +64,7 @@ class Algorithm(ABC):
             algo.gae_lambda,
             config=config.env,
         )
+        self._require_memory(algo.n_steps)
         self.config = self._rounded(config, config.total_steps)
         self.policy = self._policy(policy).to(self.device)
         self.learner = self._make_learner(self.config, self.policy)
@@ -261,6 +264,7 @@ class Algorithm(ABC):
         self.source.close()
 
     _last: Update = Update()
+    _predictions = 0  # sampled ones: keys their stream
 
     def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
         """The first hook: counters and episode statistics, then callbacks and logger."""
@@ -279,6 +283,17 @@ class Algorithm(ABC):
     def _done(self, clock: Clock) -> bool:
         return self.stop_reason is not None or clock.env_steps >= self.config.total_steps
 
+    def _require_memory(self, n_steps: int) -> None:
+        """Refuse a rollout that does not fit, before hours of training end in a kill."""
+        env = self.collector.env
+        arena = Arena.bytes_of(n_steps, env.n_envs, env.observations.dim, env.actions)
+        # the arena, and the shuffled copy of an epoch
+        require_memory(
+            2 * arena,
+            f"a rollout of {n_steps} steps of {env.n_envs} environments",
+            "algo.n_steps or env.n_envs",
+        )
+
     def _rounded(self, config: RunConfig, total_steps: int) -> RunConfig:
         """`total_steps` rounded up to whole rollouts."""
         rollout = config.algo.n_steps * config.env.n_envs
@@ -291,4 +306,6 @@ class Algorithm(ABC):
             return self._make_policy(self.config, self.collector)
 
     def _sample(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.policy.get_action_and_logprob(obs)[0]
+        self._predictions += 1
+        generator = self.streams.generator("predict", self._predictions, str(self.device))
+        return self.policy.get_action_and_logprob(obs, generator)[0]

@@ -30,6 +30,7 @@ from rlox.training.tree import pack, unpack
 __all__ = [
     "Checkpoint",
     "CheckpointStore",
+    "checkpoint_bytes",
     "newest_checkpoint",
     "read_checkpoint",
     "resolve_checkpoint",
@@ -190,6 +191,14 @@ def _move_logs(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
     manifest["logs"] = dict(logs)
     manifest["blake2b"] = _own_digest(manifest)
     replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode(), disk)
+
+
+def checkpoint_bytes(checkpoint: Checkpoint) -> int:
+    """About how large the checkpoint will be on disk."""
+    arrays: dict[str, NDArray[Any]] = {}
+    trees = {part: getattr(checkpoint, part) for part in ("weights", "optimizer", "state")}
+    text = json.dumps(pack(trees, arrays), indent=1)
+    return len(text) + sum(a.nbytes for a in arrays.values()) + (64 << 10)
 
 
 def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.errors import NonFiniteError
 
-__all__ = ["require_finite"]
+__all__ = ["require_finite", "require_finite_parameters"]
 
 
 def require_finite(table: Tensor, names: Sequence[str], where: str) -> None:
@@ -21,3 +21,18 @@ def require_finite(table: Tensor, names: Sequence[str], where: str) -> None:
             f"{names[column]} is {table[row, column].item()} in minibatch {row} of the {where}; "
             "lower algo.learning_rate or algo.max_grad_norm, or check the environment's rewards"
         )
+
+
+def require_finite_parameters(module: nn.Module, vector: Tensor, where: str) -> None:
+    """Raise `NonFiniteError` naming the first parameter of `module` that is not finite.
+
+    `vector` is the flat vector behind the parameters: one look at it is all a healthy run pays.
+    """
+    if bool(torch.isfinite(vector).all()):
+        return
+    for name, parameter in module.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise NonFiniteError(
+                f"parameter {name} is not finite after the {where}; "
+                "lower algo.learning_rate or algo.max_grad_norm"
+            )

@@ -11,9 +11,10 @@ from pathlib import Path
 from rlox.errors import StorageError
 from rlox.loggers import JsonLines, open_loggers, read_rows
 from rlox.training.algorithm import Algorithm
-from rlox.training.checkpoint import Checkpoint, CheckpointStore
+from rlox.training.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Timings
+from rlox.training.preflight import require_disk
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
@@ -93,6 +94,7 @@ class Session:
     def run(self) -> Outcome:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
+        require_disk(self.folder, 2 * checkpoint_bytes(self.algorithm.checkpoint()))
         patience = self.config.checkpoint.storage_timeout
         self._metrics = JsonLines(self.folder / METRICS, self._logs.get(METRICS, 0), patience)
         self._episodes = JsonLines(self.folder / EPISODES, self._logs.get(EPISODES, 0), patience)

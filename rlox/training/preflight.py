@@ -1,0 +1,77 @@
+"""Before the first step: does the run fit into the memory and onto the disk that there are?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from rlox.errors import ConfigError, StorageError
+
+__all__ = ["available_memory", "require_disk", "require_memory"]
+
+# cgroup v2, then v1: (limit, usage)
+_CGROUPS = (
+    ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
+    ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Bytes this process may still take: the machine's, or its control group's if that is less."""
+    found = [_meminfo(root / "proc/meminfo")]
+    for limit_file, usage_file in _CGROUPS:
+        limit, usage = _number(root / limit_file), _number(root / usage_file)
+        if limit is not None and usage is not None:
+            found.append(max(limit - usage, 0))
+    known = [n for n in found if n is not None]
+    return min(known) if known else None
+
+
+def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> None:
+    """Raise `ConfigError` if `need` bytes for `what` exceed what is available."""
+    have = available_memory(root)
+    if have is not None and need > have:
+        raise ConfigError(
+            f"{what} needs {_size(need)} of memory, {_size(have)} are available; lower {lower}"
+        )
+
+
+def require_disk(folder: Path, need: int) -> None:
+    """Raise `StorageError` if the disk of `folder` has fewer than `need` bytes left."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise StorageError(
+            f"{folder} has {_size(free)} left, the run needs {_size(need)} for two checkpoints; "
+            "free some or choose another place with run_root=FOLDER"
+        )
+
+
+def _meminfo(path: Path) -> int | None:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    """The number in a control file; `None` where there is none (also `max`: no limit)."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.1f} {unit}" if unit != "B" else f"{count} B"
+        value /= 1024
+    return f"{value:.1f} TiB"
