@@ -12,15 +12,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import inference, mlp, orthogonal_init
-from rlox.policies.base import ActorCritic, NoiseBlocks, Sampler
+from rlox.networks import inference
+from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.policies.mlp import MLPActorCritic
 
 __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class ContinuousPolicy(ActorCritic):
+class GaussianPolicy(MLPActorCritic):
+    """What both Gaussian policies share: the actor gives the mean, which is also the mode."""
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The mean `[B, act_dim]`."""
+        mean: Tensor = self.actor(obs)
+        return mean
+
+
+class ContinuousPolicy(GaussianPolicy):
     """Separate actor and critic MLPs; the actor gives the mean, `log_std` `[act_dim]` is learned.
 
     Parameters are those of `DiscretePolicy`, with `act_dim` for the action's length and
@@ -37,15 +47,10 @@ class ContinuousPolicy(ActorCritic):
         ortho_init: bool = True,
         log_std_init: float = 0.0,
     ) -> None:
-        super().__init__()
         widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        super().__init__(obs_dim, act_dim, widths, activation, ortho_init)
         self.act_dim = act_dim
-        self.actor = mlp((obs_dim, *widths, act_dim), activation)
-        self.critic = mlp((obs_dim, *widths, 1), activation)
         self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))
-        if ortho_init:
-            orthogonal_init(self.actor, 0.01)
-            orthogonal_init(self.critic, 1.0)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Mean plus scaled normal noise."""
@@ -64,16 +69,6 @@ class ContinuousPolicy(ActorCritic):
         entropy = (self.log_std + 0.5 + _LOG_SQRT_2PI).sum().expand(len(obs))
         return log_prob, entropy, self.get_value(obs)
 
-    def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
-        value: Tensor = self.critic(obs)
-        return value.squeeze(-1)
-
-    def mode(self, obs: Tensor) -> Tensor:
-        """The mean `[B, act_dim]`."""
-        mean: Tensor = self.actor(obs)
-        return mean
-
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -84,7 +79,7 @@ class ContinuousPolicy(ActorCritic):
         return action, _log_normal(action, mean, self.log_std).sum(-1)
 
 
-class SDEPolicy(ActorCritic):
+class SDEPolicy(GaussianPolicy):
     """Generalised state-dependent exploration, gSDE (Raffin et al. 2021, arXiv:2005.05719).
 
     The noise is a linear function of the actor's last hidden layer, theta(s) @ E with
@@ -103,16 +98,11 @@ class SDEPolicy(ActorCritic):
         log_std_init: float = 0.0,
         sample_freq: int = -1,
     ) -> None:
-        super().__init__()
+        super().__init__(obs_dim, act_dim, net_arch, activation, ortho_init)
         self.act_dim = act_dim
         self.sample_freq = sample_freq
         self.features = tuple(net_arch)[-1]
-        self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
-        self.critic = mlp((obs_dim, *net_arch, 1), activation)
         self.log_std = nn.Parameter(torch.full((self.features, act_dim), float(log_std_init)))
-        if ortho_init:
-            orthogonal_init(self.actor, 0.01)
-            orthogonal_init(self.critic, 1.0)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """One noise matrix `[features, act_dim]` an environment, renewed every `sample_freq` steps."""
@@ -138,16 +128,6 @@ class SDEPolicy(ActorCritic):
         log_prob = _log_normal(actions, mean, log_std).sum(-1)
         entropy = (log_std + 0.5 + _LOG_SQRT_2PI).sum(-1)
         return log_prob, entropy, self.get_value(obs)
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
-        value: Tensor = self.critic(obs)
-        return value.squeeze(-1)
-
-    def mode(self, obs: Tensor) -> Tensor:
-        """The mean `[B, act_dim]`."""
-        mean: Tensor = self.actor(obs)
-        return mean
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import inference, mlp, orthogonal_init
-from rlox.policies.base import ActorCritic, NoiseBlocks, Sampler
+from rlox.networks import inference
+from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.policies.mlp import MLPActorCritic
 
 __all__ = ["DiscretePolicy"]
 
 
-class DiscretePolicy(ActorCritic):
+class DiscretePolicy(MLPActorCritic):
     """Separate actor and critic MLPs; the actor gives logits over `n_actions` choices.
 
     Parameters
@@ -35,14 +36,9 @@ class DiscretePolicy(ActorCritic):
         activation: str = "tanh",
         ortho_init: bool = True,
     ) -> None:
-        super().__init__()
         widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        super().__init__(obs_dim, n_actions, widths, activation, ortho_init)
         self.n_actions = n_actions
-        self.actor = mlp((obs_dim, *widths, n_actions), activation)
-        self.critic = mlp((obs_dim, *widths, 1), activation)
-        if ortho_init:
-            orthogonal_init(self.actor, 0.01)
-            orthogonal_init(self.critic, 1.0)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
@@ -58,11 +54,6 @@ class DiscretePolicy(ActorCritic):
         log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         entropy = -(log_p.exp() * log_p).sum(-1)
         return log_prob, entropy, self.get_value(obs)
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """V(obs), `[B]`."""
-        value: Tensor = self.critic(obs)
-        return value.squeeze(-1)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
