@@ -20,11 +20,15 @@ OPEN = re.compile(r"(env\.kwargs|logger)(\.|$)")
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    data = plain_data(config)
-    _reject_unknown("train", data)
-    made = make_run(data)
+    made = saved_config(plain_data(config))
     find_spec(made.env.id)
     return made
+
+
+def saved_config(data: dict[str, Any]) -> RunConfig:
+    """The configuration in plain data, of a run folder for one; imports nothing it names."""
+    _reject_unknown("train", data)
+    return make_run(data)
 
 
 def evaluate_config(config: DictConfig) -> schema.EvaluateConfig:

@@ -106,7 +106,9 @@ def rewrite(command: str, overrides: list[str], folders: list[Path]) -> list[str
 def _rewrite_one(override: str, folders: list[Path]) -> Iterator[str]:
     key, equals, value = override.partition("=")
     if key.lstrip("+~") == "resume":
-        raise ConfigError("resume: continuing a run is not supported; start a new one")
+        if override == "resume=null":
+            return
+        raise ConfigError(f"{override}: to go on with a run: rlox train resume=RUN")
     if key.lstrip("~") in ("algo", "env", "buffer") and value in ("null", ""):
         raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
     if key == "exp" and value == "null":

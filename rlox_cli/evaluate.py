@@ -15,7 +15,7 @@ from rlox.configs import RunConfig, make_run
 from rlox.errors import CheckpointError, ConfigError
 from rlox_cli import check, messages, summary
 from rlox_cli.messages import OK
-from rlox_cli.run_folder import read_config, slug, write_json
+from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
 from rlox_cli.schema import EvaluateConfig
 
 
@@ -70,7 +70,7 @@ def trained_config(run: Path) -> RunConfig:
     """The frozen configuration of a run, read as plain data: nothing in it can name code."""
     path = run / "config.yaml"
     if not path.is_file():
-        raise ConfigError(f"run={run}: no run folder there ({path} is missing){_neighbours(run)}")
+        raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")
     return make_run(read_config(run))
 
 
@@ -81,13 +81,6 @@ def _checkpoint(run: Path, name: str) -> Path:
         return resolve_checkpoint(run, name)
     except CheckpointError as error:
         raise ConfigError(f"checkpoint={name}: {error}") from error
-
-
-def _neighbours(run: Path) -> str:
-    folders = sorted(p.parent for p in run.parent.glob("*/config.yaml"))
-    inside = sorted(p.parent for p in run.glob("**/config.yaml") if p.parent.name != ".hydra")
-    found = [str(p) for p in (inside or folders)]
-    return f"; there is {', '.join(found[-3:])}" if found else ""
 
 
 def _document(

@@ -21,6 +21,14 @@ NOTES = {
     ),
     "evaluate": "Plays the policy of a run and writes every return to RUN/eval/<checkpoint>.json.",
 }
+RESUME = """\
+resume (rlox train resume=RUN [key=value ...])
+  resume=RUN                            goes on with the run in folder RUN, in the same folder: one
+                                        that was stopped, killed or failed goes on at its newest
+                                        whole checkpoint, one that is done with a larger
+                                        total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
+                                        stop.*, device and torch_threads may change; the rest is
+                                        frozen in RUN/config.yaml, which is read as plain data"""
 FLAGS = """\
 flags (Hydra's, all of them work)
   --cfg job            print the configuration instead of running
@@ -40,6 +48,8 @@ def command_help(command: str) -> str:
     for section in dict.fromkeys(_section(k) for k in keys):
         lines = [_line(k) for k in keys if _section(k) == section]
         parts.append("\n".join([f"{section or 'run'} (key=default  meaning)", *lines]))
+    if command == "train":
+        parts.append(RESUME)
     return "\n\n".join([*parts, FLAGS])
 
 
@@ -66,7 +76,7 @@ def _section(key: Key) -> str:
 
 
 def _line(key: Key) -> str:
-    head = f"  {key.name}={_text(key.default)}"
+    head = f"  {key.name}={value_text(key.default)}"
     choices = key.field.metadata.get("choices")
     accepts = "" if choices and len(choices) == 1 else expectation(key.field)
     meaning = str(key.field.metadata.get("doc", "")) + (f"; {accepts}" if accepts else "")
@@ -77,13 +87,14 @@ def _line(key: Key) -> str:
     return "\n".join(wrapped or [head])
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value as it is written on the command line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple):
-        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, (tuple, list)):
+        return f"[{','.join(map(value_text, value))}]"
     return str(value)
 
 

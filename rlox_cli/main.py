@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlox_cli.signals import Signals
 
 COMMANDS = {
-    "train": "train one agent; -m or several values: a sweep",
+    "train": "train one agent, or go on with one: resume=RUN",
     "evaluate": "play the policy of a run and write every return",
     "sweep": "one run per combination of values, the same as train -m",
 }
@@ -26,6 +26,7 @@ commands
 examples
   rlox train algo=ppo env=CartPole-v1
   rlox train env=Pendulum-v1 total_steps=2e5 seed=1 logger=[csv,tensorboard]
+  rlox train resume=runs/CartPole-v1/ppo/NAME total_steps=2e6
   rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'
   rlox evaluate run=runs/CartPole-v1/ppo/NAME episodes=100
 
@@ -94,8 +95,13 @@ def _dispatch(command: str, rest: list[str], signals: Signals, full: bool) -> in
         evaluation = EvaluateTask(full)
         compose.run(command, rest, evaluation)
         return evaluation.code
+    from rlox_cli import changes
     from rlox_cli.train import TrainTask
 
+    if command == "train" and changes.requested(rest):
+        from rlox_cli.resume import resume
+
+        return resume(rest, signals, full)
     training = TrainTask(["rlox", command, *rest], signals, full)
     if command == "sweep" and not SHOWING & {arg.split("=")[0] for arg in rest}:
         rest = ["--multirun", *rest]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import json
 import logging
@@ -10,19 +11,20 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
-
-from omegaconf import OmegaConf
+from typing import Any, Self
 
 from rlox.configs import RunConfig, plain
 from rlox.errors import ConfigError, StorageError
+from rlox_cli import plain_yaml
 from rlox_cli.messages import Interrupted
 
 RUNNING, DONE, FAILED, KILLED = "running", "done", "failed", "killed"
 HEARTBEAT_SECONDS = 5.0
+LOCK_TRIES = 5
 
 log = logging.getLogger("rlox.cli")
 
@@ -64,8 +66,24 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.yaml` of a run folder as plain data: nothing in it is resolved or executed."""
-    data = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=False)
-    return cast(dict[str, Any], data)
+    data = plain_yaml.load(folder / "config.yaml")
+    return {key: value for key, value in data.items() if key != "hydra"}
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """Write `config.yaml`."""
+    write_text(folder / "config.yaml", plain_yaml.dump(plain(config)))
+
+
+def nearest_runs(run: Path) -> str:
+    """`; there is ...`: run folders below `run`, or else beside it, the nearest names first."""
+    below = [p.parent for depth in ("*", "*/*", "*/*/*") for p in run.glob(f"{depth}/config.yaml")]
+    found = sorted(p for p in below if ".hydra" not in p.parts)[-3:]
+    if not found:
+        beside = {p.parent.name: p.parent for p in sorted(run.parent.glob("*/config.yaml"))}
+        close = difflib.get_close_matches(run.name, beside, 3, 0.6) or list(beside)[-3:]
+        found = [beside[name] for name in close]
+    return f"; there is {', '.join(map(str, found))}" if found else ""
 
 
 class RunFolder:
@@ -77,6 +95,7 @@ class RunFolder:
         self._step = 0
         self._beat = 0.0
         self._log: logging.Handler | None = None
+        self.fresh = self.begun = True  # a folder that was there before is neither, at first
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
@@ -101,9 +120,32 @@ class RunFolder:
                     "choose another place with run_root=FOLDER"
                 ) from error
 
+    @classmethod
+    def reopen(cls, path: Path) -> RunFolder:
+        """Lock the folder of a run that ended or was killed; until `restart` nothing is changed."""
+        folder = cls(path)
+        folder.fresh = folder.begun = False
+        for attempt in range(LOCK_TRIES):  # someone who only looks holds the lock for a moment
+            try:
+                folder._acquire()
+                return folder
+            except BlockingIOError as error:
+                folder._release()
+                if attempt == LOCK_TRIES - 1:
+                    raise ConfigError(running(path)) from error
+                time.sleep(0.02)
+            except OSError as error:
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+        raise AssertionError
+
+    def restart(self, step: int) -> None:
+        """From here on the folder says how the resumed run is doing, from `step` on."""
+        self.begun, self._step = True, step
+        self.status(RUNNING)
+
     def start(self, config: RunConfig, provenance: dict[str, Any]) -> None:
         """Write what is known before the first step."""
-        write_text(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(plain(config))))
+        write_config(self.path, config)
         write_json(self.path / "provenance.json", provenance)
         self.status(RUNNING)
 
@@ -154,15 +196,21 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if isinstance(error, (Interrupted, KeyboardInterrupt)):
+            if not self.begun:
+                self._note(error)
+            elif isinstance(error, (Interrupted, KeyboardInterrupt)):
                 self.status(KILLED, "signal")
-            elif isinstance(error, ConfigError) and self._step == 0:
+            elif isinstance(error, ConfigError) and self.fresh and self._step == 0:
                 self.discard()
             elif error is not None:
                 self._record(error)
         finally:
             self._detach_log()
             self._release()
+
+    def _note(self, error: BaseException | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ConfigError):
+            log.error("the run could not be resumed", exc_info=error)
 
     def _record(self, error: BaseException) -> None:
         log.error("the run failed", exc_info=error)
@@ -180,6 +228,9 @@ class RunFolder:
         # flock, not a marker file: the kernel drops it when the process dies, however it dies.
         self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # only for the message of whoever finds it locked
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, str(os.getpid()).encode(), 0)
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -191,7 +242,7 @@ def is_locked(folder: Path) -> bool:
     """Whether a living process is writing to the run folder."""
     try:
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:  # none, or in a folder that can only be read
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,3 +251,11 @@ def is_locked(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def running(folder: Path) -> str:
+    """The message about a folder that is locked."""
+    pid = ""
+    with suppress(OSError, ValueError):
+        pid = f" (pid {int((folder / '.lock').read_text()[:20])})"
+    return f"{folder} is running{pid}; wait for it, or stop it first"

@@ -22,7 +22,6 @@ from rlox.configs import (
 )
 
 GROUPS = ("algo", "env", "buffer", "logger")
-HIDDEN = ("resume",)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def key_names(command: str) -> list[str]:
     names = [k.name for k in command_keys(command)]
     if command == "evaluate":
         return names
-    return [*GROUPS, "tuned", "exp", *names]
+    return [*GROUPS, "tuned", "exp", "resume", *names]
 
 
 def register() -> None:
@@ -91,7 +90,7 @@ def register() -> None:
         store.store(group="schema/logger", name=name, node=plain(logger()), provider="rlox")
     store.store(group="schema", name="env", node=plain(EnvConfig()), provider="rlox")
     store.store(group="schema", name="buffer", node=plain(BufferConfig()), provider="rlox")
-    run = {k: v for k, v in plain(RunConfig()).items() if k not in (*GROUPS, *HIDDEN)}
+    run = {k: v for k, v in plain(RunConfig()).items() if k not in GROUPS}
     store.store(group="schema", name="run", node={**run, "logger": {}}, provider="rlox")
     evaluate = {k.name: k.default for k in command_keys("evaluate")}
     store.store(group="schema", name="evaluate", node=evaluate, provider="rlox")
@@ -100,8 +99,6 @@ def register() -> None:
 def _keys(cls: type[Any], prefix: str) -> Iterator[Key]:
     hints = typing.get_type_hints(cls)
     for field in fields(cls):
-        if not prefix and field.name in HIDDEN:
-            continue
         if is_dataclass(hints[field.name]):
             yield from _keys(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
         else:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-import traceback
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
 from rlox.loggers import check_loggers
-from rlox_cli import check, jobs, messages, plot, progress, provenance, summary
+from rlox_cli import check, jobs, provenance
 from rlox_cli.jobs import Job
-from rlox_cli.messages import OK, WRONG_USE, Interrupted
-from rlox_cli.run_folder import DONE, FAILED, KILLED, RunFolder, write_json
+from rlox_cli.messages import OK, Interrupted
+from rlox_cli.run_folder import FAILED, KILLED, RunFolder
+from rlox_cli.session import report_failure, run_session, title
 from rlox_cli.signals import Signals
 from rlox_cli.sweep import Plan
-
-if TYPE_CHECKING:
-    from rlox.training.algorithm import Algorithm
-    from rlox.training.session import Snapshot
-
-log = logging.getLogger("rlox.cli")
 
 
 class TrainTask:
@@ -78,45 +70,16 @@ class TrainTask:
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
-                folder.start(config, provenance.collect(config, self.command))
+                grade = {"resume_grade": algorithm.collector.env.resume_grade}
+                folder.start(config, provenance.collect(config, self.command) | grade)
                 jobs.save_hydra(folder.path, composed)
                 print(f"{_title(config, job)}\n  folder  {folder.path}", flush=True)
-                return self._session(algorithm, config, folder)
-
-    def _session(
-        self, algorithm: Algorithm, config: RunConfig, folder: RunFolder
-    ) -> dict[str, Any]:
-        from rlox.training.session import Session
-
-        with progress.reporter() as report:
-
-            def tick(now: Snapshot) -> None:
-                folder.at_step(now.env_steps)
-                report(now)
-
-            session = Session(algorithm, folder.path, progress=tick)
-            with self.signals.stopping(lambda: session.request_stop("signal")):
-                outcome = session.run()
-        killed = outcome.reason == "signal"
-        data = summary.result(config, outcome, KILLED if killed else DONE)
-        write_json(folder.path / "result.json", data)
-        _plot(folder)
-        folder.at_step(outcome.clock.env_steps)
-        folder.status(data["status"], outcome.reason)
-        print(summary.closing(config, data, folder.path), flush=True)
-        code = 128 + (self.signals.received or 0) if killed else OK
-        return {"status": data["status"], "code": code}
+                return run_session(algorithm, config, folder, self.signals)
 
     def _failed(self, error: Exception, job: Job) -> dict[str, Any]:
-        code, text = messages.exit_code(error), messages.describe(error)
         if job.folder is not None and not job.folder.exists():
             job.folder = None
-        if job.folder is not None:
-            code = messages.FAILED if code == WRONG_USE else code
-            text = f"{messages.shorten(text, 4)}\n  traceback: {job.folder / 'log.txt'}"
-        if self.full_trace:
-            traceback.print_exception(error)
-        print(messages.shorten(f"rlox train: {text}"), file=sys.stderr, flush=True)
+        code, text = report_failure(error, job.folder, self.full_trace)
         return {"code": code, "message": text}
 
     def _tidy(self, job: Job) -> None:
@@ -127,17 +90,4 @@ class TrainTask:
 
 
 def _title(config: RunConfig, job: Job) -> str:
-    preset = f", tuned preset {job.tuned}" if job.tuned else ""
-    return (
-        f"{config.algo.name} on {config.env.id}, seed {config.seed}, "
-        f"{config.total_steps:,} steps{preset}"
-    )
-
-
-def _plot(folder: RunFolder) -> None:
-    """A picture is no reason to lose a run."""
-    try:
-        plot.learning_curve(folder.path)
-    except Exception as error:
-        log.warning("no plot: %s", error, exc_info=True)
-        print(f"  no plot: {error}", file=sys.stderr)
+    return title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")

@@ -69,7 +69,8 @@ def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli
     assert "ppo/CartPole-v1" in out
     assert "csv, jsonl, tensorboard" in out
     assert "MountainCarContinuous-v0" not in out
-    assert "resume" not in out
+    assert "resume=RUN" in out
+    assert "resume=RUN" not in cli("sweep", "--help").out
 
 
 def test_the_general_help_names_every_command(cli: Cli) -> None:

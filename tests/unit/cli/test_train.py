@@ -22,13 +22,13 @@ from rlox.errors import (
     NonFiniteError,
     StorageError,
 )
-from rlox_cli import progress, train
+from rlox_cli import plot, progress
 from rlox_cli.messages import exit_code
 from rlox_cli.run_folder import read_config, read_status
 
 from .conftest import TINY, Cli, only_run
 
-LEARNING_CURVE = train.plot.learning_curve
+LEARNING_CURVE = plot.learning_curve
 RESULT_KEYS = {
     "schema_version",
     "status",
@@ -49,7 +49,7 @@ RESULT_KEYS = {
 def test_a_run_leaves_everything_that_rebuilds_its_numbers(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train.plot, "learning_curve", LEARNING_CURVE)
+    monkeypatch.setattr(plot, "learning_curve", LEARNING_CURVE)
     result = cli("train", *TINY, "total_steps=300", "logger=[csv,tensorboard]", "seed=5")
     assert result.code == 0, result.err
     run = only_run(tmp_path / "runs")
@@ -181,7 +181,7 @@ def test_a_plot_that_fails_does_not_lose_the_run(
     def fail(run: Path) -> None:
         raise RuntimeError("no fonts")
 
-    monkeypatch.setattr(train.plot, "learning_curve", fail)
+    monkeypatch.setattr(plot, "learning_curve", fail)
     result = cli("train", *TINY)
     assert (result.code, "no fonts" in result.err) == (0, True)
     assert read_status(only_run(tmp_path / "runs"))["status"] == "done"

@@ -1,0 +1,159 @@
+"""`resume=RUN key=value ...`: what a resumed run is asked to change, and whether it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from rlox.configs import RunConfig, make_run, plain
+from rlox.errors import ConfigError
+from rlox_cli import check, messages, schema
+from rlox_cli.help import value_text
+
+# What a run may change without becoming another one; the rest is frozen in its config.yaml.
+FREE = ("total_steps", "eval", "checkpoint", "log", "stop", "device", "torch_threads")
+FREE_TEXT = "total_steps, eval.*, checkpoint.*, log.*, stop.*, device and torch_threads"
+NUMERIC = ("device", "torch_threads")
+UNSET = "unset"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key whose value differs between two configurations."""
+
+    key: str
+    old: Any
+    new: Any
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a resumed run may change this key."""
+        return self.key.split(".")[0] in FREE
+
+
+def requested(args: Sequence[str]) -> bool:
+    """Whether the command line continues a run."""
+    return any(arg.startswith("resume=") and arg != "resume=null" for arg in args)
+
+
+def split(args: Sequence[str]) -> tuple[str, list[str]]:
+    """The run that is named, everything after the first `=`, and the other overrides."""
+    runs = [arg.partition("=")[2] for arg in args if arg.startswith("resume=")]
+    rest = [arg for arg in args if not arg.startswith("resume=")]
+    if len(runs) > 1:
+        raise ConfigError(f"resume= is given {len(runs)} times; it continues one run")
+    if not runs[0]:
+        raise ConfigError("resume=: name the run folder, rlox train resume=RUN")
+    flags = [arg for arg in rest if arg.startswith("-")]
+    if flags and flags[0] in ("-m", "--multirun"):
+        raise ConfigError(f"{flags[0]}: resume=RUN continues one run, it cannot be swept")
+    if flags:
+        raise ConfigError(
+            f"{flags[0]} does not go with resume=RUN: the run is composed already, "
+            f"its configuration is {runs[0]}/config.yaml"
+        )
+    return runs[0], rest
+
+
+def apply(frozen: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration of the resumed run; `ConfigError` for what is wrong or frozen."""
+    data = plain(frozen)
+    for override in overrides:
+        key = override.partition("=")[0]
+        _require_key(key, override)
+        _put(data, key.split("."), _value(key, override))
+    config = make_run(data)
+    refused = [change for change in differences(plain(frozen), plain(config)) if not change.allowed]
+    if refused:
+        raise _frozen(refused)
+    return config
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """Every leaf in which two plain configurations differ."""
+    before, after = dict(leaves(old)), dict(leaves(new))
+    keys = dict.fromkeys([*before, *after])
+    pairs = [(key, before.get(key, UNSET), after.get(key, UNSET)) for key in keys]
+    return [Change(*pair) for pair in pairs if pair[1] != pair[2]]
+
+
+def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of a plain configuration."""
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def describe(change: Change, config: RunConfig) -> str:
+    """One line: `total_steps 100,352 -> 2,000,000 (schedules stretch)`."""
+    text = f"{change.key} {_shown(change.old)} -> {_shown(change.new)}"
+    annealed = any(value is True and "anneal_" in key for key, value in leaves(plain(config)))
+    if change.key == "total_steps" and annealed:
+        return f"{text} (schedules {'stretch' if change.new > change.old else 'shorten'})"
+    return f"{text} (last digits may differ)" if change.key in NUMERIC else text
+
+
+def _require_key(key: str, override: str) -> None:
+    names = schema.key_names("train")
+    bare = key.lstrip("+~")
+    if bare != key:
+        raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")
+    if key in (*schema.GROUPS, "tuned", "exp"):
+        raise ConfigError(
+            f"{override}: a resumed run keeps its {key}; leave it out, "
+            f"or start a new run: rlox train {override}"
+        )
+    if key.split(".")[0] == "hydra":
+        raise ConfigError(f"{override}: a resumed run stays in its folder and takes no hydra.*")
+    if any(name.startswith(f"{key}.") for name in names):
+        raise ConfigError(f"{override}: expected a group of keys, e.g. {key}.<key>=<value>")
+    if "=" in override and key not in names and not check.OPEN.match(key):
+        raise messages.unknown_key(key, names)
+
+
+def _value(key: str, override: str) -> Any:
+    """The value as Hydra's grammar reads it; nothing is composed, looked up or resolved."""
+    try:
+        (parsed,) = OverridesParser.create().parse_overrides([override])
+        if parsed.is_sweep_override():
+            raise ConfigError(f"{override} has several values; resume=RUN continues one run")
+        return parsed.value()
+    except HydraException as error:
+        raise messages.from_hydra(error, [key], lambda group: []) from error
+
+
+def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for part in path[:-1]:
+        if not isinstance(data.get(part), dict):
+            data[part] = {}
+        data = data[part]
+    data[path[-1]] = value
+
+
+def _frozen(refused: Sequence[Change]) -> ConfigError:
+    lines = [
+        f"{change.key}={value_text(change.new)}: this run is frozen at "
+        f"{change.key}={value_text(change.old)}"
+        for change in refused[:3]
+    ]
+    given = " ".join(f"{change.key}={value_text(change.new)}" for change in refused[:3])
+    return ConfigError(
+        "\n".join(
+            [
+                *lines,
+                f"  a resumed run may change {FREE_TEXT}",
+                f"  for anything else start a new run: rlox train ... {given}",
+            ]
+        )
+    )
+
+
+def _shown(value: Any) -> str:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if number else value_text(value)

@@ -1,0 +1,70 @@
+"""YAML as plain data: a file can name no code, repeat itself endlessly, or be resolved to more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
+
+from rlox.errors import ConfigError
+
+MAX_BYTES = 1 << 20
+# YAML 1.1 takes 2e6 and 1e-3 for text; everyone else, Hydra too, for numbers.
+EXPONENT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):  # ten lines of aliases can stand for gigabytes
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "an alias (*name)", mark)
+        return super().compose_node(parent, index)
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; `ConfigError` for anything but text, numbers, lists, mappings."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path} is larger than any configuration")
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(
+            f"{path}{where}: not plain YAML: {problem or type(error).__name__}"
+        ) from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected keys and values, found {type(data).__name__}")
+    _require_plain(data, str(path))
+    return data
+
+
+def dump(data: Any) -> str:
+    """The text that `load` reads back as the same data."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+def _require_plain(value: Any, where: str) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"{where}: the key {key!r} is not text")
+            _require_plain(inner, f"{where}: {key}")
+    elif isinstance(value, list):
+        for inner in value:
+            _require_plain(inner, where)
+    elif not (value is None or isinstance(value, (str, bool, int, float))):
+        raise ConfigError(f"{where}: expected text or a number, found {type(value).__name__}")

@@ -1,0 +1,270 @@
+"""`rlox train resume=RUN`: go on with a run in its own folder, as its newest whole checkpoint left it.
+
+Nothing in the folder is composed or executed, and nothing is changed before all of it is known to fit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.configs import RunConfig, plain
+from rlox.envs.ids import find_spec
+from rlox.errors import CheckpointError, ConfigError, StorageError
+from rlox.loggers import check_loggers
+from rlox_cli import changes, check, jobs, plain_yaml, provenance
+from rlox_cli.changes import Change
+from rlox_cli.messages import OK
+from rlox_cli.run_folder import (
+    DONE,
+    RunFolder,
+    is_locked,
+    nearest_runs,
+    read_config,
+    read_status,
+    running,
+    write_config,
+    write_json,
+    write_text,
+)
+from rlox_cli.session import report_failure, run_session, title
+from rlox_cli.signals import Signals
+
+if TYPE_CHECKING:
+    from rlox.training.algorithm import Algorithm
+    from rlox.training.checkpoint import Checkpoint
+
+log = logging.getLogger("rlox.cli")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run folder and what it shall be continued with."""
+
+    path: Path
+    overrides: list[str]
+    frozen: RunConfig
+    config: RunConfig
+    status: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path, overrides: list[str]) -> Plan:
+        """Read and check everything but the checkpoints."""
+        try:
+            frozen = check.saved_config(read_config(path))
+        except ConfigError as error:
+            source = str(path / "config.yaml")
+            prefix = "" if str(error).startswith(source) else f"{source}: "
+            raise ConfigError(f"{prefix}{error}") from error
+        config = changes.apply(frozen, overrides)
+        return cls(path, overrides, frozen, config, _status(path))
+
+    @property
+    def changes(self) -> list[Change]:
+        """What differs from the frozen configuration."""
+        return changes.differences(plain(self.frozen), plain(self.config))
+
+    @property
+    def total_steps(self) -> int:
+        """`total_steps` rounded up to whole rollouts, as the algorithm does."""
+        rollout = self.config.algo.n_steps * self.config.env.n_envs
+        return -(-self.config.total_steps // rollout) * rollout
+
+    def finished(self) -> bool:
+        """Whether the run is done and nothing that is asked for would take it further."""
+        if self.status.get("status") != DONE:
+            return False
+        self.require_ahead(int(self.status.get("step", 0)))
+        if self.status.get("reason") == "total_steps":
+            return self.total_steps <= int(self.status.get("step", 0))
+        return not any(c.key == "total_steps" or c.key.startswith("stop.") for c in self.changes)
+
+    def require_ahead(self, step: int) -> None:
+        """A run cannot go back."""
+        asked = any(change.key == "total_steps" for change in self.changes)
+        if asked and self.total_steps < step:
+            raise ConfigError(
+                f"total_steps={self.config.total_steps}: the run is at step {step:,} already; "
+                "give at least that"
+            )
+
+
+def resume(args: Sequence[str], signals: Signals, full_trace: bool) -> int:
+    """Continue one run; the exit code."""
+    name, overrides = changes.split(args)
+    path = find_run(name)
+    plan = Plan.read(path, overrides)
+    if plan.finished():
+        return _say_done(plan)
+    find_spec(plan.config.env.id)
+    check_loggers(plan.config.logger)
+    check.try_environment(plan.config)
+    folder = RunFolder.reopen(path)
+    try:
+        with folder:
+            plan = Plan.read(path, overrides)  # again: from here on nobody else writes to it
+            if plan.finished():
+                return _say_done(plan)
+            return _continue(plan, folder, ["rlox", "train", *args], signals)
+    except Exception as error:
+        return report_failure(error, path if folder.begun else None, full_trace)[0]
+
+
+def find_run(name: str) -> Path:
+    """The run folder that is named; `ConfigError` says what is missing, and which runs there are."""
+    path = Path(name)
+    if not path.is_dir():
+        what = "a file, not a run folder" if path.exists() else "no such folder"
+        raise ConfigError(f"resume={name}: {what}{nearest_runs(path)}")
+    if (path / "manifest.json").exists():
+        raise ConfigError(f"resume={name}: a checkpoint; name the run folder it is in")
+    begun = (path / ".lock").exists() or (path / "status.json").exists()
+    if begun and is_locked(path):
+        raise ConfigError(f"resume={name}: {running(path)}")
+    if (path / "config.yaml").is_file() and begun:
+        return path
+    if begun:
+        raise ConfigError(
+            f"resume={name}: config.yaml is missing, the run was killed while its folder was made\n"
+            "  nothing was trained: delete the folder and start the run again with rlox train"
+        )
+    missing = "status.json" if (path / "config.yaml").is_file() else "config.yaml"
+    raise ConfigError(f"resume={name}: not a run folder, {missing} is missing{nearest_runs(path)}")
+
+
+def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signals) -> int:
+    from rlox import build  # late: it brings torch, which wrong use should not wait for
+
+    with _warnings_shown():
+        algorithm, saved = build.resume(plan.path, plan.config)
+    with closing(algorithm):
+        step = algorithm.clock.env_steps
+        plan.require_ahead(step)
+        _require_own(plan, saved)
+        grade = "exact" if _goes_on(algorithm, saved) else "episode_start"
+        folder.restart(step)
+        origin = provenance.collect(plan.config, command)
+        _keep_previous(plan, {**origin, "resumed_at": step, "resume_grade": grade})
+        _set_damaged_aside(plan.path, step)
+        print(f"{title(plan.config)}\n  folder  {plan.path}")
+        for change in plan.changes:
+            print(f"  changed {changes.describe(change, plan.config)}")
+        where = _where(algorithm, saved, grade)
+        log.info("%s", where)
+        print(f"  {where}", flush=True)
+        code: int = run_session(algorithm, plan.config, folder, signals, saved)["code"]
+        return code
+
+
+def _where(algorithm: Algorithm, saved: Checkpoint | None, grade: str) -> str:
+    at = f"resumed at step {algorithm.clock.env_steps:,} of {algorithm.config.total_steps:,}"
+    if saved is None:
+        return f"{at} (there was no checkpoint yet, the run starts again)"
+    if grade == "exact":
+        return f"{at} (exact)"
+    able = algorithm.collector.env.resume_grade == "exact"
+    why = "was saved by another backend" if able else "cannot be saved"
+    return f"{at} (environments start new episodes: {algorithm.env_id} {why})"
+
+
+def _goes_on(algorithm: Algorithm, saved: Checkpoint | None) -> bool:
+    """Whether the environments go on in mid-episode."""
+    if saved is None:
+        return True
+    same = saved.state["source"].get("engine") == algorithm.source.state()["engine"]
+    return same and algorithm.collector.env.resume_grade == "exact"
+
+
+def _require_own(plan: Plan, saved: Checkpoint | None) -> None:
+    """The checkpoints must be there and belong to the configuration beside them."""
+    if saved is None:
+        if damaged := _checkpoints(plan.path):
+            raise CheckpointError(
+                f"{plan.path} has {len(damaged)} checkpoints and none is whole\n"
+                "  restore one, or delete checkpoints/ to start the run again at step 0"
+            )
+        return
+    there = dict(changes.leaves(plain(plan.frozen)))
+    for key, value in changes.leaves(saved.config):
+        if key in jobs.PLACE_KEYS or key not in there or Change(key, 0, 0).allowed:
+            continue
+        if there[key] != value:
+            raise ConfigError(
+                f"{plan.path / 'config.yaml'} was edited: {key}={there[key]}, "
+                f"the checkpoint has {key}={value}; put it back or start a new run"
+            )
+
+
+def _keep_previous(plan: Plan, origin: dict[str, Any]) -> None:
+    """`.hydra/resumeN/`: the configuration and result until now, what changes them, from where."""
+    hydra, number = plan.path / ".hydra", 1
+    while (hydra / f"resume{number}").exists():
+        number += 1
+    target = hydra / f"resume{number}"
+    try:
+        target.mkdir(parents=True)
+        for name in ("config.yaml", "result.json"):
+            if (plan.path / name).is_file():
+                shutil.copyfile(plan.path / name, target / name)
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
+    write_text(target / "overrides.yaml", plain_yaml.dump(plan.overrides))
+    write_json(target / "provenance.json", origin)
+    if not (plan.path / "provenance.json").exists():  # killed while the folder was made
+        write_json(plan.path / "provenance.json", origin)
+    if plan.changes:
+        write_config(plan.path, plan.config)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    steps = (run / "checkpoints").glob("step-*")
+    return sorted(p for p in steps if p.name[5:].isdigit())
+
+
+def _set_damaged_aside(run: Path, step: int) -> None:
+    """What was passed over must not stand where the run will save again."""
+    for path in _checkpoints(run):
+        if int(path.name[5:]) > step:
+            number = 1
+            while (target := path.with_name(f"{path.name}.damaged{number}")).exists():
+                number += 1
+            path.rename(target)
+
+
+def _status(path: Path) -> dict[str, Any]:
+    try:
+        status = read_status(path)
+        return {**status, "step": int(status["step"])}
+    except (OSError, ValueError, TypeError, KeyError, json.JSONDecodeError):
+        return {}  # killed before it was written, or damaged: the checkpoints decide
+
+
+def _say_done(plan: Plan) -> int:
+    print(
+        f"done: {plan.path} has taken its {plan.status['step']:,} steps "
+        f"({plan.status.get('reason')}); nothing was changed\n"
+        "  to train further, give a larger total_steps; "
+        f"to evaluate: rlox evaluate run={plan.path}"
+    )
+    return OK
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """What the library says about checkpoints that it passes over, on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("rlox train: warning: %(message)s"))
+    logger = logging.getLogger("rlox.checkpoint")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,95 @@
+"""A session of training in a locked run folder: progress, result, plot, status; fresh or resumed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.configs import RunConfig
+from rlox_cli import messages, plot, progress, summary
+from rlox_cli.messages import OK, WRONG_USE
+from rlox_cli.run_folder import DONE, KILLED, RunFolder, write_json
+from rlox_cli.signals import Signals
+
+if TYPE_CHECKING:
+    from rlox.training.algorithm import Algorithm
+    from rlox.training.checkpoint import Checkpoint
+    from rlox.training.session import Snapshot
+
+log = logging.getLogger("rlox.cli")
+
+
+def run_session(
+    algorithm: Algorithm,
+    config: RunConfig,
+    folder: RunFolder,
+    signals: Signals,
+    resumed: Checkpoint | None = None,
+) -> dict[str, Any]:
+    """Train to the end, or until a signal; the status and the exit code."""
+    from rlox.training.session import Session
+
+    with progress.reporter() as report:
+
+        def tick(now: Snapshot) -> None:
+            folder.at_step(now.env_steps)
+            report(now)
+
+        session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
+        with signals.stopping(lambda: session.request_stop("signal")):
+            outcome = session.run()
+    killed = outcome.reason == "signal"
+    data = summary.result(config, outcome, KILLED if killed else DONE)
+    data["resume_grade"] = algorithm.collector.env.resume_grade
+    data["resumes"] = resumes(folder.path)
+    write_json(folder.path / "result.json", data)
+    _plot(folder)
+    folder.at_step(outcome.clock.env_steps)
+    folder.status(data["status"], outcome.reason)
+    print(summary.closing(config, data, folder.path), flush=True)
+    code = 128 + (signals.received or 0) if killed else OK
+    return {"status": data["status"], "code": code}
+
+
+def report_failure(error: Exception, folder: Path | None, full_trace: bool) -> tuple[int, str]:
+    """Print what went wrong; the exit code and the text. `folder`: where the run had begun."""
+    code, text = messages.exit_code(error), messages.describe(error)
+    if folder is not None:
+        code = messages.FAILED if code == WRONG_USE else code
+        text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
+    if full_trace:
+        traceback.print_exception(error)
+    print(messages.shorten(f"rlox train: {text}"), file=sys.stderr, flush=True)
+    return code, text
+
+
+def resumes(folder: Path) -> list[dict[str, Any]]:
+    """Where the run went on after each stop, and how exactly."""
+    found = []
+    paths = [p for p in (folder / ".hydra").glob("resume*") if p.name[6:].isdigit()]
+    for path in sorted(paths, key=lambda p: int(p.name[6:])):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            data = json.loads((path / "provenance.json").read_text())
+            found.append({"step": data["resumed_at"], "grade": data["resume_grade"]})
+    return found
+
+
+def title(config: RunConfig) -> str:
+    """The first line about a run."""
+    return (
+        f"{config.algo.name} on {config.env.id}, seed {config.seed}, {config.total_steps:,} steps"
+    )
+
+
+def _plot(folder: RunFolder) -> None:
+    """A picture is no reason to lose a run."""
+    try:
+        plot.learning_curve(folder.path)
+    except Exception as error:
+        log.warning("no plot: %s", error, exc_info=True)
+        print(f"  no plot: {error}", file=sys.stderr)

@@ -1,0 +1,282 @@
+"""`rlox train resume=RUN`: what was stopped and goes on equals what was never stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlox.build
+import rlox.training.session
+from rlox.errors import ConfigError, NonFiniteError
+from rlox_cli import plot, progress
+from rlox_cli.main import main
+from rlox_cli.run_folder import RunFolder, read_config, read_status
+
+from .conftest import TINY, Cli
+
+TENSORS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
+SMALL = (*TINY, "total_steps=640", "checkpoint.every=128", "log.every=128")
+LONG = (*TINY, "algo.anneal_lr=true", "log.every=1000", "eval.every=9000", "total_steps=30000")
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """`metrics.jsonl` without what a clock on the wall says."""
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in r.items() if not k.startswith(("seconds", "time/"))} for r in found]
+
+
+def outcome(run: Path) -> tuple[Any, ...]:
+    tensors = [(run / "checkpoints" / "last" / name).read_bytes() for name in TENSORS]
+    episodes = (run / "episodes.jsonl").read_bytes()
+    score = json.loads((run / "result.json").read_text())["episodes"]
+    return tensors, rows(run), episodes, score
+
+
+def tree(run: Path) -> dict[str, Any]:
+    """Every file of a folder but its lock and log, to see whether it was touched."""
+    found = [p for p in sorted(run.rglob("*")) if p.name not in ("log.txt", ".lock")]
+    files = [p for p in found if p.is_file()]
+    return {str(p.relative_to(run)): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+
+
+def stopping(number: int, *steps: int) -> Callable[[Any, Any], None]:
+    """A progress display that sends this process a signal at each of `steps`."""
+
+    def show(self: Any, now: Any) -> None:
+        if now.env_steps in steps:
+            os.kill(os.getpid(), number)
+
+    return show
+
+
+@pytest.fixture(scope="module")
+def killed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("killed") / "run"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
+        patch.setattr(plot, "learning_curve", lambda run: None)
+        patch.setattr(progress.Lines, "__call__", stopping(signal.SIGTERM, 256))
+        assert main(["train", *SMALL, f"hydra.run.dir={run}"]) == 143
+    return run
+
+
+@pytest.fixture
+def killed(cli: Cli, killed_template: Path) -> Path:
+    """A run that a signal stopped at step 256 of 640."""
+    return Path(shutil.copytree(killed_template, "run", symlinks=True))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
+        patch.setattr(plot, "learning_curve", lambda run: None)
+        assert main(["train", *LONG, f"hydra.run.dir={run}"]) == 0
+    return outcome(run)
+
+
+def start_and_stop(number: int, appears: str, *args: str) -> int:
+    """A real `rlox train` in `run`, sent a signal once a file of it is there and not empty."""
+    command = [sys.executable, "-m", "rlox_cli.main", "train", *LONG, *args, "hydra.run.dir=run"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not any(p.stat().st_size for p in Path("run").glob(appears)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(number)
+        return process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "left"), [(signal.SIGTERM, 143, "killed"), (signal.SIGKILL, -9, "running")]
+)
+def test_a_process_that_was_stopped_and_resumed_equals_one_that_never_was(
+    cli: Cli, uninterrupted: tuple[Any, ...], number: int, code: int, left: str
+) -> None:
+    first = "checkpoints/step-*/manifest.json"
+    assert start_and_stop(number, first, "checkpoint.every=2000") == code
+    assert read_status(Path("run"))["status"] == left
+    result = cli("train", "resume=run")
+    assert result.code == 0, result.err
+    assert "of 30,080 (exact)" in result.out
+    assert outcome(Path("run")) == uninterrupted
+    assert (read_status(Path("run"))["status"], read_status(Path("run"))["step"]) == ("done", 30080)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again_and_ends_equal(
+    cli: Cli, uninterrupted: tuple[Any, ...]
+) -> None:
+    assert start_and_stop(signal.SIGKILL, "metrics.jsonl", "checkpoint.every=1000000") == -9
+    result = cli("train", "resume=run")
+    assert (result.code, "resumed at step 0 of 30,080" in result.out) == (0, True)
+    assert outcome(Path("run")) == uninterrupted
+
+
+def test_a_run_stopped_again_and_again_equals_one_that_never_was(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        for step, number in ((384, signal.SIGINT), (512, signal.SIGTERM)):
+            patch.setattr(progress.Lines, "__call__", stopping(number, step))
+            result = cli("train", f"resume={killed}")
+            assert result.code == 128 + number
+            assert read_status(killed)["status"] == "killed"
+            assert (killed / "checkpoints/last").resolve().name == f"step-{step:012d}"
+    assert cli("train", f"resume={killed}").code == 0
+    assert cli("train", *SMALL, "hydra.run.dir=whole").code == 0
+    assert outcome(killed) == outcome(Path("whole"))
+    resumes = json.loads((killed / "result.json").read_text())["resumes"]
+    assert resumes == [{"step": step, "grade": "exact"} for step in (256, 384, 512)]
+
+
+def test_a_resumed_run_records_where_it_went_on_and_keeps_what_was(cli: Cli, killed: Path) -> None:
+    before = {n: (killed / n).read_bytes() for n in ("config.yaml", "provenance.json")}
+    assert json.loads(before["provenance.json"])["resume_grade"] == "exact"
+    result = cli("train", f"resume={killed}", "eval.episodes=4", "log.every=256")
+    assert result.code == 0, result.err
+    assert "  resumed at step 256 of 640 (exact)\n" in result.out
+    assert "  changed eval.episodes 3 -> 4\n" in result.out
+    kept = killed / ".hydra" / "resume1"
+    assert (kept / "config.yaml").read_bytes() == before["config.yaml"]
+    assert (killed / "provenance.json").read_bytes() == before["provenance.json"]
+    assert "eval.episodes=4" in (kept / "overrides.yaml").read_text()
+    origin = json.loads((kept / "provenance.json").read_text())
+    assert origin["command"] == "rlox train resume=run eval.episodes=4 log.every=256"
+    assert (origin["resumed_at"], origin["resume_grade"]) == (256, "exact")
+    assert read_config(killed)["eval"]["episodes"] == 4
+    assert len(json.loads((killed / "result.json").read_text())["episodes"]) == 4
+    assert "resumed at step 256" in (killed / "log.txt").read_text()
+
+
+def test_a_run_that_is_done_goes_on_to_a_larger_total(cli: Cli, trained: Path) -> None:
+    result = cli("train", f"resume={trained}", "total_steps=5e2")
+    assert result.code == 0, result.err
+    assert "changed total_steps 256 -> 500\n" in result.out
+    assert "resumed at step 256 of 512 (exact)" in result.out
+    assert (read_config(trained)["total_steps"], read_status(trained)["step"]) == (500, 512)
+    old = json.loads((trained / ".hydra/resume1/result.json").read_text())
+    assert old["env_steps"] == 256
+    assert cli("train", *TINY, "total_steps=500", "hydra.run.dir=whole").code == 0
+    # no schedule to stretch, so it is the run it would have been; its rows also have the first end
+    assert outcome(trained)[0] == outcome(Path("whole"))[0]
+    assert outcome(trained)[2:] == outcome(Path("whole"))[2:]
+
+
+def test_schedules_that_stretch_are_said_to(cli: Cli) -> None:
+    assert cli("train", *TINY, "algo.anneal_lr=true", "hydra.run.dir=run").code == 0
+    out = cli("train", "resume=run", "total_steps=1024").out
+    assert "changed total_steps 256 -> 1,024 (schedules stretch)" in out
+
+
+def test_a_run_that_is_done_is_not_touched(cli: Cli, trained: Path) -> None:
+    before = tree(trained)
+    for extra in ((), ("total_steps=256",), ("total_steps=200",), ("eval.episodes=9",)):
+        result = cli("train", f"resume={trained}", *extra)
+        assert (result.code, "has taken its 256 steps" in result.out) == (0, True)
+        assert tree(trained) == before
+
+
+def test_a_run_that_stopped_at_its_score_goes_on_when_the_score_is_lifted(cli: Cli) -> None:
+    assert cli("train", *TINY, "eval.every=128", "stop.score=1", "hydra.run.dir=run").code == 0
+    assert read_status(Path("run"))["reason"] == "score"
+    assert "(score); nothing was changed" in cli("train", "resume=run").out
+    result = cli("train", "resume=run", "stop.score=null")
+    assert "changed stop.score 1.0 -> null" in result.out
+    assert (result.code, read_status(Path("run"))["step"]) == (0, 256)
+
+
+@pytest.mark.parametrize("name", ["a path with =", "{absolute}", "a link"])
+def test_a_run_is_found_by_any_path(cli: Cli, killed: Path, tmp_path: Path, name: str) -> None:
+    name = name.format(absolute=tmp_path / "run")
+    if name == "a link":
+        (tmp_path / name).symlink_to(tmp_path / "run", target_is_directory=True)
+    elif not Path(name).exists():
+        killed.rename(name)
+    result = cli("train", f"resume={name}")
+    assert (result.code, f"folder  {name}\n" in result.out) == (0, True), result.err
+
+
+def test_environments_that_cannot_be_saved_start_new_episodes_and_it_is_said(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = ("env=Breaking-v0", "env.kwargs.after=1000000", "hydra.run.dir=run")
+    with monkeypatch.context() as patch:
+        patch.setattr(progress.Lines, "__call__", stopping(signal.SIGTERM, 256))
+        assert cli("train", *SMALL, *never).code == 143
+    origin = json.loads(Path("run/provenance.json").read_text())
+    assert origin["resume_grade"] == "episode_start"
+    result = cli("train", "resume=run")
+    assert result.code == 0, result.err
+    assert "(environments start new episodes: Breaking-v0 cannot be saved)" in result.out
+    data = json.loads(Path("run/result.json").read_text())
+    assert data["resumes"] == [{"step": 256, "grade": "episode_start"}]
+
+
+@pytest.mark.parametrize("damage", ["content", "manifest"])
+def test_an_older_whole_checkpoint_stands_in_for_a_damaged_one(
+    cli: Cli, killed: Path, damage: str
+) -> None:
+    newest = killed / "checkpoints" / "step-000000000256"
+    if damage == "content":
+        data = bytearray((newest / "weights.safetensors").read_bytes())
+        data[-1] ^= 1
+        (newest / "weights.safetensors").write_bytes(data)
+    else:
+        (newest / "manifest.json").unlink()
+    result = cli("train", f"resume={killed}")
+    assert result.code == 0, result.err
+    assert "warning: passing over step-000000000256" in result.err
+    assert "resumed at step 128 of 640 (exact)" in result.out
+    assert newest.with_name(f"{newest.name}.damaged1").is_dir()
+    assert cli("train", *SMALL, "hydra.run.dir=whole").code == 0
+    assert outcome(killed) == outcome(Path("whole"))
+
+
+def test_without_one_whole_checkpoint_nothing_is_started_or_lost(cli: Cli, killed: Path) -> None:
+    for manifest in (killed / "checkpoints").glob("step-*/manifest.json"):
+        manifest.write_text("{}")
+    before = tree(killed)
+    result = cli("train", f"resume={killed}")
+    assert (result.code, "none is whole" in result.err) == (1, True)
+    assert tree(killed) == before
+
+
+@pytest.mark.parametrize("error", [ConfigError("odd"), NonFiniteError("loss is nan")])
+def test_a_resumed_run_that_fails_keeps_its_folder_and_says_so(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(self: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(rlox.training.session.Session, "run", fail)
+    result = cli("train", f"resume={killed}")
+    assert result.code == (3 if isinstance(error, NonFiniteError) else 1)
+    assert f"traceback: {killed / 'log.txt'}" in result.err
+    assert "Traceback" in (killed / "log.txt").read_text()
+    status = read_status(killed)
+    assert (status["status"], status["step"]) == ("failed", 256)
+    assert (killed / "checkpoints/last/manifest.json").is_file()
+
+
+def test_a_signal_while_loading_changes_nothing(
+    cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(killed)
+    monkeypatch.setattr(
+        rlox.build, "resume", lambda run, config: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    assert cli("train", f"resume={killed}").code == 143
+    assert tree(killed) == before
+    with RunFolder.reopen(killed):  # and it is not locked
+        assert read_status(killed)["status"] == "killed"
