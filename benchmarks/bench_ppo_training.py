@@ -4,7 +4,7 @@ Same hyperparameters (rl-zoo3), same number of steps, one thread each, every run
 own, the two systems alternating. Ratios within one invocation are the result; absolute seconds depend
 on the machine.
 
-    pip install 'rlox[peers]' && python benchmarks/bench_ppo_training.py
+    pip install '.[peers]' && python benchmarks/bench_ppo_training.py
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import csv
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -68,6 +69,13 @@ class JsonLines:
         else:
             self._refused_at = None
         return not self._waiting
+
+    def sync(self) -> None:
+        """Force the rows to the device: a checkpoint whose offsets lie beyond the file is useless."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error}") from error
 
     def close(self) -> None:
         """Write what waits, for as long as `timeout` allows, and close the file."""

@@ -41,6 +41,7 @@ log = logging.getLogger("rlox.checkpoint")
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
 _STEP = re.compile(r"^step-\d{12}$")
 
@@ -113,6 +114,8 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
     """
     if (run / MANIFEST).exists():
         return run
+    if not run.exists() and (_old(run) / MANIFEST).exists():
+        return _old(run)  # killed while it was being replaced
     root = run / "checkpoints"
     if name == "best" or _STEP.match(name):
         found = (root / name).resolve()
@@ -142,13 +145,18 @@ def newest_checkpoint(run: Path) -> Path | None:
 
 
 class CheckpointStore:
-    """The checkpoints of one run: the newest `keep`, and the best."""
+    """The checkpoints of one run: the newest `keep`, and the best.
 
-    def __init__(self, root: Path, keep: int, disk: Disk | None = None) -> None:
+    `resumed` is the one that the run goes on from: it is there already, whole.
+    """
+
+    def __init__(
+        self, root: Path, keep: int, disk: Disk | None = None, resumed: Checkpoint | None = None
+    ) -> None:
         self.root = root
         self.keep = keep
         self.disk = disk or Disk()
-        self._written: set[Path] = set()
+        self._written = {self._folder(resumed)} if resumed else set()
         for leftover in root.glob(".step-*") if root.is_dir() else ():
             self.disk.remove(leftover)  # of a save that was killed
 
@@ -158,7 +166,7 @@ class CheckpointStore:
         A second save of the same step only moves the links and the log offsets: the state is the
         same, and a checkpoint that is whole is never taken away.
         """
-        folder = self.root / f"step-{checkpoint.clock['env_steps']:012d}"
+        folder = self._folder(checkpoint)
         if folder in self._written:
             _move_logs(folder, checkpoint.logs, self.disk)
         else:
@@ -173,11 +181,27 @@ class CheckpointStore:
             raise StorageError(f"cannot update {self.root}: {error}") from error
         return folder
 
+    def link_best(self, env_steps: int) -> None:
+        """Point `best` at the checkpoint of that step, if there is one."""
+        folder = self.root / _name(env_steps)
+        if (folder / MANIFEST).is_file():
+            try:
+                self.disk.link(self.root / "best", folder.name)
+            except OSError as error:
+                raise StorageError(f"cannot update {self.root}: {error}") from error
+
+    def _folder(self, checkpoint: Checkpoint) -> Path:
+        return self.root / _name(checkpoint.clock["env_steps"])
+
     def _prune(self) -> None:
         named = {(self.root / n).resolve().name for n in ("last", "best")}
         for old in _steps(self.root)[: -self.keep]:
             if old.name not in named:
                 self.disk.remove(old)
+
+
+def _name(env_steps: int) -> str:
+    return f"step-{env_steps:012d}"
 
 
 def _steps(root: Path) -> list[Path]:
@@ -211,14 +235,22 @@ def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:
 
 
 def _into_place(partial: Path, folder: Path, disk: Disk) -> None:
+    old = _old(folder)
     if folder.exists():
-        old = folder.with_name(f".{folder.name}.old")
         disk.remove(old)
         disk.rename(folder, old)
+    try:
         disk.rename(partial, folder)
-        disk.remove(old)
-    else:
-        disk.rename(partial, folder)
+    except OSError:
+        if old.exists():
+            disk.rename(old, folder)
+        raise
+    disk.remove(old)
+
+
+def _old(folder: Path) -> Path:
+    """Where the checkpoint that is being replaced waits until the new one is in its place."""
+    return folder.with_name(f".{folder.name}.old")
 
 
 def _require_replaceable(folder: Path) -> None:
@@ -243,6 +275,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file():
         raise CheckpointError(f"{folder} has no {MANIFEST}: not a whole checkpoint")
+    if path.stat().st_size > MAX_MANIFEST:
+        raise CheckpointError(f"{path} has {path.stat().st_size} bytes: not a manifest")
     try:
         manifest: dict[str, Any] = json.loads(path.read_bytes())
         version, files = manifest["format"], manifest["files"]

@@ -39,7 +39,10 @@ def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> 
 
 def require_disk(folder: Path, need: int) -> None:
     """Raise `StorageError` if the disk of `folder` has fewer than `need` bytes left."""
-    free = shutil.disk_usage(folder).free
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise StorageError(f"cannot write to {folder}: {error.strerror}") from error
     if need > free:
         raise StorageError(
             f"{folder} has {_size(free)} left, the run needs {_size(need)} for two checkpoints; "

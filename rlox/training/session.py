@@ -73,8 +73,10 @@ class Session:
         self.folder = folder
         self._progress = progress
         self._signalled = False
-        self._store = CheckpointStore(folder / "checkpoints", self.config.checkpoint.keep)
-        self._logs = dict(resumed.logs) if resumed else {}
+        self._store = CheckpointStore(
+            folder / "checkpoints", self.config.checkpoint.keep, resumed=resumed
+        )
+        self._logs = self._logs_of(resumed) if resumed else {}
         earlier = resumed.state.get("session", {}) if resumed else {}
         self._seconds_before = float(earlier.get("seconds", 0.0))
         algorithm.timings = Timings(**earlier.get("timings", {}))
@@ -83,6 +85,8 @@ class Session:
         self._row_at = -1
         self._owed = self._owed_best = False  # a save that the disk refused
         self._owed_since = 0.0
+        # an evaluation during training that a signal cut short: the first thing to do on resuming
+        self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
         self._started = 0.0
         self._start_steps = algorithm.clock.env_steps
 
@@ -116,12 +120,20 @@ class Session:
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
-        if self._signalled or self.algorithm.clock.env_steps >= self.config.total_steps:
+        if self._evaluation_owed and not self._evaluated():
+            self._judge(self._evaluate())
+        reached = self.algorithm.clock.env_steps >= self.config.total_steps
+        if self._signalled or reached or self.algorithm.stop_reason is not None:
             return
         self.algorithm.fit(hooks=(self._tick,))
         # A run that was stopped by a signal goes on later and logs what one never stopped would.
         if not self._signalled and self._row_at != self.algorithm.clock.env_steps:
             self._write(self._row())
+
+    def _evaluated(self) -> bool:
+        """Whether the log has the owed evaluation: killed after it, before the next checkpoint."""
+        now, rows = self.algorithm.clock.env_steps, read_rows(self.folder / METRICS)
+        return any("eval/return_mean" in row and row["env_steps"] == now for row in rows)
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._update = update
@@ -152,6 +164,7 @@ class Session:
 
     def _judge(self, evaluation: Evaluation | None) -> None:
         """Keep the best policy so far, and stop at the score that was asked for."""
+        self._evaluation_owed = evaluation is None
         if evaluation is None:
             return
         if self._is_best(evaluation):
@@ -190,11 +203,33 @@ class Session:
         return True
 
     def _best_before(self) -> float:
-        """The best evaluation of a run that is being resumed."""
-        if not (self.folder / "checkpoints" / "best").exists():
-            return float("-inf")
-        means = [row.get("eval/return_mean") for row in read_rows(self.folder / METRICS)]
-        return max((float(m) for m in means if m is not None), default=float("-inf"))
+        """The best evaluation of a run that is being resumed; `best` is made to point at it.
+
+        A run that was killed between a save and moving the links has the row and not the link.
+        """
+        best, step = float("-inf"), 0
+        for row in read_rows(self.folder / METRICS) if self.config.eval.every else ():
+            mean = row.get("eval/return_mean")
+            if mean is not None and mean > best:
+                best, step = float(mean), int(row["env_steps"])
+        self._store.link_best(step)
+        return best
+
+    def _logs_of(self, resumed: Checkpoint) -> dict[str, int]:
+        """The log offsets to go on from.
+
+        A run that was killed after its last save has its final evaluation in the log already, and
+        will evaluate again: that row is cut off.
+        """
+        logs, path = dict(resumed.logs), self.folder / METRICS
+        unfinished = self.algorithm.clock.env_steps < self.config.total_steps
+        if unfinished or METRICS not in logs or not path.is_file():
+            return logs
+        for line in reversed(path.read_bytes()[: logs[METRICS]].splitlines(True)):
+            if b'"eval/return_mean"' not in line:
+                break
+            logs[METRICS] -= len(line)
+        return logs
 
     def _save(self, best: bool = False, wait: bool = False) -> Path | None:
         """Save, or owe it to the next tick while the disk refuses (`wait`: try until it does not)."""
@@ -220,8 +255,13 @@ class Session:
         for rows in (self._metrics, self._episodes):
             if not rows.flush():  # the checkpoint's log offsets must be on disk before it is
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
+            rows.sync()
         logs = {METRICS: self._metrics.offset, EPISODES: self._episodes.offset}
-        session = {"seconds": self._seconds(), "timings": asdict(self.algorithm.timings)}
+        session = {
+            "seconds": self._seconds(),
+            "timings": asdict(self.algorithm.timings),
+            "evaluation_owed": self._evaluation_owed,
+        }
         folder = self._store.save(self.algorithm.checkpoint(logs, session), best)
         self._owed = self._owed_best = False
         return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from rlox.errors import StorageError
@@ -58,5 +59,6 @@ def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
         disk.rename(new, path)
         disk.sync_folder(path.parent)
     except OSError as error:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error}") from error

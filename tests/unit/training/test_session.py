@@ -289,6 +289,28 @@ def test_a_stop_requested_during_an_evaluation_cuts_it_short_and_logs_none(tmp_p
     assert not (tmp_path / "checkpoints" / "best").exists()
 
 
+def test_an_evaluation_that_a_signal_cut_short_is_made_up_for_on_resuming(tmp_path: Path) -> None:
+    options = {"eval": {"every": 128, "episodes": 2}, "checkpoint": {"keep": 9}}
+    for name in ("whole", "part"):
+        (tmp_path / name).mkdir()
+    Session(algorithm(256, **options), tmp_path / "whole").run()
+    made = algorithm(256, **options)
+    session = Session(made, tmp_path / "part")
+    evaluate = made.evaluate
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        session.request_stop("signal")
+        return evaluate(*args, **kwargs)
+
+    made.evaluate = interrupted  # type: ignore[method-assign]
+    assert session.run().clock.env_steps == 128
+    resumed(tmp_path / "part", 256).run()
+    whole, part = (rows(tmp_path / n / "metrics.jsonl") for n in ("whole", "part"))
+    assert stable(whole) == stable(part)
+    links = [(tmp_path / n / "checkpoints" / "best").readlink() for n in ("whole", "part")]
+    assert links[0] == links[1]
+
+
 def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
     seen: list[Snapshot] = []
     Session(algorithm(), tmp_path, seen.append).run()

@@ -1,0 +1,196 @@
+"""Runs in processes of their own that may be killed: `Nursery` starts them, this module is them.
+
+Importing torch takes seconds, so one process imports it once and forks per job. It has no threads
+at that time, and each child is a process of its own: SIGKILL leaves of it what it would of any.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+TESTS = Path(__file__).resolve().parents[1]
+TIMEOUT = 120.0
+
+
+class Nursery:
+    """Context manager: a server process that forks one child per job (see README.md)."""
+
+    def __enter__(self) -> Self:
+        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "faults.child"]
+        pipe = subprocess.PIPE
+        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.communicate()
+
+    def start(self, run: Path, config: dict[str, Any], **options: Any) -> int:
+        """Begin a job in `run` (made if need be); returns its process id."""
+        run.mkdir(parents=True, exist_ok=True)
+        return self._ask({"run": str(run), "config": config, **options})
+
+    def wait(self, pid: int) -> int:
+        """The exit code; minus the signal if one ended it. A child that hangs is killed."""
+        timer = threading.Timer(TIMEOUT, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        try:
+            return self._ask({"wait": pid})
+        finally:
+            timer.cancel()
+
+    def run(self, run: Path, config: dict[str, Any], **options: Any) -> int:
+        """Start a job and wait for it."""
+        return self.wait(self.start(run, config, **options))
+
+    def kill(self, pid: int, after: float) -> int:
+        """SIGKILL the child `after` seconds from now; its exit code (0 if it was done before)."""
+        time.sleep(after)
+        os.kill(pid, signal.SIGKILL)  # not waited for yet, so the id is still its own
+        return self.wait(pid)
+
+    def _ask(self, message: dict[str, Any]) -> int:
+        assert self._server.stdin and self._server.stdout
+        self._server.stdin.write(json.dumps(message) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+
+def marks(run: Path) -> list[str]:
+    """Where the children of a run killed themselves, e.g. `step 1016` or `call 31 (rename)`."""
+    path = run / "marks.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def reached(run: Path) -> int:
+    """The env step of the last tick that a child of this run came to."""
+    path = run / "step.txt"
+    return int(path.read_text() or 0) if path.exists() else 0
+
+
+def work(job: dict[str, Any]) -> None:
+    """One job: train `run` by `config`, going on where it is (`resume`), unless killed first."""
+    from faults.disk import FaultyDisk
+    from rlox.build import build, resume
+    from rlox.configs import make_run
+    from rlox.training.session import Session, Snapshot
+
+    run, config = Path(job["run"]), make_run(job["config"])
+    said = _Said()
+    logging.getLogger("rlox").addHandler(said)
+    algorithm, saved = resume(run, config) if job.get("resume") else (build(config), None)
+    step = os.open(run / "step.txt", os.O_WRONLY | os.O_CREAT)
+
+    def mark(text: str) -> None:
+        with os.fdopen(
+            os.open(run / "marks.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w"
+        ) as f:
+            f.write(f"{text}, env step {algorithm.collector.env_steps}\n")
+
+    def tick(now: Snapshot) -> None:
+        os.pwrite(step, b"%-12d" % now.env_steps, 0)
+        _fill_disk(job.get("full_disk"), now.env_steps)
+
+    if "kill_step" in job:
+        _kill_in_step(algorithm.collector, job["kill_step"], lambda: mark("in a rollout"))
+    call = job.get("kill_call", 0)
+    torn = job.get("torn", 0)
+    last = lambda k, name: mark(f"in disk call {k} ({name})")  # noqa: E731
+    try:
+        with FaultyDisk(call, error=None, torn=torn, before_kill=last, under=run) as disk:
+            Session(algorithm, run, tick, saved).run()
+    finally:
+        _fill_disk([0, 0], 0)
+        (run / "warnings.txt").write_text("".join(f"{line}\n" for line in said.lines))
+    algorithm.close()
+    if "threads" in job:
+        Path(job["threads"]).write_text(str(len(list(Path("/proc/self/task").iterdir()))))
+    if "count" in job:
+        Path(job["count"]).write_text(json.dumps(disk.calls))
+
+
+def _kill_in_step(collector: Any, at: int, mark: Any) -> None:
+    """SIGKILL of this process when the collector has taken `at` steps, in the middle of a rollout."""
+    step_into = collector.env.step_into
+
+    def step(*args: Any) -> Any:
+        if collector.env_steps >= at:
+            mark()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step_into(*args)
+
+    collector.env.step_into = step
+
+
+def _fill_disk(between: list[int] | None, at: int) -> None:
+    """No file may grow past 100 bytes while the run is between two steps; at its end: for 1 s."""
+    if between is None:
+        return
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    full = between[0] <= at < between[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100 if full else hard, hard))
+    if full:
+        free = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (hard, hard))
+        threading.Timer(1.0, free).start()
+
+
+class _Said(logging.Handler):
+    """Keeps messages in memory: the disk may be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def serve() -> None:
+    """Fork one child per line of standard input."""
+    import torch
+
+    import rlox.build
+    import rlox.training.session  # noqa: F401
+
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "wait" in message:
+            print(os.waitstatus_to_exitcode(os.waitpid(message["wait"], 0)[1]), flush=True)
+            continue
+        if (pid := os.fork()) == 0:
+            os.environ.update(message.get("environ", {}))
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.dup2(2, 1)
+            try:
+                torch.set_num_threads(message.get("torch_threads", 1))
+                work(message)
+            except BaseException as error:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(3 if isinstance(error, Exception) else 4)
+            os._exit(0)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

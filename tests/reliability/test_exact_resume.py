@@ -1,0 +1,209 @@
+"""Kill it anywhere, resume it exactly: a killed and resumed run is the run that was never stopped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.child import Nursery, marks, reached
+from faults.fingerprint import difference, fingerprint, metrics
+from faults.report import FULL, record
+
+KILLED = -signal.SIGKILL
+UPDATES = 24
+
+
+def config(**env: Any) -> dict[str, Any]:
+    """24 updates; a checkpoint every second, an evaluation every fifth."""
+    env = {"id": "CartPole-v1", "n_envs": 8, **env}
+    rollout = 16 * env["n_envs"]
+    algo = {"name": "ppo", "n_steps": 16, "n_epochs": 2, "net_arch": [16], "anneal_lr": True}
+    return {
+        "algo": {**algo, "batch_size": rollout // 2},
+        "env": env,
+        "seed": 3,
+        "total_steps": UPDATES * rollout,
+        "checkpoint": {"every": 2 * rollout},
+        "eval": {"every": 5 * rollout, "episodes": 2},
+        "log": {"every": rollout},
+        "device": "cpu",
+    }
+
+
+CASES = {
+    "8 CartPoles": config(),
+    "256 CartPoles": config(n_envs=256),
+    "Pendulum, both normalisers": config(
+        id="Pendulum-v1", normalize_obs=True, normalize_reward=True
+    ),
+    "Gymnasium's CartPole": config(backend="gymnasium"),
+}
+Whole = tuple[dict[str, Any], list[str]]
+
+
+class Wholes:
+    """The uninterrupted runs: their fingerprints and lists of disk calls, made when first asked for."""
+
+    def __init__(self, nursery: Nursery, folder: Path) -> None:
+        self.nursery, self.folder = nursery, folder
+        self.known: dict[str, Whole] = {}
+
+    def __call__(self, case: str) -> Whole:
+        if case not in self.known:
+            run, calls = self.folder / case, self.folder / f"{case}.json"
+            assert self.nursery.run(run, CASES[case], count=str(calls)) == 0
+            self.known[case] = fingerprint(run), json.loads(calls.read_text())
+        return self.known[case]
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
+    return Wholes(nursery, tmp_path_factory.mktemp("whole"))
+
+
+def rollout_of(case: str) -> int:
+    return CASES[case]["total_steps"] // UPDATES  # type: ignore[no-any-return]
+
+
+def check_killed(
+    nursery: Nursery, run: Path, case: str, expected: dict[str, Any], kills: list[dict[str, int]]
+) -> list[str]:
+    """Kill a run as `kills` say, resuming in between; then let it end and compare."""
+    for number, kill in enumerate(kills):
+        code = nursery.run(run, CASES[case], resume=number > 0, **kill)
+        assert code == KILLED, f"kill {kill} of {case}: exit code {code}"
+    assert nursery.run(run, CASES[case], resume=True) == 0
+    where = marks(run)
+    print(f"  {case}: killed {'; '.join(where)}")
+    assert len(where) == len(kills)
+    assert difference(fingerprint(run), expected) == []
+    return where
+
+
+def saves(calls: list[str]) -> list[tuple[int, int]]:
+    """First and last disk call (from 1) of each save of a checkpoint: it begins with a mkdir."""
+    starts = [k for k, name in enumerate(calls, 1) if name == "mkdir" and calls[k] == "open"]
+    return [(begin, following - 1) for begin, following in itertools.pairwise(starts)]
+
+
+@pytest.mark.parametrize(
+    ("case", "at"),
+    [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
+     ("Gymnasium's CartPole", 0.33)],
+)  # fmt: skip
+def test_a_run_killed_in_mid_rollout_resumes_to_the_same_bytes(
+    case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    step = int(CASES[case]["total_steps"] * at)
+    assert check_killed(nursery, tmp_path, case, whole(case)[0], [{"kill_step": step}])
+
+
+def test_three_kills_in_one_run_leave_no_trace(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    rollout = rollout_of(case)
+    kills = [{"kill_step": int(n * rollout)} for n in (4.3, 11.8, 12.1)]
+    assert len(check_killed(nursery, tmp_path, case, whole(case)[0], kills)) == 3
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    kills = [{"kill_step": rollout_of(case) + 40}]
+    assert check_killed(nursery, tmp_path, case, whole(case)[0], kills)
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last", "before best is linked"])
+def test_a_run_killed_inside_a_save_resumes_to_the_same_bytes(
+    place: str, nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    expected, calls = whole(case)
+    found = saves(calls)
+    begin, end = found[{"first": 0, "middle": len(found) // 2}.get(place, -1)]
+    call = {"first": begin + 3, "middle": (begin + end) // 2, "last": end - 1}.get(place, 0)
+    if not call:  # `last` is linked, `best` not yet
+        links = ["symlink", "replace", "unlink", "symlink"]
+        call = max(k for k in range(len(calls)) if calls[k : k + 4] == links) + 4
+    kill = {"kill_call": call, "torn": 100}
+    assert "call" in check_killed(nursery, tmp_path, case, expected, [kill])[0]
+
+
+def test_a_run_killed_in_its_very_last_disk_calls_is_complete_once(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    expected, calls = whole(case)
+    last = range(len(calls) - (30 if FULL else 5), len(calls) + 1)
+    for call in last:
+        check_killed(nursery, tmp_path / str(call), case, expected, [{"kill_call": call}])
+    assert len(last) >= 5
+
+
+def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    expected, _ = whole(case)
+    chance = random.Random(5)
+    codes = [nursery.kill(nursery.start(tmp_path, CASES[case]), 0.15)]
+    steps = [reached(tmp_path)]
+    for _ in range(2):
+        pid = nursery.start(tmp_path, CASES[case], resume=True)
+        codes.append(nursery.kill(pid, chance.uniform(0.05, 0.3)))
+        steps.append(reached(tmp_path))
+    print(f"  {case}: killed after the ticks at {steps}, exit codes {codes}")
+    assert KILLED in codes
+    assert nursery.run(tmp_path, CASES[case], resume=True) == 0
+    assert difference(fingerprint(tmp_path), expected) == []
+
+
+def test_what_is_compared_sees_a_single_changed_number(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    case = "8 CartPoles"
+    assert nursery.run(tmp_path, {**CASES[case], "seed": 4}) == 0
+    differing = difference(fingerprint(tmp_path), whole(case)[0])
+    assert {"weights.safetensors", "optimizer.safetensors", "state.safetensors"} <= set(differing)
+    assert {"metrics.jsonl", "episodes.jsonl", "state.json"} <= set(differing)
+    assert len(metrics(tmp_path)) >= UPDATES
+
+
+@pytest.mark.skipif(not FULL, reason="twenty killed runs; set RLOX_FULL=1")
+def test_twenty_runs_killed_at_random_places_resume_to_the_same_bytes(
+    nursery: Nursery, whole: Wholes, tmp_path: Path
+) -> None:
+    chance = random.Random(2026)
+    killed: dict[str, list[str]] = {}
+    kills = 0
+    for case in CASES:
+        expected, calls = whole(case)
+        for number in range(5):
+            rollout = rollout_of(case)
+            points: list[dict[str, int]] = [
+                {"kill_step": chance.randrange(rollout, UPDATES * rollout)}
+            ]
+            if number in (1, 3):
+                points = [{"kill_call": chance.randrange(1, len(calls)), "torn": 50}]
+            if number == 4:
+                steps = sorted(chance.sample(range(2, UPDATES), 3))
+                points = [{"kill_step": s * rollout + chance.randrange(rollout)} for s in steps]
+            run = tmp_path / f"{case} {number}"
+            killed[f"{case}, run {number + 1}"] = check_killed(nursery, run, case, expected, points)
+            kills += len(points)
+    record("exact resume", {"runs": len(killed), "kills": kills, "mismatches": 0, "where": killed})
+    assert len(killed) == 20

@@ -1,0 +1,201 @@
+"""A NaN or infinity stops the run in the update where it first shows, and reaches no checkpoint."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from faults.envs import NonFiniteEnv
+from faults.report import record
+
+from rlox.algorithms import PPO
+from rlox.build import build
+from rlox.configs import make_run
+from rlox.errors import NonFiniteError
+from rlox.training.checkpoint import newest_checkpoint, read_checkpoint
+from rlox.training.session import Session
+from rlox_cli.main import main
+
+ROLLOUT = 32
+LAST_GOOD = 3 * ROLLOUT
+VALUES = (math.nan, math.inf, -math.inf)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Any:
+    gym.register("NonFinite-v0", "faults.envs:NonFiniteEnv")
+    gym.register("Walk-v0", "faults.envs:Walk")
+    yield
+    gym.registry.pop("NonFinite-v0")
+    gym.registry.pop("Walk-v0")
+
+
+def config(env: str, **kwargs: Any) -> dict[str, Any]:
+    algo = {"name": "ppo", "n_steps": 16, "n_epochs": 1, "net_arch": [8], "batch_size": 16}
+    return {
+        "algo": algo,
+        "env": {"id": env, "n_envs": 2, "kwargs": kwargs},
+        "total_steps": 10 * ROLLOUT,
+        "checkpoint": {"every": ROLLOUT},
+        "log": {"every": ROLLOUT},
+        "eval": {"episodes": 1},
+    }
+
+
+def check_stopped(algorithm: Any, folder: Path, named: str) -> None:
+    """The run ends in its fourth update with an error that says what and where."""
+    with pytest.raises(NonFiniteError) as caught:
+        Session(algorithm, folder).run()
+    message = str(caught.value)
+    assert named in message
+    assert f"env_steps {LAST_GOOD + ROLLOUT}" in message, message
+    assert algorithm.clock.env_steps == LAST_GOOD
+    check_last_good(folder)
+
+
+def check_last_good(folder: Path) -> None:
+    newest = newest_checkpoint(folder)
+    assert newest is not None
+    saved = read_checkpoint(newest)
+    assert saved.clock["env_steps"] == LAST_GOOD
+    tensors = [*saved.weights.values()]
+    tensors += [t for m in saved.optimizer["moments"].values() for t in m.values()]
+    assert all(bool(torch.isfinite(t).all()) for t in tensors)
+    rows = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(r)["env_steps"] for r in rows] == [ROLLOUT, 2 * ROLLOUT, LAST_GOOD]
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("where", ["obs", "reward"])
+@pytest.mark.parametrize("step", [1, 9, 16])
+def test_an_environment_that_gives_one_is_stopped_in_that_rollout(
+    where: str, value: float, step: int, tmp_path: Path
+) -> None:
+    at = 3 * 16 + step
+    made = config("NonFinite-v0", where=where, value=value, at=at)
+    check_stopped(build(make_run(made)), tmp_path, "rewards" if where == "reward" else "obs")
+
+
+@pytest.mark.parametrize("where", ["obs", "reward"])
+def test_normalisers_do_not_hide_one(where: str, tmp_path: Path) -> None:
+    made = config("NonFinite-v0", where=where, value=math.nan, at=50)
+    made["env"] |= {"normalize_obs": True, "normalize_reward": True}
+    check_stopped(build(make_run(made)), tmp_path, "rewards" if where == "reward" else "obs")
+
+
+def after_three(algorithm: Any, damage: Callable[[], None]) -> None:
+    """Do the damage when the fourth rollout begins, or what `damage` arranges."""
+    collect = algorithm.collector.collect
+
+    def damaged(*args: Any) -> Any:
+        if algorithm.clock.env_steps == LAST_GOOD:
+            damage()
+        return collect(*args)
+
+    algorithm.collector.collect = damaged
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_critic_that_gives_one_is_stopped_as_values(value: float, tmp_path: Path) -> None:
+    algorithm = build(make_run(config("Walk-v0")))
+    weight = next(p for p in algorithm.policy.parameters() if p.shape[:1] == (1,))  # the value head
+
+    def damage() -> None:
+        with torch.no_grad():
+            weight.reshape(-1)[0] = value
+
+    after_three(algorithm, damage)
+    check_stopped(algorithm, tmp_path, "values")
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
+    where: str, value: float, tmp_path: Path
+) -> None:
+    algorithm: Any = build(make_run(config("Walk-v0")))
+    learner = algorithm.learner
+
+    def damage() -> None:
+        if where == "loss":
+            terms = learner._terms
+            learner._terms = lambda m: (lambda t: t._replace(value=t.value * value))(terms(m))
+            return
+        step = learner.optimizer.backward
+
+        def backward(loss: Any, limit: float) -> Any:
+            step(loss, limit)
+            learner.optimizer.gradient[0] = value
+            return torch.linalg.vector_norm(learner.optimizer.gradient)
+
+        learner.optimizer.backward = backward
+
+    after_three(algorithm, damage)
+    check_stopped(algorithm, tmp_path, "loss/value" if where == "loss" else "train/grad_norm")
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_parameter_that_becomes_one_in_the_update_is_stopped_by_name(
+    value: float, tmp_path: Path
+) -> None:
+    algorithm: Any = build(make_run(config("Walk-v0")))
+    name, parameter = list(algorithm.policy.named_parameters())[-1]
+    step = algorithm.learner.optimizer.step
+    steps = [0]
+
+    def stepped() -> None:
+        step()
+        steps[0] += 1
+        if steps[0] == 8:  # the second and last minibatch of the fourth update
+            with torch.no_grad():
+                parameter.reshape(-1)[-1] = value
+
+    algorithm.learner.optimizer.step = stepped
+    check_stopped(algorithm, tmp_path, name)
+
+
+def test_finite_runs_are_not_stopped(tmp_path: Path) -> None:
+    huge = config("NonFinite-v0", where="reward", value=1e30, at=50)
+    algorithm = build(make_run(huge))
+    try:
+        Session(algorithm, tmp_path).run()
+    except NonFiniteError as error:  # its square overflows float32, which must be said as such
+        assert "loss/value" in str(error) or "not finite" in str(error)
+    other = build(make_run(config("Walk-v0")))
+    assert Session(other, tmp_path / ".." / tmp_path.name).run().clock.env_steps == 10 * ROLLOUT
+
+
+def test_the_command_exits_with_3_and_keeps_the_last_good_checkpoint(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["train", "tuned=null", "env=NonFinite-v0", "env.n_envs=2",
+                 "+env.kwargs.where=obs", "+env.kwargs.value=nan", "+env.kwargs.at=50", "algo.n_steps=16",
+                 "algo.batch_size=16", "algo.n_epochs=1", f"total_steps={10 * ROLLOUT}",
+                 f"checkpoint.every={ROLLOUT}", f"log.every={ROLLOUT}", "eval.episodes=1"])  # fmt: skip
+    said = capsys.readouterr().err
+    assert code == 3, said
+    assert "obs is not finite" in said
+    assert len(said.splitlines()) <= 8
+    (status,) = workdir.glob("runs/*/*/*/status.json")
+    found = json.loads(status.read_text())
+    assert found["status"] == "failed"
+    assert "NonFiniteError" in found["reason"]
+    check_last_good(status.parent)
+
+
+def test_a_facade_run_is_stopped_too() -> None:
+    algorithm: Any = PPO(
+        lambda: NonFiniteEnv("obs", math.nan, 19), n_envs=1, n_steps=16, batch_size=16
+    )
+    with pytest.raises(NonFiniteError, match=r"obs is not finite at step 3 of rollout 1"):
+        algorithm.train(160)
+    kinds = ("obs", "reward", "value", "loss", "gradient", "parameter")
+    record("non-finite", {"places": len(kinds), "values": len(VALUES), "missed": 0})
+    assert np.isfinite(algorithm.learner.optimizer.vector.numpy()).all()

@@ -1,0 +1,149 @@
+"""A signal, wherever it lands: saved or never started, the right exit code, and an honest status."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.child import Nursery
+from faults.command import PHASES, Ended, command
+from faults.fingerprint import difference, fingerprint
+from faults.report import FULL, record
+from omegaconf import OmegaConf
+
+from rlox.training.checkpoint import read_checkpoint, resolve_checkpoint
+
+UPDATES = 12
+ARGS = (
+    "train", "tuned=null", "env=CartPole-v1", "env.n_envs=8", "seed=5", "algo.n_steps=16",
+    "algo.batch_size=64", "algo.n_epochs=2", "algo.net_arch=[16]", f"total_steps={UPDATES * 128}",
+    "checkpoint.every=256", "eval.every=512", "eval.episodes=2", "log.every=128",
+)  # fmt: skip
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+DEADLINE = 10.0
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The run that nobody stops."""
+    folder = tmp_path_factory.mktemp("whole")
+    ended = command(ARGS, folder)
+    assert ended.code == 0, ended.err
+    return fingerprint(run_in(folder))
+
+
+def run_in(folder: Path) -> Path:
+    (found,) = folder.glob("runs/*/*/*")
+    return found
+
+
+def status_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "status.json").read_text())  # type: ignore[no-any-return]
+
+
+def check_stopped(
+    ended: Ended, code: int, folder: Path, expected: dict[str, Any], by_command: bool
+) -> str:
+    """After a signal: nothing was started, or all is saved; what it came to."""
+    print(f"exit {ended.code} after {ended.seconds:.2f} s; {ended.err.splitlines()[-1:]}")
+    assert "Traceback" not in ended.err
+    assert ended.seconds < DEADLINE
+    runs = list(folder.glob("runs/*/*/*"))
+    if ended.code == 0:  # the signal came when all was done
+        assert status_of(runs[0])["status"] == "done"
+        return "done"
+    assert ended.code == code, ended.err
+    if not runs:
+        return "never started"
+    run = runs[0]
+    status = status_of(run)
+    assert status["status"] == "killed"
+    checkpoints = list((run / "checkpoints").glob("step-*"))
+    if checkpoints:
+        saved = read_checkpoint(resolve_checkpoint(run))
+        assert status["step"] == saved.clock["env_steps"]
+    if by_command:
+        again = command(["train", f"resume={run}"], folder)
+        assert again.code == 0, again.err
+        assert status_of(run)["status"] == "done"
+    else:
+        with Nursery() as nursery:
+            config = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
+            assert nursery.run(run, config, resume=True) == 0  # type: ignore[arg-type]
+    found = set(difference(fingerprint(run), expected))
+    # a stop saves where it is, so the last but one folder is another
+    assert found <= {"folders"}, found
+    return f"saved at step {status['step']}" if checkpoints else "began, nothing to save"
+
+
+# phase, how often it is come to first, signal
+CASES = [
+    ("composing", 1, signal.SIGTERM),
+    ("building", 1, signal.SIGINT),
+    ("collecting", 100, signal.SIGTERM),
+    ("updating", 9, signal.SIGINT),
+    ("evaluating", 2, signal.SIGTERM),
+    ("saving", 3, signal.SIGINT),
+    ("finishing", 1, signal.SIGTERM),
+]
+
+
+@pytest.mark.parametrize(("phase", "count", "sent"), CASES, ids=[c[0] for c in CASES])
+def test_a_signal_in_any_phase_saves_or_nothing_was_started(
+    phase: str, count: int, sent: signal.Signals, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    ended = command(ARGS, tmp_path, sent, phase, count, after=0.1)
+    assert f"reached {phase}" in ended.err
+    outcome = check_stopped(ended, CODES[sent], tmp_path, expected, phase == "evaluating")
+    if phase in ("composing", "building"):
+        assert outcome == "never started"
+    elif phase != "finishing":
+        assert outcome.startswith("saved at step")
+
+
+def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
+    import os
+    import subprocess
+    import sys
+    import time
+
+    from faults.child import TESTS
+
+    env = {**os.environ, "PYTHONPATH": str(TESTS)}
+    line = [sys.executable, "-m", "faults.command", "evaluating", "1", *ARGS]
+    with subprocess.Popen(line, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr
+        while "reached" not in child.stderr.readline():
+            pass
+        child.send_signal(signal.SIGTERM)
+        while "SIGTERM" not in child.stderr.readline():
+            pass
+        begun = time.perf_counter()
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == 143
+    assert time.perf_counter() - begun < 1.0
+
+
+@pytest.mark.skipif(not FULL, reason="a hundred signals; set RLOX_FULL=1")
+def test_a_hundred_signals_lose_nothing(expected: dict[str, Any], tmp_path: Path) -> None:
+    chance = random.Random(77)
+    often = {"collecting": 192, "updating": 48, "evaluating": 3, "saving": 7}
+    outcomes: dict[str, int] = {}
+    slowest = 0.0
+    for number in range(100):
+        phase = PHASES[number % len(PHASES)]
+        sent = chance.choice(list(CODES))
+        count = chance.randrange(1, often.get(phase, 1) + 1)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ended = command(ARGS, folder, sent, phase, count, after=chance.uniform(0, 0.3))
+        kind = check_stopped(ended, CODES[sent], folder, expected, True).split(" at ")[0]
+        print(f"signal {number}: {sent.name} while {phase} ({count}): {kind}")
+        outcomes[kind] = outcomes.get(kind, 0) + 1
+        slowest = max(slowest, ended.seconds)
+    record("signals", {"sent": 100, "lost": 0, "slowest_s": round(slowest, 2), **outcomes})
+    assert sum(outcomes.values()) == 100
