@@ -253,7 +253,14 @@ class Algorithm(ABC):
             self.source.restore(saved.state["source"])
             self.recent.restore(saved.state["recent"])
             self.clock = Clock(**saved.clock)
-        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise CheckpointError(
                 f"the checkpoint does not fit {self.config.algo.name} on {self.env_id}: "
                 f"{first_line(error)}"

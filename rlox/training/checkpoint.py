@@ -42,6 +42,8 @@ log = logging.getLogger("rlox.checkpoint")
 FORMAT = 1
 MANIFEST = "manifest.json"
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
+# JSON of nested lists takes some 18 times its size in memory; arrays are in files of their own
+MAX_STATE = 3 << 20
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
 _STEP = re.compile(r"^step-\d{12}$")
 
@@ -100,7 +102,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             state=unpack(state["state"], arrays["state.safetensors"]),
             logs={str(k): int(v) for k, v in manifest["logs"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CheckpointError(
             f"{folder}/state.json is not a checkpoint's state: {error}"
         ) from error
@@ -230,7 +239,12 @@ def _encode(checkpoint: Checkpoint) -> dict[str, bytes]:
     document: dict[str, Any] = {"config": checkpoint.config}
     for part, named in arrays.items():
         document[part] = pack(getattr(checkpoint, part), named)
-    files = {"state.json": json.dumps(document, indent=1).encode()}
+    text = json.dumps(document, indent=1).encode()
+    if len(text) > MAX_STATE:
+        raise CheckpointError(
+            f"the state besides arrays has {len(text)} bytes, at most {MAX_STATE} can be read back"
+        )
+    files = {"state.json": text}
     return files | {f"{n}.safetensors": safetensors.numpy.save(a) for n, a in arrays.items()}
 
 
@@ -301,6 +315,8 @@ def _verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     size, digest = entry
     if path.stat().st_size != size:
         raise CheckpointError(f"{path} has {path.stat().st_size} bytes, expected {size}")
+    if name == "state.json" and size > MAX_STATE:
+        raise CheckpointError(f"{path} has {size} bytes, at most {MAX_STATE} are read")
     data = path.read_bytes()
     if _digest(data) != digest:
         raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")

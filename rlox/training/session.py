@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rlox.errors import StorageError
-from rlox.loggers import JsonLines, open_loggers, read_rows
+from rlox.loggers import read_rows
 from rlox.training.algorithm import Algorithm
 from rlox.training.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
 from rlox.training.evaluate import Evaluation
+from rlox.training.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.training.loop import Timings
 from rlox.training.preflight import require_disk
+from rlox.training.saver import Saver
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
-
-log = logging.getLogger("rlox.session")
-
-RETRY_SECONDS = 0.5
-METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
 
 @dataclass(frozen=True)
@@ -73,18 +68,13 @@ class Session:
         self.folder = folder
         self._progress = progress
         self._signalled = False
-        self._store = CheckpointStore(
-            folder / "checkpoints", self.config.checkpoint.keep, resumed=resumed
-        )
-        self._logs = self._logs_of(resumed) if resumed else {}
+        self._resumed = resumed
         earlier = resumed.state.get("session", {}) if resumed else {}
         self._seconds_before = float(earlier.get("seconds", 0.0))
         algorithm.timings = Timings(**earlier.get("timings", {}))
         self._best = float("-inf")
         self._update = Update()
         self._row_at = -1
-        self._owed = self._owed_best = False  # a save that the disk refused
-        self._owed_since = 0.0
         # an evaluation during training that a signal cut short: the first thing to do on resuming
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
         self._started = 0.0
@@ -99,11 +89,7 @@ class Session:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
         require_disk(self.folder, 2 * checkpoint_bytes(self.algorithm.checkpoint()))
-        patience = self.config.checkpoint.storage_timeout
-        self._metrics = JsonLines(self.folder / METRICS, self._logs.get(METRICS, 0), patience)
-        self._episodes = JsonLines(self.folder / EPISODES, self._logs.get(EPISODES, 0), patience)
-        self._best = self._best_before()
-        self._sinks = open_loggers(self.config.logger, self.folder, self._start_steps)
+        self._open()
         try:
             self._train()
             checkpoint = self._save(wait=True)
@@ -113,10 +99,20 @@ class Session:
                 checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
         finally:
-            self._metrics.close()
-            self._episodes.close()
-            for sink in self._sinks:
-                sink.close()
+            self._journal.close()
+
+    def _open(self) -> None:
+        """Cut the logs back to the checkpoint, and put right what a kill left half done."""
+        resumed, settings = self._resumed, self.config.checkpoint
+        finished = self._start_steps >= self.config.total_steps
+        offsets = offsets_of(self.folder, resumed, finished) if resumed else {}
+        self._journal = Journal(self.folder, self.config, offsets, self._start_steps)
+        store = CheckpointStore(self.folder / "checkpoints", settings.keep, resumed=resumed)
+        self._saver = Saver(store, self._journal, settings.storage_timeout)
+        if self.config.eval.every:
+            # a run that was killed between a save and moving the links has the row and not the link
+            self._best, step = best_evaluation(self.folder)
+            store.link_best(step)
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
@@ -128,7 +124,7 @@ class Session:
         self.algorithm.fit(hooks=(self._tick,))
         # A run that was stopped by a signal goes on later and logs what one never stopped would.
         if not self._signalled and self._row_at != self.algorithm.clock.env_steps:
-            self._write(self._row())
+            self._journal.write(self._row())
 
     def _evaluated(self) -> bool:
         """Whether the log has the owed evaluation: killed after it, before the next checkpoint."""
@@ -137,22 +133,14 @@ class Session:
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._update = update
-        for e in progress.episodes:
-            self._episodes.write(
-                {
-                    "env_steps": e.env_steps,
-                    "env": e.env,
-                    "return": e.total_reward,
-                    "length": e.length,
-                }
-            )
+        self._journal.write_episodes(progress.episodes)
         passed = _Passed(clock.env_steps - progress.env_steps, clock.env_steps)
         finished = clock.env_steps >= self.config.total_steps
         if passed(self.config.log.every) or finished:
-            self._write(self._row())
+            self._journal.write(self._row())
         if passed(self.config.eval.every) and not finished:
             self._judge(self._evaluate())
-        if (passed(self.config.checkpoint.every) or self._owed) and not finished:
+        if (passed(self.config.checkpoint.every) or self._saver.owed) and not finished:
             self._save()
         minutes = self.config.stop.minutes
         if minutes is not None and self._seconds() >= 60 * minutes:
@@ -183,7 +171,7 @@ class Session:
         self.algorithm.timings.evaluate += time.perf_counter() - begun
         if self._signalled:
             return None
-        self._write(
+        self._journal.write(
             {
                 "env_steps": self.algorithm.clock.env_steps,
                 "updates": self.algorithm.clock.updates,
@@ -202,74 +190,16 @@ class Session:
         self._best = evaluation.mean
         return True
 
-    def _best_before(self) -> float:
-        """The best evaluation of a run that is being resumed; `best` is made to point at it.
-
-        A run that was killed between a save and moving the links has the row and not the link.
-        """
-        best, step = float("-inf"), 0
-        for row in read_rows(self.folder / METRICS) if self.config.eval.every else ():
-            mean = row.get("eval/return_mean")
-            if mean is not None and mean > best:
-                best, step = float(mean), int(row["env_steps"])
-        self._store.link_best(step)
-        return best
-
-    def _logs_of(self, resumed: Checkpoint) -> dict[str, int]:
-        """The log offsets to go on from.
-
-        A run that was killed after its last save has its final evaluation in the log already, and
-        will evaluate again: that row is cut off.
-        """
-        logs, path = dict(resumed.logs), self.folder / METRICS
-        unfinished = self.algorithm.clock.env_steps < self.config.total_steps
-        if unfinished or METRICS not in logs or not path.is_file():
-            return logs
-        for line in reversed(path.read_bytes()[: logs[METRICS]].splitlines(True)):
-            if b'"eval/return_mean"' not in line:
-                break
-            logs[METRICS] -= len(line)
-        return logs
-
     def _save(self, best: bool = False, wait: bool = False) -> Path | None:
-        """Save, or owe it to the next tick while the disk refuses (`wait`: try until it does not)."""
-        while True:
-            try:
-                return self._save_now(best or self._owed_best)
-            except StorageError as error:
-                self._owe(error, best)
-            if not wait:
-                return None
-            time.sleep(RETRY_SECONDS)
+        return self._saver.save(self._checkpoint, best, wait)
 
-    def _owe(self, error: StorageError, best: bool) -> None:
-        now = time.monotonic()
-        if not self._owed:
-            self._owed_since = now
-            log.warning("%s; trying again at every update", error)
-        self._owed, self._owed_best = True, self._owed_best or best
-        if now - self._owed_since >= self.config.checkpoint.storage_timeout:
-            raise error
-
-    def _save_now(self, best: bool) -> Path:
-        for rows in (self._metrics, self._episodes):
-            if not rows.flush():  # the checkpoint's log offsets must be on disk before it is
-                raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
-            rows.sync()
-        logs = {METRICS: self._metrics.offset, EPISODES: self._episodes.offset}
+    def _checkpoint(self, logs: dict[str, int]) -> Checkpoint:
         session = {
             "seconds": self._seconds(),
             "timings": asdict(self.algorithm.timings),
             "evaluation_owed": self._evaluation_owed,
         }
-        folder = self._store.save(self.algorithm.checkpoint(logs, session), best)
-        self._owed = self._owed_best = False
-        return folder
-
-    def _write(self, row: dict[str, float | int | None]) -> None:
-        self._metrics.write(row)
-        for sink in self._sinks:
-            sink.write(row)
+        return self.algorithm.checkpoint(logs, session)
 
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()

@@ -1,0 +1,87 @@
+"""The files of a run folder that grow: metrics and episodes, and the loggers fed beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rlox.configs import RunConfig
+from rlox.errors import StorageError
+from rlox.loggers import JsonLines, Row, open_loggers, read_rows
+from rlox.training.checkpoint import Checkpoint
+from rlox.types import Episode
+
+__all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
+
+METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+
+
+class Journal:
+    """Writes rows; `offsets` is where a run resumed from `env_steps` goes on in each file."""
+
+    def __init__(
+        self, folder: Path, config: RunConfig, offsets: dict[str, int], env_steps: int
+    ) -> None:
+        patience = config.checkpoint.storage_timeout
+        self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
+        self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
+        self._sinks = open_loggers(config.logger, folder, env_steps)
+
+    def write(self, row: Row) -> None:
+        """A row of metrics, for `metrics.jsonl` and every logger."""
+        self._metrics.write(row)
+        for sink in self._sinks:
+            sink.write(row)
+
+    def write_episodes(self, episodes: Iterable[Episode]) -> None:
+        """One line a finished episode."""
+        for e in episodes:
+            self._episodes.write(
+                {
+                    "env_steps": e.env_steps,
+                    "env": e.env,
+                    "return": e.total_reward,
+                    "length": e.length,
+                }
+            )
+
+    def settle(self) -> dict[str, int]:
+        """Force every row to the device; the offsets that a checkpoint may then rely on."""
+        for rows in (self._metrics, self._episodes):
+            if not rows.flush():
+                raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
+            rows.sync()
+        return {METRICS: self._metrics.offset, EPISODES: self._episodes.offset}
+
+    def close(self) -> None:
+        """Write what waits and close every file."""
+        self._metrics.close()
+        self._episodes.close()
+        for sink in self._sinks:
+            sink.close()
+
+
+def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:
+    """The log offsets to go on from.
+
+    A run that was killed after its last save has its final evaluation in the log already, and will
+    evaluate again: that row is cut off.
+    """
+    logs, path = dict(resumed.logs), folder / METRICS
+    if not finished or METRICS not in logs or not path.is_file():
+        return logs
+    for line in reversed(path.read_bytes()[: logs[METRICS]].splitlines(True)):
+        if b'"eval/return_mean"' not in line:
+            break
+        logs[METRICS] -= len(line)
+    return logs
+
+
+def best_evaluation(folder: Path) -> tuple[float, int]:
+    """The highest evaluated mean return in the log, and at which step; -inf and 0 without any."""
+    best, step = float("-inf"), 0
+    for row in read_rows(folder / METRICS):
+        mean = row.get("eval/return_mean")
+        if mean is not None and mean > best:
+            best, step = float(mean), int(row["env_steps"])
+    return best, step
