@@ -66,9 +66,9 @@ class SyncGymVecEnv:
         for i, env in enumerate(self.envs):
             try:
                 seen, reward, term, trunc, _ = env.step(given[i])
+                rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
             except Exception as error:
                 raise _raised(self.name, i, "step", error) from error
-            rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
             self._encode(i, seen, obs[i])
             if term or trunc:
                 index.append(i)

@@ -97,6 +97,9 @@ def work(job: dict[str, Any]) -> None:
     run, config = Path(job["run"]), make_run(job["config"])
     said = _Said()
     logging.getLogger("rlox").addHandler(said)
+    if "tiling" in job:
+        native: Any = sys.modules["rlox.envs.native"]
+        native.VecEnv = partial(native.VecEnv, **job["tiling"])
     algorithm, saved = resume(run, config) if job.get("resume") else (build(config), None)
     step = os.open(run / "step.txt", os.O_WRONLY | os.O_CREAT)
 

@@ -59,6 +59,24 @@ def test_the_number_of_rayon_threads_changes_nothing(
     record(f"determinism, {threads} rayon threads", {"updates": 5, "mismatches": 0})
 
 
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("n_envs", [1, 7])
+def test_a_thread_task_for_every_environment_changes_nothing(
+    env_id: str, n_envs: int, nursery: Nursery, tmp_path: Path
+) -> None:
+    few = config(id=env_id, n_envs=n_envs) | {"total_steps": 40 * n_envs}
+    few["algo"] = few["algo"] | {"batch_size": 8, "n_steps": 8}
+    assert nursery.run(tmp_path / "plain", few) == 0
+    expected = fingerprint(tmp_path / "plain")
+    for threads in (1, 2, 7):
+        environ = {"RAYON_NUM_THREADS": str(threads)}
+        forced = {"tiling": {"shard": 1, "parallel_from": 1}, "environ": environ}
+        run = tmp_path / f"forced{threads}"
+        assert nursery.run(run, few, **forced) == 0
+        assert difference(fingerprint(run), expected) == []
+    record(f"determinism, parallel from 1, {n_envs} {env_id}", {"threads": 3, "mismatches": 0})
+
+
 def test_another_seed_gives_another_run(
     nursery: Nursery, reference: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -2,7 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
-use rlox_core::env::{Actions, PARALLEL_FROM, Seeding, StepOut, VecEnv, registry};
+use rlox_core::env::{Actions, PARALLEL_FROM, Seeding, StepOut, Tiling, VecEnv, registry};
 use rlox_core::seed::Stream;
 use rlox_core::space::ActionSpace;
 
@@ -144,6 +144,27 @@ fn threads_share_out_the_same_work_as_one() {
         let finals = envs.finals().indices;
         assert!(finals.windows(2).all(|pair| pair[0] < pair[1]), "finals are in order");
     }
+}
+
+#[test]
+fn a_task_for_every_environment_gives_what_one_thread_gives() {
+    let one_each = Tiling { shard: 1, parallel_from: 1 };
+    for id in registry::ids() {
+        for n in [1, 7, 33] {
+            let mut plain = VecEnv::new(id, n, Seeding::Run(3)).unwrap();
+            let mut shared = VecEnv::tiled(id, n, Seeding::Run(3), one_each).unwrap();
+            for t in 0..210 {
+                let expected = random_step(&mut plain, t).unwrap();
+                let got = random_step(&mut shared, t).unwrap();
+                assert_eq!(got.obs, expected.obs);
+                assert_eq!(got.rewards, expected.rewards);
+                assert_eq!(shared.finals(), plain.finals());
+            }
+            assert_eq!(state(&shared), state(&plain));
+        }
+    }
+    let none = Tiling { shard: 0, parallel_from: 1 };
+    assert!(VecEnv::tiled("CartPole-v1", 1, Seeding::Run(0), none).is_err());
 }
 
 #[test]

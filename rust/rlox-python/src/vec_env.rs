@@ -4,7 +4,7 @@ use numpy::{Ix1, Ix2, PyArray1, PyArray2};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::env::{Seeding, StepOut, VecEnv};
+use rlox_core::env::{PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
 use rlox_core::space::{ActionSpace, BoxSpace};
 
 use crate::coerce::{self, Number};
@@ -26,10 +26,12 @@ type Array2<'py, T> = Bound<'py, PyArray2<T>>;
 ///     env_id: one of `native_env_ids()`.
 ///     seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
 ///         `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
+///     shard: environments stepped together on one thread; never changes a result.
+///     parallel_from: number of environments from which threads share them; never changes a result.
 ///
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
-///     ConfigError: `n` or a seed is out of range.
+///     ConfigError: `n`, a seed or `shard` is out of range.
 ///     ShapeError: `seeds` has another length than `n`.
 #[pyclass(name = "VecEnv", module = "rlox._core")]
 pub(crate) struct PyVecEnv {
@@ -40,8 +42,9 @@ pub(crate) struct PyVecEnv {
 impl PyVecEnv {
     #[new]
     #[pyo3(
-        signature = (n, seed=Number::OMITTED, env_id="CartPole-v1", *, seeds=None),
-        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None)"
+        signature = (n, seed=Number::OMITTED, env_id="CartPole-v1", *, seeds=None,
+            shard=Number::OMITTED, parallel_from=Number::OMITTED),
+        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None, shard=1024, parallel_from=16384)"
     )]
     fn new(
         py: Python<'_>,
@@ -49,6 +52,8 @@ impl PyVecEnv {
         seed: Number<'_>,
         env_id: &str,
         seeds: Option<&Bound<'_, PyAny>>,
+        shard: Number<'_>,
+        parallel_from: Number<'_>,
     ) -> PyResult<Self> {
         let n = usize::try_from(n.read("n", 0)?).unwrap_or(usize::MAX);
         let seed = seed.read("seed", 0)?;
@@ -61,7 +66,15 @@ impl PyVecEnv {
             ),
             None => Seeding::Run(seed),
         };
-        let inner = detached(py, n.saturating_mul(300), || VecEnv::new(env_id, n, seeding))?;
+        let size = |number: Number<'_>, name, default: usize| -> PyResult<usize> {
+            Ok(usize::try_from(number.read(name, default as u64)?).unwrap_or(usize::MAX))
+        };
+        let tiling = Tiling {
+            shard: size(shard, "shard", SHARD)?,
+            parallel_from: size(parallel_from, "parallel_from", PARALLEL_FROM)?,
+        };
+        let make = || VecEnv::tiled(env_id, n, seeding, tiling);
+        let inner = detached(py, n.saturating_mul(300), make)?;
         Ok(Self { inner })
     }
 

@@ -313,3 +313,17 @@ def test_reset_all_starts_new_episodes_from_the_same_streams():
     np.testing.assert_array_equal(left.reset_all(), right.reset_all())
     assert not np.array_equal(left.get_state(), first)
     np.testing.assert_array_equal(left.snapshot()["elapsed"], [0, 0, 0])
+
+
+def test_shards_of_no_environments_are_refused() -> None:
+    with pytest.raises(ConfigError, match="shard"):
+        VecEnv(4, shard=0)
+
+
+def test_how_the_work_is_cut_up_changes_nothing() -> None:
+    plain, cut = VecEnv(5, seed=2), VecEnv(5, seed=2, shard=2, parallel_from=1)
+    for _ in range(60):
+        actions = np.arange(5) % 2
+        expected, got = plain.step_all(actions), cut.step_all(actions)
+        for name in expected:
+            np.testing.assert_array_equal(got[name], expected[name])

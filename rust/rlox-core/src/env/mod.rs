@@ -14,7 +14,7 @@ mod vec_env;
 
 pub use actions::Actions;
 pub use snapshot::Snapshot;
-pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, Seeding, StepOut, VecEnv};
+pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
 
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};

@@ -3,13 +3,10 @@
 use super::{Actions, Env, StepOut};
 use crate::seed::Stream;
 
-/// Rows of a full shard: its state stays in the first-level cache, and shards are what threads share.
-pub(super) const SHARD: usize = 1024;
-
 /// Rows whose flags are looked at together: almost always none of them ended.
 const SCAN: usize = 32;
 
-/// Up to [`SHARD`] environments: state, clocks, streams, and what ended in the last step.
+/// The environments that one thread steps together: state, clocks, streams, and what ended in the last step.
 pub(super) struct Shard {
     /// `[state_dim, rows]`.
     state: Vec<f64>,

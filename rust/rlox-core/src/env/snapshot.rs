@@ -112,6 +112,6 @@ impl VecEnv {
 
     /// `[n, state_dim]` cut into one part per shard.
     fn state_parts_mut<'a>(&self, state: &'a mut [f64]) -> std::slice::ChunksMut<'a, f64> {
-        state.chunks_mut(super::shard::SHARD * self.spec().state_dim)
+        state.chunks_mut(self.tiling.shard * self.spec().state_dim)
     }
 }

@@ -1,6 +1,6 @@
 //! Many environments stepped as one batch.
 
-use super::shard::{SHARD, Shard};
+use super::shard::Shard;
 use super::{Actions, Env, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
@@ -8,6 +8,25 @@ use crate::seed::Stream;
 /// From this many environments on, shards are spread over rayon's threads. Below, waking a
 /// thread costs more than it saves.
 pub const PARALLEL_FROM: usize = 16_384;
+
+/// Rows of a full shard: its state stays in the first-level cache, and shards are what threads share.
+pub const SHARD: usize = 1024;
+
+/// How a batch is cut up and from which size on threads share it. Never changes a result: the
+/// tests of that promise are why it can be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiling {
+    /// Environments stepped together on one thread, at least 1.
+    pub shard: usize,
+    /// From this many environments on, shards are spread over threads.
+    pub parallel_from: usize,
+}
+
+impl Default for Tiling {
+    fn default() -> Self {
+        Self { shard: SHARD, parallel_from: PARALLEL_FROM }
+    }
+}
 
 /// More environments than this are refused: about 400 bytes each.
 pub const MAX_ENVS: usize = 1 << 24;
@@ -78,6 +97,7 @@ pub struct Finals<'a> {
 pub struct VecEnv {
     env: &'static dyn Env,
     n: usize,
+    pub(super) tiling: Tiling,
     pub(super) shards: Vec<Shard>,
     /// (seed, index) of each environment's stream, `[n]`.
     pub(super) keys: Vec<(u64, u64)>,
@@ -92,7 +112,18 @@ impl VecEnv {
     /// [`Error::UnknownName`] for an id that is not native; [`Error::Config`] unless
     /// 1 <= n <= [`MAX_ENVS`]; [`Error::Shape`] unless there is one explicit seed per environment.
     pub fn new(env_id: &str, n: usize, seeding: Seeding) -> Result<Self> {
+        Self::tiled(env_id, n, seeding, Tiling::default())
+    }
+
+    /// As [`VecEnv::new`], cut up as `tiling` says.
+    ///
+    /// # Errors
+    /// Those of [`VecEnv::new`]; [`Error::Config`] for shards of no rows.
+    pub fn tiled(env_id: &str, n: usize, seeding: Seeding, tiling: Tiling) -> Result<Self> {
         let env = registry::find(env_id)?;
+        if tiling.shard == 0 {
+            return Err(Error::config("shard", 0, "at least 1 environment".to_owned()));
+        }
         if n == 0 || n > MAX_ENVS {
             return Err(Error::config("n", n, format!("1 to {MAX_ENVS} environments")));
         }
@@ -106,8 +137,8 @@ impl VecEnv {
         let streams = |part: &[(u64, u64)]| {
             part.iter().map(|&(seed, index)| Stream::new(seed, STREAM, index)).collect()
         };
-        let shards = keys.chunks(SHARD).map(|part| Shard::new(env, streams(part))).collect();
-        Ok(Self { env, n, shards, keys, final_indices: Vec::new(), final_obs: Vec::new() })
+        let shards = keys.chunks(tiling.shard).map(|part| Shard::new(env, streams(part))).collect();
+        Ok(Self { env, n, tiling, shards, keys, final_indices: Vec::new(), final_obs: Vec::new() })
     }
 
     /// The environment's fixed facts.
@@ -143,7 +174,9 @@ impl VecEnv {
     /// [`Error::Shape`] if `obs` has another length.
     pub fn observe_into(&self, obs: &mut [f32]) -> Result<()> {
         check_len("obs", obs.len(), self.n * self.obs_dim(), "n_envs x obs_dim")?;
-        for (shard, obs) in self.shards.iter().zip(obs.chunks_mut(SHARD * self.obs_dim())) {
+        for (shard, obs) in
+            self.shards.iter().zip(obs.chunks_mut(self.tiling.shard * self.obs_dim()))
+        {
             shard.observe(self.env, obs);
         }
         Ok(())
@@ -157,8 +190,8 @@ impl VecEnv {
     pub fn step_into(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()> {
         actions.check(&self.spec().action, self.n)?;
         out.check(self.n, self.obs_dim())?;
-        let parallel = self.n >= PARALLEL_FROM;
-        step_shards(self.env, &mut self.shards, actions, out, parallel);
+        let parallel = self.n >= self.tiling.parallel_from;
+        step_shards(self.env, &mut self.shards, actions, out, self.tiling.shard, parallel);
         self.gather_finals();
         Ok(())
     }
@@ -172,19 +205,20 @@ impl VecEnv {
     fn gather_finals(&mut self) {
         self.final_indices.clear();
         self.final_obs.clear();
-        for (start, shard) in (0..).step_by(SHARD).zip(&self.shards) {
+        for (start, shard) in (0..).step_by(self.tiling.shard).zip(&self.shards) {
             self.final_indices.extend(shard.ended.iter().map(|row| start + row));
             self.final_obs.extend_from_slice(&shard.final_obs);
         }
     }
 }
 
-/// Steps shards by halves, in parallel if asked.
+/// Steps shards of `size` rows by halves, in parallel if asked.
 fn step_shards(
     env: &dyn Env,
     shards: &mut [Shard],
     actions: Actions<'_>,
     out: StepOut<'_>,
+    size: usize,
     parallel: bool,
 ) {
     if let [shard] = shards {
@@ -192,13 +226,13 @@ fn step_shards(
         return;
     }
     let (spec, half) = (env.spec(), shards.len() / 2);
-    let (rows, rest) = (half * SHARD, out.rewards.len() - half * SHARD);
+    let (rows, rest) = (half * size, out.rewards.len() - half * size);
     let (left, right) = shards.split_at_mut(half);
     let (left_out, right_out) = out.split_at(rows, spec.observation.dim());
     let left_actions = actions.rows(0, rows, spec.action.dim());
     let right_actions = actions.rows(rows, rest, spec.action.dim());
-    let step_left = || step_shards(env, left, left_actions, left_out, parallel);
-    let step_right = || step_shards(env, right, right_actions, right_out, parallel);
+    let step_left = || step_shards(env, left, left_actions, left_out, size, parallel);
+    let step_right = || step_shards(env, right, right_actions, right_out, size, parallel);
     if parallel {
         rayon::join(step_left, step_right);
     } else {

@@ -1,0 +1,57 @@
+"""An environment that breaks its contract, raises, dies or hangs ends the run with its name."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+from faults.envs import LIES, CrashingEnv, LyingEnv
+
+from rlox.algorithms import PPO
+from rlox.errors import EnvError, NonFiniteError
+
+SMALL: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": (8,)}
+
+
+def train(env: Any, n_envs: int = 1, **options: Any) -> None:
+    algorithm = PPO(env, n_envs=n_envs, seed=0, **SMALL, **options)
+    try:
+        algorithm.train(16 * n_envs * 20)
+    finally:
+        algorithm.close()
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lying_environment_is_told_apart_from_a_bug_in_rlox(lie: str) -> None:
+    # None among the numbers of an observation is a NaN to NumPy: found a moment later
+    with pytest.raises((EnvError, NonFiniteError), match=r"copy 0|environment 0"):
+        train(partial(LyingEnv, lie))
+
+
+def test_an_exception_in_an_environment_names_the_copy_and_the_call() -> None:
+    with pytest.raises(
+        EnvError, match=r"copy \d\) raised RuntimeError in step: a fault on purpose"
+    ):
+        train(partial(CrashingEnv, p_raise=0.05), n_envs=2)
+
+
+def test_a_nan_from_an_environment_stops_the_run() -> None:
+    with pytest.raises(NonFiniteError, match="obs is not finite"):
+        train(partial(CrashingEnv, p_nan=0.05))
+
+
+def test_a_slow_environment_is_only_slow() -> None:
+    train(partial(CrashingEnv, p_slow=0.005))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("p_kill", "died|closed|EOF|did not answer"), ("p_hang", "did not answer step within 2 s")],
+)
+def test_a_worker_that_dies_or_hangs_is_found_in_time(fault: str, said: str) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(EnvError, match=said):
+        train(partial(CrashingEnv, **{fault: 0.05}), 2, workers="subprocess", step_timeout=2.0)
+    assert time.perf_counter() - begun < 30
