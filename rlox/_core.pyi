@@ -73,14 +73,16 @@ class VecEnv:
         env_id: one of `native_env_ids()`.
         seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
             `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
+        shard: environments stepped together on one thread; never changes a result.
+        parallel_from: number of environments from which threads share them; never changes a result.
 
     Raises:
         UnknownNameError: `env_id` is not native; names the nearest.
-        ConfigError: `n` or a seed is out of range.
+        ConfigError: `n`, a seed or `shard` is out of range.
         ShapeError: `seeds` has another length than `n`.
     """
 
-    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None) -> VecEnv:
+    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None, shard: int=1024, parallel_from: int=16384) -> VecEnv:
         ...
 
     def reset_all(self) -> NDArray[np.float32]:
