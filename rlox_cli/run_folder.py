@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from rlox_cli.messages import Interrupted
 
 RUNNING, DONE, FAILED, KILLED = "running", "done", "failed", "killed"
 HEARTBEAT_SECONDS = 5.0
+RETRY_SECONDS = 0.5
 LOCK_TRIES = 5
 
 log = logging.getLogger("rlox.cli")
@@ -40,22 +42,30 @@ def run_path(config: RunConfig) -> Path:
     return Path(config.run_root) / slug(config.env.id) / config.algo.name / name
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step, so that a reader sees the old or the new content, never half."""
+def write_text(path: Path, text: str, patience: float = 0.0) -> None:
+    """Replace a file in one step, so that a reader sees the old or the new content, never half.
+
+    A disk that refuses is asked again for `patience` seconds.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    begun = time.monotonic()
+    while True:
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            return
+        except OSError as error:
+            if time.monotonic() - begun >= patience:
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+        time.sleep(RETRY_SECONDS)
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: Any, patience: float = 0.0) -> None:
     """Replace a JSON file in one step."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n", patience)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
@@ -149,7 +159,7 @@ class RunFolder:
         write_json(self.path / "provenance.json", provenance)
         self.status(RUNNING)
 
-    def status(self, state: str, reason: str = "") -> None:
+    def status(self, state: str, reason: str = "", patience: float = 0.0) -> None:
         """Write `status.json`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         data = {
@@ -159,7 +169,7 @@ class RunFolder:
             "time": now,
             "pid": os.getpid(),
         }
-        write_json(self.path / "status.json", data)
+        write_json(self.path / "status.json", data, patience)
         if state != RUNNING:
             log.info("%s at step %d: %s", state, self._step, reason)
 
@@ -168,7 +178,12 @@ class RunFolder:
         self._step = step
         if time.monotonic() - self._beat >= HEARTBEAT_SECONDS:
             self._beat = time.monotonic()
-            self.status(RUNNING)
+            try:
+                self.status(RUNNING)
+            except (
+                StorageError
+            ) as error:  # the session waits for the disk, and says when it gives up
+                print(f"rlox: {error}; the run goes on, rows wait in memory", file=sys.stderr)
 
     def discard(self) -> None:
         """Remove the folder of a run that never started, and parents that it leaves empty."""
@@ -181,7 +196,7 @@ class RunFolder:
                 return
 
     def __enter__(self) -> Self:
-        self._log = logging.FileHandler(self.path / "log.txt", encoding="utf-8")
+        self._log = _Log(self.path / "log.txt", encoding="utf-8")
         self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger("rlox").setLevel(logging.INFO)
         logging.getLogger("rlox").addHandler(self._log)
@@ -214,7 +229,8 @@ class RunFolder:
 
     def _record(self, error: BaseException) -> None:
         log.error("the run failed", exc_info=error)
-        self.status(FAILED, f"{type(error).__name__}: {error}")
+        with suppress(StorageError):  # of a full disk the error itself tells
+            self.status(FAILED, f"{type(error).__name__}: {error}")
 
     def _detach_log(self) -> None:
         if self._log is None:
@@ -236,6 +252,13 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class _Log(logging.FileHandler):
+    """`log.txt`; while the disk is full its lines are lost, the run is not."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say nothing: the heartbeat tells of a full disk."""
 
 
 def is_locked(folder: Path) -> bool:

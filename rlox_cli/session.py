@@ -47,10 +47,11 @@ def run_session(
     data = summary.result(config, outcome, KILLED if killed else DONE)
     data["resume_grade"] = algorithm.collector.env.resume_grade
     data["resumes"] = resumes(folder.path)
-    write_json(folder.path / "result.json", data)
+    patience = config.checkpoint.storage_timeout
+    write_json(folder.path / "result.json", data, patience)
     _plot(folder)
     folder.at_step(outcome.clock.env_steps)
-    folder.status(data["status"], outcome.reason)
+    folder.status(data["status"], outcome.reason, patience)
     print(summary.closing(config, data, folder.path), flush=True)
     code = 128 + (signals.received or 0) if killed else OK
     return {"status": data["status"], "code": code}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,3 +138,41 @@ def test_provenance_names_the_commit_and_notices_uncommitted_changes(tmp_path: P
 
 def test_provenance_outside_a_repository_has_no_commit(tmp_path: Path) -> None:
     assert provenance.git_state(tmp_path) is None
+
+
+def full_for(calls: int) -> Callable[..., Any]:
+    """An `os.fsync` that a full disk refuses the first `calls` times."""
+    left = iter(range(calls))
+
+    def fsync(handle: int) -> None:
+        if next(left, None) is not None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    return fsync
+
+
+def test_a_full_disk_at_the_end_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(run_folder.os, "fsync", full_for(3))
+    run_folder.write_text(tmp_path / "result.json", "{}", patience=10.0)
+    assert (tmp_path / "result.json").read_text() == "{}"
+    monkeypatch.setattr(run_folder.os, "fsync", full_for(10**6))
+    with pytest.raises(StorageError, match="No space left"):
+        run_folder.write_text(tmp_path / "result.json", "{1}", patience=0.05)
+    assert (tmp_path / "result.json").read_text() == "{}"
+
+
+def test_a_heartbeat_that_the_disk_refuses_is_told_and_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_folder, "HEARTBEAT_SECONDS", 0.0)
+    with RunFolder.create(make_run({}), tmp_path / "run") as folder:
+        folder.start(make_run({}), {})
+        monkeypatch.setattr(run_folder.os, "fsync", full_for(1))
+        folder.at_step(64)
+        assert "the run goes on, rows wait in memory" in capsys.readouterr().err
+        folder.at_step(128)
+        assert read_status(folder.path)["step"] == 128
+        folder.status("done", "total_steps")
