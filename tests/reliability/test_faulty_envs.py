@@ -15,10 +15,10 @@ from rlox.errors import EnvError, NonFiniteError
 SMALL: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": (8,)}
 
 
-def train(env: Any, n_envs: int = 1, **options: Any) -> None:
+def train(env: Any, n_envs: int = 1, **options: Any) -> float:
     algorithm = PPO(env, n_envs=n_envs, seed=0, **SMALL, **options)
     try:
-        algorithm.train(16 * n_envs * 20)
+        return algorithm.train(16 * n_envs * 20)["env_steps"]
     finally:
         algorithm.close()
 
@@ -43,7 +43,7 @@ def test_a_nan_from_an_environment_stops_the_run() -> None:
 
 
 def test_a_slow_environment_is_only_slow() -> None:
-    train(partial(CrashingEnv, p_slow=0.005))
+    assert train(partial(CrashingEnv, p_slow=0.005)) == 320
 
 
 @pytest.mark.parametrize(
