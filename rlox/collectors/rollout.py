@@ -144,6 +144,13 @@ class RolloutCollector:
         """Whose state is saved, and how much of it: another engine cannot use it."""
         return [type(self.env).__name__, self.env.resume_grade]
 
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""
+        if self._arena is None:
+            return {}
+        names = ("obs", "actions", "rewards", "terminated", "truncated", "log_probs", "values")
+        return {name: getattr(self._arena, name) for name in names}
+
     def close(self) -> None:
         """Close the environments."""
         self.env.close()

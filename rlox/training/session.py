@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from safetensors.numpy import save_file
+
+from rlox.errors import NonFiniteError
 from rlox.loggers import read_rows
 from rlox.training.algorithm import Algorithm
 from rlox.training.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
@@ -18,6 +22,8 @@ from rlox.training.saver import Saver
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
+
+NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,10 @@ class Session:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
+        except NonFiniteError:
+            with suppress(OSError):  # the batch is a help to whoever looks for the cause
+                save_file(self.algorithm.collector.last_batch(), self.folder / NONFINITE)
+            raise
         finally:
             self._journal.close()
 

@@ -10,8 +10,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from rlox.algorithms import PPO
 from rlox.build import build, resume
@@ -366,4 +368,7 @@ def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) ->
 
     with pytest.raises(ArithmeticError, match="not finite"):
         Session(made, tmp_path, fail).run()
+    batch = load_file(tmp_path / "nonfinite_batch.safetensors")
+    assert batch["obs"].shape == (17, 4, 4)
+    assert np.isnan(batch["log_probs"]).any()
     assert [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")] == [64, 128, 192]
