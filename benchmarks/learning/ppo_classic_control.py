@@ -236,9 +236,9 @@ def main() -> None:
         run = run_rlox if args.one == "rlox" else run_sb3
         print(json.dumps(run(args.env, PLAN[args.env][0], args.seed)))
         return
-    todo = [(s, env, seed) for env, (_, n) in PLAN.items() for seed in range(n) for s in SYSTEMS]
+    jobs = [(s, env, seed) for env, (_, n) in PLAN.items() for seed in range(n) for s in SYSTEMS]
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(lambda job: measure(*job), todo))
+        list(pool.map(lambda job: measure(*job), jobs))
     report()
 
 

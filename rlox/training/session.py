@@ -230,7 +230,7 @@ class Session:
         return self._seconds_before + time.perf_counter() - self._started
 
     def _speed(self) -> float:
-        """Environment steps a second of this session."""
+        """Environment steps a second since the run was started or resumed."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
         return (self.algorithm.clock.env_steps - self._start_steps) / seconds
 

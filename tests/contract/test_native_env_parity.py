@@ -79,7 +79,7 @@ def assert_same_observation(native: np.ndarray, other: np.ndarray) -> None:
     np.testing.assert_allclose(native, other, rtol=1.2e-7, atol=1e-12)
 
 
-def follow(env_id: str, n: int, policy: Policy, episodes: int) -> None:
+def assert_follows(env_id: str, n: int, policy: Policy, episodes: int) -> None:
     vec = VecEnv(n, seed=3, env_id=env_id)
     rng = np.random.default_rng(n)
     rows = np.unique(np.linspace(0, n - 1, min(n, episodes)).astype(int))
@@ -111,7 +111,7 @@ def follow(env_id: str, n: int, policy: Policy, episodes: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("env_id", native_env_ids())
 def test_every_step_of_whole_episodes_equals_gymnasium(env_id: str, n: int, policy: str) -> None:
-    follow(env_id, n, POLICIES[policy], EPISODES)
+    assert_follows(env_id, n, POLICIES[policy], EPISODES)
 
 
 def test_the_float32_torque_terms_of_pendulum_round_as_gymnasiums_do() -> None:
