@@ -1,0 +1,190 @@
+"""One step of n environments (P9): the five classic-control environments.
+
+Everyone steps with the same random actions, drawn before, and starts the next episode by itself: rlox
+and its original within the step that ends one, Gymnasium and EnvPool in the next.
+
+    pip install -c constraints.txt -e '.[peers]'
+    python benchmarks/bench_env_stepping.py --install-original
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from harness.case import Case, Goal, Results, System, Tolerance
+from harness.cli import Context, run
+from harness.systems import ORIGINAL, local
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# (rewards, terminated, truncated) of what a step returned
+Outcome = Callable[[Any], tuple[Array, Array, Array]]
+
+SIZES = (1, 16, 256, 2_048)
+DISCRETE = {"CartPole-v1": 2, "Acrobot-v1": 3, "MountainCar-v0": 3}
+BOUNDS = {"Pendulum-v1": 2.0, "MountainCarContinuous-v0": 1.0}
+IN_THE_ORIGINAL = ("CartPole-v1", "Pendulum-v1")
+WITH_VECTOR_ENTRY_POINT = ("CartPole-v1",)
+POOL = 64  # steps of actions, taken in turn
+CHECKED_STEPS = 20_000  # environment steps whose rewards and ends are compared
+NEXT_STEP = "an episode's end is followed by a call that only resets, which is no transition"
+
+
+def draw_actions(env_id: str, n: int) -> Array:
+    """Uniform actions: int64 `[POOL, n]`, or float32 `[POOL, n, 1]`."""
+    rng = np.random.default_rng(n)
+    if env_id in DISCRETE:
+        return rng.integers(0, DISCRETE[env_id], (POOL, n))
+    bound = BOUNDS[env_id]
+    return rng.uniform(-bound, bound, (POOL, n, 1)).astype(np.float32)
+
+
+def p9(context: Context) -> Iterator[Case]:
+    """Every environment in every size."""
+    for env_id in (*DISCRETE, *BOUNDS):
+        for n in SIZES:
+            actions = draw_actions(env_id, n)
+            yield Case(
+                row="P9",
+                work=f"one step of n x {env_id}",
+                size=f"{n:,}",
+                ours=our_systems(env_id, n, actions),
+                peers=tuple(peer_systems(context, env_id, n, actions)),
+                # means over random episodes: three standard errors of the rarest, CartPole's ends,
+                # and the resets that are no transitions
+                tolerance=Tolerance(0.25, 0.004),
+                elements=n,
+            )
+
+
+def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:
+    """`step_all` and `step_into`, with float64 and with float32 state."""
+    few = Goal(1.5)
+    return (
+        local("rlox", "rlox", lambda: our_step(env_id, n, actions), few if n == 1 else Goal(5.0)),
+        local(
+            "rlox f32",
+            "rlox",
+            lambda: our_step(env_id, n, actions, precision="f32"),
+            few if n == 1 else Goal(8.0),
+            note="precision='f32': float32 state",
+        ),
+        local(
+            "rlox step_into",
+            "rlox",
+            lambda: our_step_into(env_id, n, actions),
+            gated=False,
+            note="writes into arrays of the caller",
+        ),
+        local(
+            "rlox f32 step_into",
+            "rlox",
+            lambda: our_step_into(env_id, n, actions, precision="f32"),
+            gated=False,
+        ),
+    )
+
+
+def stepping(step: Callable[[Any], Any], actions: Any, outcome: Outcome, n: int) -> Any:
+    """A timed `step(next actions)`, and the means of its rewards and episode ends."""
+    turns = itertools.cycle(actions)
+
+    def operation() -> Any:
+        return step(next(turns))
+
+    def answer() -> Results:
+        steps = -(-CHECKED_STEPS // n)
+        ends = reward = 0.0
+        for _ in range(steps):
+            rewards, terminated, truncated = outcome(operation())
+            ends += np.count_nonzero(np.logical_or(terminated, truncated))
+            reward += float(rewards.sum())
+        return {"ends": np.array(ends / (steps * n)), "reward": np.array(reward / (steps * n))}
+
+    return operation, answer
+
+
+def our_step(env_id: str, n: int, actions: Array, **options: str) -> Any:
+    """`step_all`, which returns fresh arrays."""
+    import rlox
+
+    env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
+    env.reset_all()
+    return stepping(
+        env.step_all,
+        list(actions),
+        lambda got: (got["rewards"], got["terminated"], got["truncated"]),
+        n,
+    )
+
+
+def our_step_into(env_id: str, n: int, actions: Array, **options: str) -> Any:
+    """`step_into` arrays that are made once."""
+    import rlox
+
+    env = rlox.VecEnv(n=n, seed=1, env_id=env_id, **options)
+    obs, rewards = env.reset_all(), np.empty(n)
+    terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
+    return stepping(
+        lambda chosen: env.step_into(chosen, obs, rewards, terminated, truncated),
+        list(actions),
+        lambda _: (rewards, terminated, truncated),
+        n,
+    )
+
+
+def peer_systems(context: Context, env_id: str, n: int, actions: Array) -> Iterator[System]:
+    """Everyone who has the environment."""
+    if env_id in IN_THE_ORIGINAL:
+        given = actions.astype(np.uint32) if env_id in DISCRETE else actions
+        yield System(
+            name=ORIGINAL,
+            package="original",
+            prepare=lambda: context.original.runner(
+                "vec_env", [given, np.array(CHECKED_STEPS)], env_id=env_id, n=n, seed=1
+            ),
+        )
+    yield local("EnvPool", "envpool", lambda: envpool_step(env_id, n, actions), note=NEXT_STEP)
+    yield local(
+        "Gymnasium sync",
+        "gymnasium",
+        lambda: gymnasium_step(env_id, n, actions, "sync"),
+        note=NEXT_STEP,
+    )
+    if env_id in WITH_VECTOR_ENTRY_POINT:
+        yield local(
+            "Gymnasium NumPy",
+            "gymnasium",
+            lambda: gymnasium_step(env_id, n, actions, "vector_entry_point"),
+            note=NEXT_STEP,
+        )
+
+
+def envpool_step(env_id: str, n: int, actions: Array) -> Any:
+    """EnvPool in Gymnasium's interface, synchronous, on one thread."""
+    import envpool
+
+    env = envpool.make(env_id, env_type="gymnasium", num_envs=n, num_threads=1, seed=1)
+    env.reset()
+    given = actions.astype(np.int32) if env_id in DISCRETE else actions
+    return stepping(env.step, list(given), lambda got: got[1:4], n)
+
+
+def gymnasium_step(env_id: str, n: int, actions: Array, mode: str) -> Any:
+    """Gymnasium's loop over environments, or its environment written with NumPy."""
+    import gymnasium
+
+    options = {"disable_env_checker": True} if mode == "sync" else {}
+    env = gymnasium.make_vec(env_id, num_envs=n, vectorization_mode=mode, **options)
+    env.reset(seed=1)
+    return stepping(env.step, list(actions), lambda got: got[1:4], n)
+
+
+ROWS = {"P9": p9}
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, "env_stepping", __doc__))

@@ -1,0 +1,249 @@
+"""Advantages of trajectories: GAE of one (P1), of 256 at once (P2), and V-trace (P3).
+
+pip install -c constraints.txt -e '.[peers]'
+python benchmarks/bench_gae.py --install-original
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from harness.case import Case, Goal, Results, System, Tolerance
+from harness.cli import Context, run
+from harness.systems import function, local, original_function
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+GAMMA, LAM, END_RATE = 0.99, 0.95, 0.01
+P1_SIZES = (128, 2_048, 32_768)
+P2_ENVS, P2_STEPS = 256, 2_048
+P3_STEPS = 2_048
+NAMES = ("advantages", "returns")
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Rewards and episode ends `[T, N]`, values `[T + 1, N]`."""
+
+    rewards: Array
+    values: Array
+    dones: Array
+
+    @classmethod
+    def draw(cls, n_steps: int, n_envs: int, dtype: type[np.floating[Any]]) -> Rollout:
+        """Normal numbers; an episode ends after one step in a hundred."""
+        rng = np.random.default_rng(n_steps)
+        rewards, values = rng.normal(size=(n_steps, n_envs)), rng.normal(size=(n_steps + 1, n_envs))
+        dones = rng.random((n_steps, n_envs)) < END_RATE
+        return cls(rewards.astype(dtype), values.astype(dtype), dones)
+
+
+def env_major(array: Array) -> Array:
+    """`[T, N]` in the order env 0's steps, env 1's steps, ..."""
+    return np.ascontiguousarray(array.T).ravel()
+
+
+def p1(context: Context) -> Iterator[Case]:
+    """GAE of one trajectory in float64."""
+    import rlox
+
+    for n_steps in P1_SIZES:
+        data = Rollout.draw(n_steps, 1, np.float64)
+        arrays = [data.rewards[:, 0].copy(), data.values[:-1, 0].copy(), data.dones[:, 0].copy()]
+        last = float(data.values[-1, 0])
+        arguments = (*arrays, last, GAMMA, LAM)
+        yield Case(
+            row="P1",
+            work="GAE of one trajectory, float64",
+            size=f"{n_steps:,}",
+            ours=(local("rlox", "rlox", gae_call(rlox.compute_gae, arguments), Goal(1.3)),),
+            peers=(
+                original_function(
+                    context.original, "compute_gae", arrays, (last, GAMMA, LAM), *NAMES
+                ),
+                local("TorchRL", "torchrl", lambda d=data: torchrl_gae(d)),
+                local("SB3", "sb3", lambda d=data: sb3_gae(d)),
+                local("NumPy loop", "numpy", gae_call(numpy_gae, arguments)),
+            ),
+            tolerance=Tolerance(1e-5, 1e-5),  # TorchRL cuts off the tail of its filter
+            elements=n_steps,
+        )
+
+
+def gae_call(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """`call(*arguments)` as a timed function of advantages and returns."""
+    return function(lambda: call(*arguments), *NAMES)
+
+
+def numpy_gae(
+    rewards: Array, values: Array, dones: Array, last_value: float, gamma: float, lam: float
+) -> tuple[Array, Array]:
+    """The loop that people write over NumPy arrays."""
+    advantages = np.zeros_like(rewards)
+    advantage, next_value = 0.0, last_value
+    for t in range(len(rewards) - 1, -1, -1):
+        alive = 1.0 - dones[t]
+        delta = rewards[t] + gamma * next_value * alive - values[t]
+        advantage = delta + gamma * lam * alive * advantage
+        advantages[t] = advantage
+        next_value = values[t]
+    return advantages, advantages + values
+
+
+def torchrl_gae(data: Rollout, *, loop: bool = False) -> Any:
+    """TorchRL's vectorised estimator on `[N, T, 1]`, or its loop over time."""
+    import torch
+    from torchrl.objectives.value import functional
+
+    name = "generalized_advantage_estimate"
+    estimate = getattr(functional, name if loop else f"vec_{name}")
+    tensors = [
+        torch.from_numpy(np.ascontiguousarray(array.T)[..., None])
+        for array in (data.values[:-1], data.values[1:], data.rewards, data.dones)
+    ]
+
+    def call() -> Any:
+        return estimate(GAMMA, LAM, *tensors, tensors[3])
+
+    def answer() -> Results:
+        return {name: t.numpy().ravel() for name, t in zip(NAMES, call(), strict=True)}
+
+    return call, answer
+
+
+def sb3_gae(data: Rollout) -> Any:
+    """Stable-Baselines3's buffer, with its arrays in the precision of the case."""
+    import torch
+    from gymnasium.spaces import Box, Discrete
+    from stable_baselines3.common.buffers import RolloutBuffer
+
+    n_steps, n_envs = data.rewards.shape
+    space = Box(-1.0, 1.0, (4,), np.float32)
+    buffer = RolloutBuffer(n_steps, space, Discrete(2), "cpu", LAM, GAMMA, n_envs)
+    buffer.rewards, buffer.values = data.rewards.copy(), data.values[:-1].copy()
+    buffer.advantages = np.zeros_like(data.rewards)
+    buffer.episode_starts = np.zeros_like(data.rewards)
+    buffer.episode_starts[1:] = data.dones[:-1]
+    last = torch.from_numpy(data.values[-1].copy())
+
+    def answer() -> Results:
+        buffer.compute_returns_and_advantage(last, data.dones[-1])
+        return {"advantages": env_major(buffer.advantages), "returns": env_major(buffer.returns)}
+
+    return lambda: buffer.compute_returns_and_advantage(last, data.dones[-1]), answer
+
+
+def p2(context: Context) -> Iterator[Case]:
+    """GAE of 256 environments x 2,048 steps in float32."""
+    data = Rollout.draw(P2_STEPS, P2_ENVS, np.float32)
+    flat = [env_major(a) for a in (data.rewards, data.values[:-1], data.dones)]
+    single = [*flat[:2], flat[2].astype(np.float32)]
+    yield Case(
+        row="P2",
+        work="GAE of 256 environments, float32",
+        size=f"{P2_ENVS} x {P2_STEPS:,}",
+        ours=our_batched_gae(data, flat),
+        peers=(
+            original_function(
+                context.original,
+                "compute_gae_batched_f32",
+                [*single, data.values[-1]],
+                (P2_STEPS, GAMMA, LAM),
+                *NAMES,
+            ),
+            local("TorchRL", "torchrl", lambda: torchrl_gae(data)),
+            local("TorchRL loop", "torchrl", lambda: torchrl_gae(data, loop=True)),
+            local("SB3", "sb3", lambda: sb3_gae(data)),
+        ),
+        tolerance=Tolerance(1e-4, 1e-4),
+        elements=P2_ENVS * P2_STEPS,
+    )
+
+
+def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
+    """Time-major into arrays of the caller, into fresh ones, and the env-major call."""
+    import rlox
+
+    given = (data.rewards, data.values[:-1], data.values[1:].copy(), data.dones)
+    arguments = (*given, np.zeros_like(data.dones), GAMMA, LAM)
+    out = {name: np.empty_like(data.rewards) for name in NAMES}
+
+    def time_major(**outputs: Array) -> Any:
+        def answer() -> Results:
+            got = rlox.compute_gae_time_major(*arguments, **outputs)
+            return {name: env_major(part) for name, part in zip(NAMES, got, strict=True)}
+
+        return lambda: (lambda: rlox.compute_gae_time_major(*arguments, **outputs), answer)
+
+    batched = (*flat, data.values[-1], P2_STEPS, GAMMA, LAM)
+    return (
+        local("rlox time-major, into", "rlox", time_major(**out), Goal(20.0)),
+        local("rlox time-major, fresh", "rlox", time_major(), note="allocates its results"),
+        local("rlox env-major", "rlox", gae_call(rlox.compute_gae_batched_f32, batched), Goal(6.0)),
+    )
+
+
+def p3(context: Context) -> Iterator[Case]:
+    """V-trace of one trajectory in float32, the only precision of the original."""
+    import rlox
+
+    data = Rollout.draw(P3_STEPS, 1, np.float32)
+    log_rhos = np.random.default_rng(3).normal(scale=0.3, size=P3_STEPS).astype(np.float32)
+    rewards, values = data.rewards[:, 0].copy(), data.values[:-1, 0].copy()
+    dones = data.dones[:, 0].astype(np.float32)
+    last, names = float(data.values[-1, 0]), ("targets", "advantages")
+    arrays = [log_rhos, rewards, values, dones]
+    arguments = (*arrays[:3], data.dones[:, 0].copy(), last, GAMMA, 1.0, 1.0)
+    yield Case(
+        row="P3",
+        work="V-trace of one trajectory, float32",
+        size=f"{P3_STEPS:,}",
+        ours=(
+            local(
+                "rlox",
+                "rlox",
+                function(lambda: rlox.compute_vtrace(*arguments), *names),
+                Goal(2.0),
+            ),
+        ),
+        peers=(
+            original_function(
+                context.original, "compute_vtrace", arrays, (last, GAMMA, 1.0, 1.0), *names
+            ),
+            local("TorchRL", "torchrl", lambda: torchrl_vtrace(data, log_rhos)),
+        ),
+        tolerance=Tolerance(1e-4, 1e-4),
+        elements=P3_STEPS,
+    )
+
+
+def torchrl_vtrace(data: Rollout, log_rhos: Array) -> Any:
+    """TorchRL's estimator on `[T, 1]`."""
+    import torch
+    from torchrl.objectives.value.functional import vtrace_advantage_estimate
+
+    log_pi = torch.from_numpy(log_rhos[:, None])
+    log_mu = torch.zeros_like(log_pi)
+    tensors = [
+        torch.from_numpy(a.copy())
+        for a in (data.values[:-1], data.values[1:], data.rewards, data.dones)
+    ]
+
+    def call() -> Any:
+        return vtrace_advantage_estimate(GAMMA, log_pi, log_mu, *tensors, tensors[3])
+
+    def answer() -> Results:
+        advantages, targets = call()
+        return {"targets": targets.numpy()[:, 0], "advantages": advantages.numpy()[:, 0]}
+
+    return call, answer
+
+
+ROWS = {"P1": p1, "P2": p2, "P3": p3}
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, "gae", __doc__))

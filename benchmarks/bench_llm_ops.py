@@ -1,0 +1,170 @@
+"""What language-model training computes beside the network: group advantages (P10), token KL (P11).
+
+pip install -c constraints.txt -e '.[peers]'
+python benchmarks/bench_llm_ops.py --install-original
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from harness.case import Case, Goal, System, Tolerance
+from harness.cli import Context, run
+from harness.systems import function, local, original_function
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+P10_SIZES = {(16, 4): 1.5, (256, 16): 4.0, (1_024, 32): 4.0}  # groups x completions: goal
+P11_SIZES = {
+    (1, 128): 1.2,
+    (1, 8_192): 1.5,
+    (32, 2_048): 1.5,
+}  # sequences x tokens: goal in float32
+P11_FLOAT64_GOAL = 1.2
+
+
+def draw_rewards(groups: int, completions: int) -> Array:
+    """Uniform rewards, flat `[groups * completions]`."""
+    return np.random.default_rng(groups).random(groups * completions)
+
+
+def draw_log_probs(sequences: int, tokens: int, dtype: type[np.floating[Any]]) -> tuple[Array, ...]:
+    """Log-probabilities of a policy and of a reference a little beside it, flat."""
+    rng = np.random.default_rng(tokens)
+    policy = np.log(rng.random(sequences * tokens) * 0.999 + 0.001)
+    reference = policy + rng.normal(scale=0.1, size=policy.size)
+    return policy.astype(dtype), reference.astype(dtype)
+
+
+def p10(context: Context) -> Iterator[Case]:
+    """GRPO's advantages: the population z-score within each group, float64."""
+    import rlox
+
+    for (groups, completions), goal in P10_SIZES.items():
+        rewards = draw_rewards(groups, completions)
+        name = "compute_batch_group_advantages"
+        call = with_arguments(rlox.compute_batch_group_advantages, rewards, completions)
+        yield Case(
+            row="P10",
+            work="group advantages, float64",
+            size=f"{groups:,} x {completions}",
+            ours=(local("rlox", "rlox", function(call, "advantages"), Goal(goal)),),
+            peers=(
+                original_function(context.original, name, [rewards], (completions,), "advantages"),
+                local("NumPy", "numpy", numpy_advantages(rewards, completions)),
+                local("torch", "torch", torch_advantages(rewards, completions)),
+            ),
+            tolerance=Tolerance(1e-9, 1e-9),
+            elements=rewards.size,
+        )
+
+
+def with_arguments(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """`call` without arguments of its own, for the timed loop."""
+    return lambda: call(*arguments)
+
+
+def numpy_advantages(rewards: Array, completions: int) -> Any:
+    """The z-score of every row."""
+
+    def call() -> Array:
+        grouped = rewards.reshape(-1, completions)
+        centred = grouped - grouped.mean(axis=1, keepdims=True)
+        return (centred / grouped.std(axis=1, keepdims=True)).ravel()
+
+    return function(call, "advantages")
+
+
+def torch_advantages(rewards: Array, completions: int) -> Any:
+    """The same with torch on the CPU."""
+    import torch
+
+    tensor = torch.from_numpy(rewards)
+
+    def call() -> Any:
+        grouped = tensor.view(-1, completions)
+        std, mean = torch.std_mean(grouped, dim=1, correction=0, keepdim=True)
+        return ((grouped - mean) / std).view(-1)
+
+    return function(call, "advantages")
+
+
+def p11(context: Context) -> Iterator[Case]:
+    """k3 = exp(d) - d - 1, d = log q - log p, summed over each sequence (Schulman 2020)."""
+    for dtype in (np.float32, np.float64):
+        for (sequences, tokens), goal in P11_SIZES.items():
+            policy, reference = draw_log_probs(sequences, tokens, dtype)
+            single = dtype is np.float32
+            yield Case(
+                row="P11",
+                work=f"k3 token KL, {dtype.__name__}",
+                size=f"{sequences} x {tokens:,}",
+                ours=tuple(our_kl(policy, reference, tokens, goal if single else P11_FLOAT64_GOAL)),
+                peers=(
+                    original_kl(context, policy, reference, tokens),
+                    local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+                    local("torch", "torch", torch_kl(policy, reference, tokens)),
+                ),
+                tolerance=Tolerance(1e-3, 1e-3) if single else Tolerance(1e-9, 1e-9),
+                elements=policy.size,
+            )
+
+
+def our_kl(policy: Array, reference: Array, tokens: int, goal: float) -> Iterator[System]:
+    """The call for one sequence where there is one, and the batch call."""
+    import rlox
+
+    batch = with_arguments(rlox.compute_batch_token_kl_schulman, policy, reference, tokens)
+    if policy.size != tokens:
+        yield local("rlox", "rlox", function(batch, "kl"), Goal(goal))
+        return
+    one = with_arguments(rlox.compute_token_kl_schulman, policy, reference)
+    yield local("rlox", "rlox", function(one, "kl"), Goal(goal))
+    yield local("rlox, batch of one", "rlox", function(batch, "kl"))
+
+
+def original_kl(context: Context, policy: Array, reference: Array, tokens: int) -> System:
+    """The original's fastest call for the size."""
+    suffix = "_f32" if policy.dtype == np.float32 else ""
+    one = policy.size == tokens
+    return original_function(
+        context.original,
+        f"compute_token_kl_schulman{suffix}" if one else f"compute_batch_token_kl_schulman{suffix}",
+        [reference, policy],
+        () if one else (tokens,),
+        "kl",
+        note="takes the two arrays in the opposite sense, so they are exchanged here",
+    )
+
+
+def numpy_kl(policy: Array, reference: Array, tokens: int) -> Any:
+    """The formula over whole arrays."""
+
+    def call() -> Array:
+        d = reference - policy
+        result: Array = (np.exp(d) - d - 1.0).reshape(-1, tokens).sum(axis=1)
+        return result
+
+    return function(call, "kl")
+
+
+def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
+    """The formula over whole tensors."""
+    import torch
+
+    p, q = torch.from_numpy(policy), torch.from_numpy(reference)
+
+    def call() -> Any:
+        d = q - p
+        return (torch.exp(d) - d - 1.0).view(-1, tokens).sum(dim=1)
+
+    return function(call, "kl")
+
+
+ROWS = {"P10": p10, "P11": p11}
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, "llm_ops", __doc__))

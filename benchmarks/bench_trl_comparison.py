@@ -1,0 +1,120 @@
+"""Group advantages and token KL beside the formulas of TRL's GRPO trainer, written out in torch.
+
+TRL itself is not needed: what its trainer computes at these two places is a few tensor operations.
+
+    pip install -c constraints.txt -e '.[peers]'
+    python benchmarks/bench_trl_comparison.py
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from bench_llm_ops import (
+    P10_SIZES,
+    P11_SIZES,
+    Array,
+    draw_log_probs,
+    draw_rewards,
+    numpy_advantages,
+    numpy_kl,
+    with_arguments,
+)
+from harness.case import Case, Tolerance
+from harness.cli import Context, run
+from harness.systems import function, local
+
+
+def advantages(context: Context) -> Iterator[Case]:
+    """Rewards to advantages, float32 as TRL has them."""
+    import rlox
+
+    for groups, completions in P10_SIZES:
+        rewards = draw_rewards(groups, completions).astype(np.float32)
+        call = with_arguments(rlox.compute_batch_group_advantages, rewards, completions)
+        yield Case(
+            row="T1",
+            work="group advantages beside TRL's formula, float32",
+            size=f"{groups:,} x {completions}",
+            ours=(local("rlox", "rlox", function(call, "advantages")),),
+            peers=(
+                local(
+                    "TRL-style torch",
+                    "torch",
+                    lambda r=rewards, c=completions: trl_advantages(r, c)(),
+                    compared=False,
+                    note="divides by the sample standard deviation + 1e-4, so its numbers differ",
+                ),
+                local("NumPy", "numpy", numpy_advantages(rewards, completions)),
+            ),
+            tolerance=Tolerance(1e-3, 1e-4),
+            elements=rewards.size,
+        )
+
+
+def trl_advantages(rewards: Array, completions: int) -> Any:
+    """Means and deviations of the groups, repeated for each completion."""
+    import torch
+
+    tensor = torch.from_numpy(rewards)
+
+    def call() -> Any:
+        grouped = tensor.view(-1, completions)
+        mean = torch.nanmean(grouped, dim=1)
+        count = torch.sum(~torch.isnan(grouped), dim=1)
+        variance = torch.nanmean((grouped - mean.unsqueeze(1)) ** 2, dim=1)
+        std = torch.sqrt(variance * count / (count - 1))
+        mean = mean.repeat_interleave(completions, dim=0)
+        std = std.repeat_interleave(completions, dim=0)
+        return (tensor - mean) / (std + 1e-4)
+
+    return function(call, "advantages")
+
+
+def token_kl(context: Context) -> Iterator[Case]:
+    """Log-probabilities to the masked sum of k3 over each sequence, float32."""
+    import rlox
+
+    for sequences, tokens in P11_SIZES:
+        policy, reference = draw_log_probs(sequences, tokens, np.float32)
+        call = with_arguments(rlox.compute_batch_token_kl_schulman, policy, reference, tokens)
+        yield Case(
+            row="T2",
+            work="k3 token KL beside TRL's formula, float32",
+            size=f"{sequences} x {tokens:,}",
+            ours=(local("rlox", "rlox", function(call, "kl")),),
+            peers=(
+                local(
+                    "TRL-style torch",
+                    "torch",
+                    lambda p=policy, q=reference, t=tokens: trl_kl(p, q, t)(),
+                    note="with a completion mask of ones, as TRL always multiplies by it",
+                ),
+                local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+            ),
+            tolerance=Tolerance(1e-3, 1e-3),
+            elements=policy.size,
+        )
+
+
+def trl_kl(policy: Array, reference: Array, tokens: int) -> Any:
+    """`[B, T]` tensors and a mask."""
+    import torch
+
+    p, q = (torch.from_numpy(a).view(-1, tokens) for a in (policy, reference))
+    mask = torch.ones_like(p)
+
+    def call() -> Any:
+        per_token = torch.exp(q - p) - (q - p) - 1
+        return (per_token * mask).sum(-1)
+
+    return function(call, "kl")
+
+
+ROWS = {"T1": advantages, "T2": token_kl}
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, "trl_comparison", __doc__))

@@ -1,0 +1,40 @@
+"""Systems that are compared have to compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from harness.case import Results, Tolerance
+
+
+class DisagreementError(Exception):
+    """Two systems of one case give different numbers."""
+
+
+def check_agreement(
+    reference: str, results: Mapping[str, Results], tolerance: Tolerance, case: str
+) -> None:
+    """Compares every system's arrays with those of the same name of `reference`.
+
+    Raises:
+        DisagreementError: numbers differ by more than `tolerance`, or no name is shared.
+    """
+    expected = results[reference]
+    for name, got in results.items():
+        shared = expected.keys() & got.keys()
+        if not shared:
+            raise DisagreementError(f"{case}: {name} and {reference} share no result to compare")
+        for key in sorted(shared):
+            try:
+                np.testing.assert_allclose(
+                    np.asarray(got[key], np.float64).ravel(),
+                    np.asarray(expected[key], np.float64).ravel(),
+                    rtol=tolerance.relative,
+                    atol=tolerance.absolute,
+                )
+            except AssertionError as error:
+                raise DisagreementError(
+                    f"{case}: {key} of {name} differs from {reference}'s: {error}"
+                ) from error

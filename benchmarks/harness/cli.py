@@ -1,0 +1,140 @@
+"""The command line that every benchmark shares."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness import machine, peers
+from harness.agreement import DisagreementError
+from harness.case import Case
+from harness.gate import failures
+from harness.intervals import RESAMPLES
+from harness.measure import measure_case
+from harness.original import CACHE, Original, OriginalError, find_python, install
+from harness.plots import write_plots
+from harness.record import CaseRecord, Report
+from harness.table import line, render
+from harness.threads import SINGLE, ensure_single_threaded
+from harness.timing import Protocol
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+FULL = Protocol(repeats=21, min_seconds=0.01)
+QUICK = Protocol(repeats=7, min_seconds=0.002)
+PASSED, MISSED, UNUSABLE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a row needs to make its cases."""
+
+    original: Original
+    quick: bool
+
+
+Row = Callable[[Context], Iterable[Case]]
+
+
+def parse(argv: Sequence[str] | None, rows: Mapping[str, Row], about: str) -> argparse.Namespace:
+    """The options of one benchmark."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rows", default=",".join(rows), help="comma-separated, of: %(default)s")
+    add("--quick", action="store_true", help="fewer and shorter samples, for trying things out")
+    add("--repeats", type=int, help="rounds, at least 7")
+    add("--allow-missing", action="store_true", help="go on without peers that are not installed")
+    add("--original", metavar="PYTHON", help="interpreter of an environment with rlox 1.2.0")
+    add("--install-original", action="store_true", help="make that environment")
+    add("--gate", action="store_true", help="exit 1 if a goal is missed or a peer is faster")
+    add("--out", type=Path, help="folder of the results")
+    args = parser.parse_args(argv)
+    args.rows = args.rows.split(",")
+    unknown = [name for name in args.rows if name not in rows]
+    if unknown:
+        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(rows)}")
+    if args.repeats is not None and args.repeats < QUICK.repeats:
+        parser.error(f"--repeats {args.repeats}: a median with an interval needs at least 7")
+    return args
+
+
+def run(rows: Mapping[str, Row], name: str, about: str, argv: Sequence[str] | None = None) -> int:
+    """Measures the chosen rows, writes `name`.json, .md and plots; returns the exit status."""
+    args = parse(argv, rows, about)
+    ensure_single_threaded()
+    try:
+        python = install() if args.install_original else find_python(args.original)
+        with closing(Original(python)) as original:
+            report = measure(args, rows, name, original)
+    except (peers.MissingPeersError, OriginalError, DisagreementError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return UNUSABLE
+    whole = list(rows) == args.rows and not args.quick
+    write(report, args.out or (RESULTS if whole else CACHE / "results"))
+    missed = failures(report)
+    for sentence in missed:
+        print(f"MISSED  {sentence}")
+    return MISSED if missed and args.gate else PASSED
+
+
+def measure(
+    args: argparse.Namespace, rows: Mapping[str, Row], name: str, original: Original
+) -> Report:
+    """Times every case of the chosen rows, printing each as it is done."""
+    import torch
+
+    torch.set_num_threads(1)
+    context = Context(original, args.quick)
+    cases = [case for row in args.rows for case in rows[row](context)]
+    absent = peers.missing_packages(
+        cases, lambda p: original.python is not None if p == "original" else peers.is_importable(p)
+    )
+    if "rlox" in absent or (absent and not args.allow_missing):
+        raise peers.MissingPeersError(peers.explain_missing(absent))
+    protocol = QUICK if args.quick else FULL
+    protocol = Protocol(args.repeats or protocol.repeats, protocol.min_seconds)
+    date, host = machine.now(), machine.describe_machine()
+    records = []
+    for number, case in enumerate(cases, 1):
+        records.append(measure_case(case, protocol, absent))
+        announce(f"[{number}/{len(cases)}]", records[-1])
+    has_original = "original" not in absent and any(
+        system.package == "original" for case in cases for system in case.systems
+    )
+    return Report(
+        benchmark=name,
+        date=date,
+        quick=args.quick,
+        commit=machine.describe_commit(),
+        machine=host,
+        versions=machine.installed_versions(
+            original.ask(do="hello")["rlox"] if has_original else None
+        ),
+        threads={**SINGLE, "torch": "1"},
+        protocol={**asdict(protocol), "resamples": RESAMPLES},
+        cases=tuple(records),
+    )
+
+
+def announce(progress: str, record: CaseRecord) -> None:
+    """Prints a line for each of our systems of a case."""
+    names = [system.name for system in record.systems if not system.ours]
+    for own in (system for system in record.systems if system.ours):
+        size, system, time, *others, ratio, goal, outcome = line(record, own, names)
+        beside = ", ".join(f"{n} {t}" for n, t in zip(names, others, strict=True))
+        asked = "" if goal == "-" else f", goal {goal}"
+        print(f"{progress} {record.row} {record.work}, {size}: {system} {time}; {beside}")
+        print(f"{'':{len(progress)}} {ratio}{asked} {outcome}", flush=True)
+
+
+def write(report: Report, folder: Path) -> None:
+    """The JSON, the table and the plots."""
+    report.write(folder / f"{report.benchmark}.json")
+    (folder / f"{report.benchmark}.md").write_text(render(report), encoding="utf-8")
+    write_plots(report, folder / "plots")
+    print(f"wrote {folder / report.benchmark}.json, .md and {folder / 'plots'}")

@@ -1,0 +1,16 @@
+"""Whether a report lets a change pass."""
+
+from __future__ import annotations
+
+from harness.record import Report
+
+
+def failures(report: Report) -> list[str]:
+    """One sentence for every goal missed and every size at which a peer is faster."""
+    return [
+        f"{case.row} {case.work}, {case.size}: {v.ours} is {v.ratio:.2f}x as fast as {v.against}, "
+        + (f"the goal is {v.minimum:g}x" if v.goal else "a peer is faster")
+        for case in report.cases
+        for v in case.verdicts
+        if not v.met
+    ]

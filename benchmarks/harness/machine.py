@@ -1,0 +1,71 @@
+"""Where and with what a result was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from harness.peers import PACKAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def describe_machine() -> dict[str, str | int | float]:
+    """Processor, cores, system, and how busy the machine was at the start."""
+    return {
+        "cpu": cpu_model(Path("/proc/cpuinfo")),
+        "cores": os.cpu_count() or 0,
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def cpu_model(cpuinfo: Path) -> str:
+    """The processor's name as the kernel has it, else what Python knows."""
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def installed_versions(original: str | None) -> dict[str, str]:
+    """Versions of Python, rlox and every peer of this interpreter, and of the original."""
+    found = {"python": platform.python_version()}
+    for name, package in PACKAGES.items():
+        if name == "original":
+            continue
+        try:
+            found[package.distribution] = version(package.distribution)
+        except PackageNotFoundError:
+            continue
+    if original is not None:
+        found["original rlox"] = original
+    return found
+
+
+def describe_commit(root: Path = ROOT) -> dict[str, str | bool | None]:
+    """The commit that is checked out and whether tracked files differ from it."""
+    head = git(root, "rev-parse", "HEAD")
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    return {"id": head, "changed": None if changed is None else changed != ""}
+
+
+def git(root: Path, *arguments: str) -> str | None:
+    """What git answers, or None outside a repository."""
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def now() -> str:
+    """The time of day in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,86 @@
+"""One case from its systems to its record."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection
+from contextlib import ExitStack
+
+from harness.agreement import check_agreement
+from harness.case import Case, Runner, System
+from harness.intervals import ratio_of_medians
+from harness.record import CaseRecord, Comparison, Measured, Verdict
+from harness.timing import Protocol, Samples, interleave
+
+
+def measure_case(case: Case, protocol: Protocol, absent: Collection[str] = ()) -> CaseRecord:
+    """Prepares the systems whose package is not in `absent`, compares their results, times them."""
+    present = [system for system in case.systems if system.package not in absent]
+    with ExitStack() as stack:
+        runners: dict[str, Runner] = {}
+        for system in present:
+            runners[system.name] = system.prepare()
+            stack.callback(runners[system.name].close)
+        results = {s.name: runners[s.name].result() for s in present if s.compared}
+        check_agreement(
+            case.ours[0].name, results, case.tolerance, f"{case.row} {case.work}, {case.size}"
+        )
+        samples = interleave(runners, protocol)
+    measured = tuple(describe(s, s in case.ours, samples.get(s.name)) for s in case.systems)
+    return evaluate(case, measured)
+
+
+def describe(system: System, ours: bool, samples: Samples | None) -> Measured:
+    """A system's times, scaled to the whole of the case."""
+    seconds = tuple(s * system.scale for s in samples.seconds) if samples else ()
+    return Measured(
+        name=system.name,
+        package=system.package,
+        ours=ours,
+        seconds=seconds,
+        loops=samples.loops if samples else 0,
+        scale=system.scale,
+        median=statistics.median(seconds) if seconds else None,
+        note=system.note,
+    )
+
+
+def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
+    """Ratios to every measured peer, and which goals they meet."""
+    times = {m.name: m.seconds for m in measured if m.seconds}
+    peers = [m for m in measured if not m.ours and m.median is not None]
+    fastest = min(peers, key=lambda m: m.median or 0.0).name if peers else None
+    comparisons = []
+    for own in case.ours:
+        for peer in peers:
+            ratio = ratio_of_medians(times[own.name], times[peer.name])
+            comparisons.append(
+                Comparison(
+                    own.name, peer.name, ratio.value, ratio.low, ratio.high, peer.name == fastest
+                )
+            )
+    return CaseRecord(
+        row=case.row,
+        work=case.work,
+        size=case.size,
+        elements=case.elements,
+        systems=measured,
+        comparisons=tuple(comparisons),
+        verdicts=tuple(v for own in case.ours for v in judge(own, comparisons)),
+    )
+
+
+def judge(own: System, comparisons: list[Comparison]) -> list[Verdict]:
+    """The goals of one of our systems; where it has none, that no peer may be faster."""
+    ratios = {c.peer: c for c in comparisons if c.ours == own.name}
+    fastest = next((c for c in ratios.values() if c.fastest), None)
+    verdicts = []
+    for goal in own.goals:
+        held = fastest if goal.against is None else ratios.get(goal.against)
+        if held is not None:
+            met = held.ratio >= goal.minimum
+            verdicts.append(Verdict(own.name, held.peer, goal.minimum, held.ratio, met, goal=True))
+    if own.gated and fastest is not None:
+        met = fastest.ratio >= 1.0
+        verdicts.append(Verdict(own.name, fastest.peer, 1.0, fastest.ratio, met, goal=False))
+    return verdicts

@@ -1,0 +1,142 @@
+"""Times rlox 1.2.0 in an interpreter of its own, which `original.py` starts.
+
+Both packages are called rlox, so they cannot share a process. Requests and answers are JSON, one a
+line; arrays travel as base64 of the NumPy format. This file imports nothing of rlox's repository.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import io
+import itertools
+import json
+import os
+import sys
+import time
+from importlib.metadata import version
+
+import numpy as np
+
+import rlox  # the original
+
+
+def decode(text):
+    """An array from its base64 text."""
+    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+
+
+def encode(array):
+    """An array as base64 text."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def function(arrays, name, arguments, results):
+    """A function of the module on (arrays, then numbers); `results` names what it returns."""
+    call, given = getattr(rlox, name), [*arrays, *arguments]
+
+    def operation():
+        return call(*given)
+
+    def answer():
+        got = operation()
+        parts = got if isinstance(got, tuple) else (got,)
+        return {key: np.asarray(part, np.float64) for key, part in zip(results, parts, strict=True)}
+
+    return operation, answer
+
+
+def vec_env(arrays, env_id, n, seed):
+    """One `step_all` with the next of the given actions, `[k, n]` or `[k, n, 1]`."""
+    env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
+    env.reset_all()
+    rows = list(arrays[0])
+    turns = itertools.cycle(
+        [row.tolist() for row in rows] if n == 1 and rows[0].ndim == 1 else rows
+    )
+
+    def operation():
+        return env.step_all(next(turns))
+
+    def answer():
+        steps = -(-arrays[1].item() // n)
+        ends = reward = 0.0
+        for _ in range(steps):
+            got = operation()
+            ends += np.count_nonzero(np.logical_or(got["terminated"], got["truncated"]))
+            reward += got["rewards"].sum()
+        return {"ends": np.array(ends / (steps * n)), "reward": np.array(reward / (steps * n))}
+
+    return operation, answer
+
+
+def rollout(arrays, env_id, n, seed, gamma, lam):
+    """T steps into arrays `[T, N]`, then GAE on the env-major order that it takes."""
+    actions, values = arrays
+    n_steps = len(actions)
+    env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
+    obs = np.zeros((n_steps + 1, n, 4), np.float32)
+    rewards, dones = (np.zeros((n_steps, n), np.float32) for _ in range(2))
+    obs[0] = env.reset_all()
+
+    def operation():
+        for t in range(n_steps):
+            got = env.step_all(actions[t])
+            obs[t + 1] = got["obs"]
+            rewards[t] = got["rewards"]
+            np.logical_or(got["terminated"], got["truncated"], out=dones[t])
+        flat = [np.ascontiguousarray(a.T).ravel() for a in (rewards, values[:-1], dones)]
+        return rlox.compute_gae_batched_f32(*flat, values[-1], n_steps, gamma, lam)
+
+    def answer():
+        operation()
+        return {"ends": dones.mean(), "reward": rewards.mean()}
+
+    return operation, answer
+
+
+WORKLOADS = {"function": function, "vec_env": vec_env, "rollout": rollout}
+
+
+def sample(operation, loops):
+    """Seconds of `loops` calls with the garbage collector at rest."""
+    gc.disable()
+    try:
+        begun = time.perf_counter()
+        for _ in range(loops):
+            operation()
+        return time.perf_counter() - begun
+    finally:
+        gc.enable()
+
+
+def serve(requests, answers):
+    """Answers requests until the pipe is closed."""
+    prepared = {}
+    for line in requests:
+        request = json.loads(line)
+        kind, key = request["do"], request.get("id")
+        if kind == "hello":
+            reply = {"rlox": version("rlox"), "numpy": version("numpy")}
+        elif kind == "prepare":
+            arrays = [decode(text) for text in request["arrays"]]
+            make = WORKLOADS[request["workload"]]
+            prepared[key] = make(arrays=arrays, **request["options"])
+            reply = {}
+        elif kind == "sample":
+            reply = {"seconds": sample(prepared[key][0], request["loops"])}
+        elif kind == "result":
+            reply = {"arrays": {k: encode(v) for k, v in prepared[key][1]().items()}}
+        else:
+            reply = {"dropped": prepared.pop(key, None) is not None}
+        answers.write(json.dumps(reply) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    # whatever the library prints goes to the standard error, so that answers stay readable
+    with os.fdopen(os.dup(1), "w") as pipe:
+        os.dup2(2, 1)
+        serve(sys.stdin, pipe)

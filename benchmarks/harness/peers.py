@@ -1,0 +1,62 @@
+"""The libraries that rlox is measured beside, and how to come by them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from harness.case import Case
+
+ORIGINAL_VERSION = "1.2.0"
+INSTALL_PEERS = "pip install -c constraints.txt -e '.[peers]'"
+INSTALL_ORIGINAL = (
+    f"--install-original, or --original PYTHON of an environment with rlox=={ORIGINAL_VERSION}"
+)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution, the module it brings, and what to do when it is absent."""
+
+    distribution: str
+    module: str
+    install: str = INSTALL_PEERS
+
+
+PACKAGES = {
+    "rlox": Package("rlox", "rlox", "pip install -c constraints.txt -e ."),
+    "numpy": Package("numpy", "numpy"),
+    "torch": Package("torch", "torch"),
+    "gymnasium": Package("gymnasium", "gymnasium"),
+    "sb3": Package("stable-baselines3", "stable_baselines3"),
+    "torchrl": Package("torchrl", "torchrl"),
+    "envpool": Package("envpool", "envpool"),
+    "original": Package(f"rlox {ORIGINAL_VERSION}", "", INSTALL_ORIGINAL),
+}
+
+
+class MissingPeersError(Exception):
+    """Peers of the chosen rows are not installed."""
+
+
+def is_importable(package: str) -> bool:
+    """Whether this interpreter finds the package's module."""
+    return importlib.util.find_spec(PACKAGES[package].module) is not None
+
+
+def missing_packages(cases: Iterable[Case], available: Callable[[str], bool]) -> list[str]:
+    """Packages that `cases` measure and that are not `available`, in order of appearance."""
+    needed = dict.fromkeys(system.package for case in cases for system in case.systems)
+    return [package for package in needed if not available(package)]
+
+
+def explain_missing(packages: Iterable[str]) -> str:
+    """One line for each absent package with what to do about it."""
+    return "\n".join(
+        [
+            "not installed, and a comparison without the fastest peer is none:",
+            *(f"  {PACKAGES[name].distribution}: {PACKAGES[name].install}" for name in packages),
+            "or --allow-missing, which leaves them out and says so in the table",
+        ]
+    )

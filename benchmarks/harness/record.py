@@ -1,0 +1,111 @@
+"""What a run leaves behind: plain dataclasses that are written as JSON and read back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class SchemaError(Exception):
+    """A results file is not of this version, or lacks something."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One system's times; `seconds` is empty where it is not installed."""
+
+    name: str
+    package: str
+    ours: bool
+    seconds: tuple[float, ...]  # of the whole case, one per round
+    loops: int  # inner repetitions of each sample
+    scale: float  # seconds are those of one loop times this
+    median: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of ours against one peer: how many times as long the peer takes, with a 95% interval."""
+
+    ours: str
+    peer: str
+    ratio: float
+    low: float
+    high: float
+    fastest: bool  # the peer is the fastest of the case
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal and whether it was met; `against` is the peer that it was held against."""
+
+    ours: str
+    against: str
+    minimum: float
+    ratio: float
+    met: bool
+    goal: bool  # False: only "no peer is faster"
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """Everything measured of one case."""
+
+    row: str
+    work: str
+    size: str
+    elements: int
+    systems: tuple[Measured, ...]
+    comparisons: tuple[Comparison, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run."""
+
+    benchmark: str
+    date: str
+    quick: bool
+    commit: dict[str, Any]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    threads: dict[str, str]
+    protocol: dict[str, Any]
+    cases: tuple[CaseRecord, ...]
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def write(self, path: Path) -> None:
+        """Writes the report as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+def read_report(path: Path) -> Report:
+    """The report that `Report.write` left in `path`.
+
+    Raises:
+        SchemaError: another schema version, or a field is missing or unknown.
+    """
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    got = tree.get("schema_version")
+    if got != SCHEMA_VERSION:
+        raise SchemaError(f"{path.name}: schema_version is {got}, expected {SCHEMA_VERSION}")
+    try:
+        return Report(**{**tree, "cases": tuple(read_case(case) for case in tree["cases"])})
+    except (KeyError, TypeError) as error:
+        raise SchemaError(f"{path.name}: {error}") from error
+
+
+def read_case(tree: dict[str, Any]) -> CaseRecord:
+    """One case of a report."""
+    systems = tuple(Measured(**{**s, "seconds": tuple(s["seconds"])}) for s in tree["systems"])
+    comparisons = tuple(Comparison(**c) for c in tree["comparisons"])
+    verdicts = tuple(Verdict(**v) for v in tree["verdicts"])
+    parts = {"systems": systems, "comparisons": comparisons, "verdicts": verdicts}
+    return CaseRecord(**{**tree, **parts})

@@ -1,0 +1,113 @@
+"""A report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.record import CaseRecord, Comparison, Measured, Report, Verdict
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def duration(seconds: float) -> str:
+    """Three significant digits and a unit."""
+    scale, unit = next(((s, u) for s, u in UNITS if seconds >= s), UNITS[-1])
+    value = seconds / scale
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {unit}"
+
+
+def render(report: Report) -> str:
+    """The whole page: what was measured on, then one table for each kind of work."""
+    works: dict[tuple[str, str], list[CaseRecord]] = {}
+    for case in report.cases:
+        works.setdefault((case.row, case.work), []).append(case)
+    parts = [heading(report)]
+    parts += [section(row, work, cases) for (row, work), cases in works.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def heading(report: Report) -> str:
+    """Machine, versions and how to read the tables."""
+    commit = report.commit.get("id") or "unknown commit"
+    changed = " with local changes" if report.commit.get("changed") else ""
+    versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
+    threads = ", ".join(f"{name}={value}" for name, value in report.threads.items())
+    return "\n".join(
+        [
+            f"# Measured: {report.benchmark}{' (quick)' if report.quick else ''}",
+            "",
+            f"{report.date}, commit {commit[:12]}{changed}; {report.machine['cpu']}, "
+            f"{report.machine['cores']} cores, load {report.machine['load']} at the start.",
+            f"Versions: {versions}.",
+            f"Threads: {threads}.",
+            "",
+            f"Medians of {report.protocol['repeats']} rounds in which the systems took turns, samples of "
+            f"{duration(report.protocol['min_seconds'])} or longer. A ratio is the peer's median over "
+            "ours, so more is better, with a 95% bootstrap interval over the rounds "
+            f"({report.protocol['resamples']:,} resamples). `no`: the peer does not offer the work.",
+        ]
+    )
+
+
+def section(row: str, work: str, cases: list[CaseRecord]) -> str:
+    """One table; a line for each size and each of our ways to do it."""
+    peers = list(dict.fromkeys(s.name for c in cases for s in c.systems if not s.ours))
+    head = ["size", "system", "time", *peers, "ratio to the fastest peer", "goal", ""]
+    lines = [f"## {row}: {work}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += [
+        "| " + " | ".join(line(case, own, peers)) + " |"
+        for case in cases
+        for own in case.systems
+        if own.ours
+    ]
+    notes = dict.fromkeys(f"- {s.name}: {s.note}" for c in cases for s in c.systems if s.note)
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def line(case: CaseRecord, own: Measured, peers: list[str]) -> list[str]:
+    """The cells of one of our systems in one size."""
+    by_name = {s.name: s for s in case.systems}
+    fastest = next((c for c in case.comparisons if c.ours == own.name and c.fastest), None)
+    verdicts = [v for v in case.verdicts if v.ours == own.name]
+    goals = [v for v in verdicts if v.goal]
+    return [
+        case.size,
+        own.name,
+        time_cell(own),
+        *(time_cell(by_name.get(peer)) for peer in peers),
+        ratio_cell(fastest),
+        "; ".join(goal_text(v) for v in goals) or "-",
+        outcome(verdicts),
+    ]
+
+
+def time_cell(measured: Measured | None) -> str:
+    """A median, or why there is none."""
+    if measured is None:
+        return "no"
+    return "not installed" if measured.median is None else duration(measured.median)
+
+
+def ratio_cell(comparison: Comparison | None) -> str:
+    """The ratio, its interval and whose it is."""
+    if comparison is None:
+        return "no peer"
+    return (
+        f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}] {comparison.peer}"
+    )
+
+
+def goal_text(verdict: Verdict) -> str:
+    """A goal with the ratio that was reached."""
+    return f"{verdict.minimum:g}x {verdict.against}: {verdict.ratio:.2f}x"
+
+
+def outcome(verdicts: Iterable[Verdict]) -> str:
+    """`met`, `missed`, `slower`, or nothing where nothing is asked."""
+    verdicts = list(verdicts)
+    if any(not v.met and not v.goal for v in verdicts):
+        return "slower"
+    if any(not v.met for v in verdicts):
+        return "missed"
+    return "met" if any(v.goal for v in verdicts) else ""

@@ -1,0 +1,22 @@
+"""One thread for everything: the libraries read these variables when they are loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+SINGLE = {
+    name: "1"
+    for name in (
+        "RAYON_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    )
+}
+
+
+def ensure_single_threaded() -> None:
+    """Starts this program anew with the variables set, unless they are."""
+    if any(os.environ.get(name) != value for name, value in SINGLE.items()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **SINGLE})

@@ -1,0 +1,87 @@
+"""Samples of several systems, taken in turn so that a change of the machine's speed meets all alike."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.case import Results, Runner
+
+MAX_LOOPS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How long and how often to sample."""
+
+    repeats: int = 15
+    min_seconds: float = (
+        0.005  # shortest sample; the inner loop is repeated until it takes this long
+    )
+
+
+@dataclass
+class LocalRunner:
+    """A system of this process: `operation` is the work, `answer` what it gives."""
+
+    operation: Callable[[], object]
+    answer: Callable[[], Results]
+    clock: Callable[[], float] = time.perf_counter
+    release: Callable[[], object] | None = None
+
+    def sample(self, loops: int) -> float:
+        """Seconds of `loops` calls, the garbage collector resting as `timeit` has it."""
+        operation, turns = self.operation, range(loops)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            begun = self.clock()
+            for _ in turns:
+                operation()
+            return self.clock() - begun
+        finally:
+            if collecting:
+                gc.enable()
+
+    def result(self) -> Results:
+        """What the work gives."""
+        return self.answer()
+
+    def close(self) -> None:
+        """Calls `release`, if there is one."""
+        if self.release is not None:
+            self.release()
+
+
+def calibrate(runner: Runner, min_seconds: float) -> int:
+    """Loops that fill a sample of `min_seconds`; finding them warms the system up."""
+    loops = 1
+    while True:
+        seconds = runner.sample(loops)
+        if seconds >= min_seconds or loops >= MAX_LOOPS:
+            return loops
+        growth = 1.2 * min_seconds / max(seconds, min_seconds / 100)
+        loops = min(MAX_LOOPS, max(loops + 1, math.ceil(loops * growth)))
+
+
+def interleave(runners: Mapping[str, Runner], protocol: Protocol) -> dict[str, Samples]:
+    """Samples of all systems by turns; which one begins moves on by one from round to round."""
+    loops = {name: calibrate(runner, protocol.min_seconds) for name, runner in runners.items()}
+    samples: dict[str, list[float]] = {name: [] for name in runners}
+    names = list(runners)
+    for turn in range(protocol.repeats):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            samples[name].append(runners[name].sample(loops[name]) / loops[name])
+    return {name: Samples(loops[name], tuple(samples[name])) for name in names}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds of one loop in each round."""
+
+    loops: int
+    seconds: Sequence[float]
