@@ -11,6 +11,7 @@ mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
+mod views;
 
 /// The compiled half of rlox: native environments, advantage kernels, random streams.
 ///
