@@ -7,6 +7,7 @@ mod ends;
 mod errors;
 mod gae;
 mod gae_call;
+mod pool;
 mod snapshot;
 mod step;
 mod stream;
