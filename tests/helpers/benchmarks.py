@@ -1,0 +1,81 @@
+"""Systems that take the time they are told to, and small records of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from harness.case import Case, Goal, Results, System, Tolerance
+from harness.cli import Context
+from harness.measure import measure_case
+from harness.original import Original
+from harness.record import CaseRecord, Report
+from harness.timing import Protocol
+
+PROTOCOL = Protocol(repeats=7, min_seconds=1e-3)
+NOWHERE = Context(Original(None), quick=True)
+
+
+class FakeRunner:
+    """Each sample takes the next of `seconds` per loop, in a circle, and is noted in `journal`."""
+
+    def __init__(
+        self, name: str, seconds: Iterable[float], answer: float, journal: list[Any]
+    ) -> None:
+        self.name, self.journal, self.answer = name, journal, answer
+        self.seconds = itertools.cycle(seconds)
+
+    def sample(self, loops: int) -> float:
+        self.journal.append((self.name, loops))
+        return next(self.seconds) * loops
+
+    def result(self) -> Results:
+        return {"answer": np.array([self.answer])}
+
+    def close(self) -> None:
+        self.journal.append((self.name, "closed"))
+
+
+def fake(
+    name: str,
+    *seconds: float,
+    answer: float = 1.0,
+    package: str = "numpy",
+    journal: list[Any] | None = None,
+    **options: Any,
+) -> System:
+    """A system that takes `seconds`."""
+    notes = [] if journal is None else journal
+    return System(name, package, lambda: FakeRunner(name, seconds, answer, notes), **options)
+
+
+def case(ours: System | tuple[System, ...], *peers: System, size: str = "10") -> Case:
+    """A case of these systems."""
+    own = ours if isinstance(ours, tuple) else (ours,)
+    return Case("P0", "counting", size, own, peers, Tolerance(1e-6))
+
+
+def record(
+    own: float = 0.01, peer: float = 0.02, goal: float = 1.5, absent: tuple[str, ...] = ()
+) -> CaseRecord:
+    """Ours with a goal beside one peer."""
+    peers = (fake("slow", peer), fake("gone", 0.5, package="envpool", note="only a test"))
+    ours = fake("rlox", own, package="rlox", goals=(Goal(goal),))
+    return measure_case(case(ours, *peers), PROTOCOL, absent)
+
+
+def report(*cases: CaseRecord) -> Report:
+    """A report of these cases."""
+    return Report(
+        benchmark="test",
+        date="2026-01-02T03:04:05+00:00",
+        quick=False,
+        commit={"id": "0123456789abcdef", "changed": False},
+        machine={"cpu": "a processor", "cores": 2, "load": 0.5},
+        versions={"python": "3.11"},
+        threads={"torch": "1"},
+        protocol={"repeats": 7, "min_seconds": 1e-3, "resamples": 10_000},
+        cases=cases,
+    )

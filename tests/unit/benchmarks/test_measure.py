@@ -1,0 +1,84 @@
+"""From systems to verdicts: agreement, medians, the fastest peer, goals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness.agreement import DisagreementError
+from harness.case import Goal
+from harness.measure import measure_case
+from helpers.benchmarks import PROTOCOL, case, fake
+
+HALVES = (0.010, 0.020, 0.030)  # median 0.020
+
+
+def test_medians_are_those_of_the_rounds():
+    # one sample goes to the calibration, so the circle begins with the second
+    measured = measure_case(case(fake("rlox", *HALVES), fake("peer", 0.05)), PROTOCOL).systems[0]
+    assert measured.seconds == (0.020, 0.030, 0.010, 0.020, 0.030, 0.010, 0.020)
+    assert measured.median == 0.020
+
+
+def test_the_fastest_peer_is_the_one_with_the_smallest_median():
+    record = measure_case(case(fake("rlox", 0.01), fake("a", 0.03), fake("b", 0.02)), PROTOCOL)
+    assert [(c.peer, round(c.ratio, 9), c.fastest) for c in record.comparisons] == [
+        ("a", 3.0, False),
+        ("b", 2.0, True),
+    ]
+
+
+def test_a_goal_is_held_against_the_fastest_peer_or_the_one_it_names():
+    ours = fake("rlox", 0.01, goals=(Goal(2.5), Goal(2.5, "a")))
+    record = measure_case(case(ours, fake("a", 0.03), fake("b", 0.02)), PROTOCOL)
+    assert [(v.against, v.met) for v in record.verdicts if v.goal] == [("b", False), ("a", True)]
+
+
+def test_a_peer_that_is_faster_is_noticed_without_any_goal():
+    record = measure_case(case(fake("rlox", 0.03), fake("a", 0.02)), PROTOCOL)
+    assert [(v.goal, v.met) for v in record.verdicts] == [(False, False)]
+
+
+def test_a_system_shown_beside_is_not_judged():
+    beside = fake("rlox too", 0.03, gated=False)
+    record = measure_case(case((fake("rlox", 0.01), beside), fake("a", 0.02)), PROTOCOL)
+    assert {v.ours for v in record.verdicts} == {"rlox"}
+    assert {c.ours for c in record.comparisons} == {"rlox", "rlox too"}
+
+
+def test_time_for_a_part_of_the_work_is_scaled_to_all_of_it():
+    record = measure_case(case(fake("rlox", 0.01), fake("a", 0.02, scale=32)), PROTOCOL)
+    assert record.systems[1].median == pytest.approx(0.64)
+    assert record.comparisons[0].ratio == pytest.approx(64)
+
+
+def test_an_absent_peer_is_named_and_takes_no_part():
+    peers = (fake("a", 0.02), fake("gone", 0.001, package="envpool"))
+    record = measure_case(case(fake("rlox", 0.01), *peers), PROTOCOL, absent=["envpool"])
+    assert record.systems[2].median is None
+    assert [c.peer for c in record.comparisons] == ["a"]
+
+
+def test_systems_that_compute_something_else_are_not_timed_against_each_other():
+    journal: list[Any] = []
+    wrong = fake("a", 0.02, answer=1.1, journal=journal)
+    with pytest.raises(DisagreementError, match=r"answer of a differs from rlox's"):
+        measure_case(case(fake("rlox", 0.01), wrong), PROTOCOL)
+    assert journal == [("a", "closed")]
+
+
+def test_a_system_declared_to_compute_something_else_is_timed():
+    other = fake("a", 0.02, answer=7.0, compared=False, note="adds 6")
+    record = measure_case(case(fake("rlox", 0.01), other), PROTOCOL)
+    assert record.systems[1].note == "adds 6"
+    assert record.comparisons[0].ratio == pytest.approx(2)
+
+
+def test_every_system_is_closed():
+    journal: list[Any] = []
+    systems = [fake(name, 0.01, journal=journal) for name in ("rlox", "a")]
+    measure_case(case(*systems), PROTOCOL)
+    assert [entry for entry in journal if entry[1] == "closed"] == [
+        ("a", "closed"),
+        ("rlox", "closed"),
+    ]

@@ -1,0 +1,71 @@
+"""Samples are long enough, taken by turns, and nothing else runs in them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import timing
+from harness.timing import LocalRunner, Protocol, calibrate, interleave
+from helpers.benchmarks import FakeRunner
+
+
+def test_systems_take_turns_and_each_begins_once_in_as_many_rounds():
+    journal: list[Any] = []
+    runners = {name: FakeRunner(name, [0.5], 0, journal) for name in "abc"}
+    interleave(runners, Protocol(repeats=4, min_seconds=0.1))
+    order = "".join(name for name, _ in journal)
+    assert order == "abc" + "abc" + "bca" + "cab" + "abc"  # the first are the calibration
+
+
+def test_a_sample_is_repeated_until_it_is_long_enough():
+    journal: list[Any] = []
+    loops = calibrate(FakeRunner("a", [1e-4], 0, journal), min_seconds=0.01)
+    assert 100 <= loops <= 130
+    assert [n for _, n in journal] == [1, 100 if loops == 100 else loops]
+
+
+def test_one_loop_is_enough_where_it_takes_long_enough():
+    assert calibrate(FakeRunner("a", [0.02], 0, []), min_seconds=0.01) == 1
+
+
+def test_a_clock_that_stands_still_ends_the_search(monkeypatch):
+    monkeypatch.setattr(timing, "MAX_LOOPS", 1000)
+    assert calibrate(FakeRunner("a", [0.0], 0, []), min_seconds=0.01) == 1000
+
+
+def test_samples_are_seconds_of_one_loop():
+    samples = interleave({"a": FakeRunner("a", [1e-3], 0, [])}, Protocol(7, min_seconds=0.01))
+    assert samples["a"].loops > 1
+    np.testing.assert_allclose(samples["a"].seconds, [1e-3] * 7)
+
+
+def test_a_local_sample_calls_the_operation_as_often_as_asked_between_two_looks_at_the_clock():
+    clock = itertools.count(10.0, 2.5)
+    calls: list[int] = []
+    runner = LocalRunner(lambda: calls.append(1), dict, clock=lambda: next(clock))
+    assert runner.sample(3) == 2.5
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_the_garbage_collector_rests_during_a_sample_and_is_then_as_before(collecting):
+    seen: list[bool] = []
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        LocalRunner(lambda: seen.append(gc.isenabled()), dict).sample(1)
+        assert seen == [False]
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_closing_a_local_system_releases_it_once():
+    released: list[int] = []
+    LocalRunner(lambda: None, dict, release=lambda: released.append(1)).close()
+    LocalRunner(lambda: None, dict).close()
+    assert released == [1]
