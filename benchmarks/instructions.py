@@ -1,0 +1,166 @@
+"""Instructions per element of the hottest kernels: a count that repeats exactly on a busy machine.
+
+Each kernel runs twice under `valgrind --tool=callgrind`, some times and then more times; the difference
+holds no start-up and no drawing of inputs. Counts depend on compiler and instruction set (valgrind has
+AVX2), not on the load.
+
+    python benchmarks/instructions.py
+    python benchmarks/instructions.py --kernels env/CartPole-v1/f64/2048
+
+Needs cargo and valgrind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness import machine
+from harness.cli import RESULTS
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = "cargo build --release --locked -p rlox-bench --bin kernels"
+COUNT = "valgrind --tool=callgrind --callgrind-out-file=/dev/null"
+BINARY = "target/release/kernels"
+SCHEMA_VERSION = 1
+FEWER, WORK = 2, 1_000_000  # runs at first; elements of the runs that are counted, about
+HOTTEST = (
+    "env/CartPole-v1/f64/2048",
+    "env/Pendulum-v1/f64/2048",
+    "gae/trajectory/f64/2048",
+    "gae/env_major/f32/256x256",
+    "gae/time_major/f32/256x256",
+)
+
+
+class CountError(Exception):
+    """A tool failed, or its output has no count."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Instructions of `runs` runs beyond the first few, and of one element."""
+
+    kernel: str
+    elements: int
+    runs: int
+    instructions: int
+    per_element: float
+    command: str
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command in the checkout.
+
+    Raises:
+        CountError: it is not installed, or failed; the message ends with its last lines.
+    """
+    try:
+        result = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise CountError(f"{command.split()[0]} is not installed") from error
+    if result.returncode != 0:
+        raise CountError(f"{command}:\n{result.stderr[-2000:]}")
+    return result
+
+
+def kernel_sizes() -> dict[str, int]:
+    """Every kernel of the binary and its elements."""
+    lines = shell(BINARY).stdout.splitlines()
+    return {name: int(elements) for name, elements in (line.split() for line in lines)}
+
+
+def collected(valgrind: str) -> int:
+    """Instructions that callgrind reports.
+
+    Raises:
+        CountError: there is no such line.
+    """
+    found = re.search(r"Collected : (\d+)", valgrind)
+    if found is None:
+        raise CountError(f"callgrind reported no count:\n{valgrind[-2000:]}")
+    return int(found[1])
+
+
+def count(kernel: str, elements: int) -> Count:
+    """Instructions between `FEWER` runs and more of them."""
+    runs = max(1, WORK // elements)
+    few, many = (
+        collected(shell(f"{COUNT} {BINARY} {kernel} {times}").stderr)
+        for times in (FEWER, FEWER + runs)
+    )
+    command = f"{COUNT} {BINARY} {kernel} {FEWER + runs}"
+    return Count(kernel, elements, runs, many - few, (many - few) / (runs * elements), command)
+
+
+def render(report: dict[str, object], counts: list[Count]) -> str:
+    """The counts as Markdown."""
+    commit = str(report["commit"] or "unknown")[:12]
+    lines = [
+        "# Instructions per element",
+        "",
+        f"{report['date']}, commit {commit}, {report['compiler']}. The difference between {FEWER} runs "
+        f"and more of them:",
+        "",
+        "```sh",
+        BUILD,
+        f"{COUNT} {BINARY} KERNEL TIMES",
+        "```",
+        "",
+        "| kernel | elements of a run | runs counted | instructions per element |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {c.kernel} | {c.elements:,} | {c.runs:,} | {c.per_element:.2f} |" for c in counts]
+    return "\n".join(lines) + "\n"
+
+
+def measure(kernels: list[str], out: Path) -> None:
+    """Counts the kernels and writes instructions.json and .md."""
+    shell(BUILD)
+    sizes = kernel_sizes()
+    unknown = [name for name in kernels if name not in sizes]
+    if unknown:
+        raise CountError(f"no kernel {', '.join(unknown)}; there are {', '.join(sizes)}")
+    counts = []
+    for name in kernels:
+        counts.append(count(name, sizes[name]))
+        print(f"{name:32} {counts[-1].per_element:10.2f} instructions per element", flush=True)
+    report: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "date": machine.now(),
+        "commit": machine.describe_commit()["id"],
+        "machine": machine.describe_machine(),
+        "compiler": shell("rustc --version").stdout.strip(),
+        "valgrind": shell("valgrind --version").stdout.strip(),
+        "build": BUILD,
+        "kernels": [asdict(c) for c in counts],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "instructions.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (out / "instructions.md").write_text(render(report, counts), encoding="utf-8")
+
+
+def main() -> int:
+    """Parses the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kernels", default=",".join(HOTTEST), help="names, comma-separated")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    args = parser.parse_args()
+    try:
+        measure(args.kernels.split(","), args.out)
+    except CountError as error:
+        print(f"instructions: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+//! One step of n environments, episodes starting anew by themselves.
+
+use rlox_core::Result;
+use rlox_core::env::{Actions, Seeding, StepOut, VecEnv, registry};
+use rlox_core::space::ActionSpace;
+
+use crate::inputs::{single, uniform};
+use crate::{Kernel, Work};
+
+const SIZES: [usize; 4] = [1, 16, 256, 2_048];
+/// Steps of actions, taken in turn.
+const POOL: usize = 64;
+
+pub(crate) fn kernels() -> Vec<Kernel> {
+    let cases = registry::ids().into_iter().flat_map(|id| SIZES.map(|n| (id, n)));
+    cases.map(|(id, n)| Kernel::new(format!("env/{id}/f64/{n}"), n, move || step(id, n))).collect()
+}
+
+/// Random actions of `POOL` steps.
+enum Pool {
+    Discrete(Vec<i64>),
+    Box(Vec<f32>),
+}
+
+impl Pool {
+    fn draw(space: &ActionSpace, n: usize) -> Self {
+        let numbers = uniform("actions", POOL * n * space.dim());
+        match space {
+            ActionSpace::Discrete { n: choices } => {
+                Self::Discrete(numbers.iter().map(|&u| choose(u, *choices)).collect())
+            }
+            ActionSpace::Box(_) => {
+                Self::Box(single(&numbers.iter().map(|u| 2.0 * u - 1.0).collect::<Vec<_>>()))
+            }
+        }
+    }
+
+    /// The `turn`-th step's actions, `len` numbers.
+    fn at(&self, turn: usize, len: usize) -> Actions<'_> {
+        let rows = turn % POOL * len..(turn % POOL + 1) * len;
+        match self {
+            Self::Discrete(all) => Actions::Discrete(all.get(rows).unwrap_or_default()),
+            Self::Box(all) => Actions::Box(all.get(rows).unwrap_or_default()),
+        }
+    }
+}
+
+/// A uniform number in [0, 1) as one of `choices` actions.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a handful of actions"
+)]
+fn choose(u: f64, choices: usize) -> i64 {
+    (u * choices as f64) as i64
+}
+
+fn step(id: &str, n: usize) -> Result<Work> {
+    let mut envs = VecEnv::new(id, n, Seeding::Run(1))?;
+    let space = &envs.spec().action;
+    let (pool, len, mut turn) = (Pool::draw(space, n), n * space.dim(), 0);
+    let mut obs = vec![0.0; n * envs.obs_dim()];
+    let (mut rewards, mut terminated, mut truncated) =
+        (vec![0.0; n], vec![false; n], vec![false; n]);
+    Ok(Box::new(move || {
+        turn += 1;
+        let out = StepOut {
+            obs: &mut obs,
+            rewards: &mut rewards,
+            terminated: &mut terminated,
+            truncated: &mut truncated,
+        };
+        envs.step_into(pool.at(turn, len), out)
+    }))
+}

@@ -1,0 +1,62 @@
+#![doc = include_str!("../README.md")]
+
+mod env;
+mod gae;
+mod inputs;
+
+use rlox_core::Result;
+
+/// One run of a kernel on its inputs; may be called again and again.
+pub type Work = Box<dyn FnMut() -> Result<()>>;
+
+/// A kernel with fixed inputs.
+pub struct Kernel {
+    /// `what/precision/size`, unique.
+    pub name: String,
+    /// Steps, rewards or tokens that one run works on.
+    pub elements: usize,
+    prepare: Box<dyn Fn() -> Result<Work>>,
+}
+
+impl Kernel {
+    fn new(
+        name: impl Into<String>,
+        elements: usize,
+        prepare: impl Fn() -> Result<Work> + 'static,
+    ) -> Self {
+        Self { name: name.into(), elements, prepare: Box::new(prepare) }
+    }
+
+    /// Draws the inputs.
+    ///
+    /// # Errors
+    /// Those of the kernel; on these inputs there are none.
+    pub fn prepare(&self) -> Result<Work> {
+        (self.prepare)()
+    }
+}
+
+/// Every kernel.
+#[must_use]
+pub fn kernels() -> Vec<Kernel> {
+    [gae::kernels(), env::kernels()].into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kernel_runs_twice_and_has_a_name_of_its_own() {
+        let all = kernels();
+        let names: HashSet<&str> = all.iter().map(|kernel| kernel.name.as_str()).collect();
+        assert_eq!(names.len(), all.len());
+        for kernel in &all {
+            let mut work = kernel.prepare().unwrap();
+            assert!(kernel.elements > 0);
+            assert!(work().and_then(|()| work()).is_ok(), "{}", kernel.name);
+        }
+    }
+}
