@@ -14,33 +14,41 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
+from typing import Any, TextIO
 
 import numpy as np
 
 import rlox  # the original
 
+Array = np.ndarray[Any, Any]
+Prepared = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
 
-def decode(text):
+
+def decode(text: str) -> Array:
     """An array from its base64 text."""
-    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+    array: Array = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
+    return array
 
 
-def encode(array):
+def encode(array: Array) -> str:
     """An array as base64 text."""
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def function(arrays, name, arguments, results):
+def function(
+    arrays: Sequence[Array], name: str, arguments: Sequence[float], results: Sequence[str]
+) -> Prepared:
     """A function of the module on (arrays, then numbers); `results` names what it returns."""
     call, given = getattr(rlox, name), [*arrays, *arguments]
 
-    def operation():
+    def operation() -> Any:
         return call(*given)
 
-    def answer():
+    def answer() -> dict[str, Array]:
         got = operation()
         parts = got if isinstance(got, tuple) else (got,)
         return {key: np.asarray(part, np.float64) for key, part in zip(results, parts, strict=True)}
@@ -48,7 +56,7 @@ def function(arrays, name, arguments, results):
     return operation, answer
 
 
-def vec_env(arrays, env_id, n, seed):
+def vec_env(arrays: Sequence[Array], env_id: str, n: int, seed: int) -> Prepared:
     """One `step_all` with the next of the given actions, `[k, n]` or `[k, n, 1]`."""
     env = rlox.VecEnv(n=n, seed=seed, env_id=env_id)
     env.reset_all()
@@ -57,10 +65,10 @@ def vec_env(arrays, env_id, n, seed):
         [row.tolist() for row in rows] if n == 1 and rows[0].ndim == 1 else rows
     )
 
-    def operation():
+    def operation() -> Any:
         return env.step_all(next(turns))
 
-    def answer():
+    def answer() -> dict[str, Array]:
         steps = -(-arrays[1].item() // n)
         ends = reward = 0.0
         for _ in range(steps):
@@ -72,7 +80,9 @@ def vec_env(arrays, env_id, n, seed):
     return operation, answer
 
 
-def rollout(arrays, env_id, n, seed, gamma, lam):
+def rollout(
+    arrays: Sequence[Array], env_id: str, n: int, seed: int, gamma: float, lam: float
+) -> Prepared:
     """T steps into arrays `[T, N]`, then GAE on the env-major order that it takes."""
     actions, values = arrays
     n_steps = len(actions)
@@ -81,26 +91,34 @@ def rollout(arrays, env_id, n, seed, gamma, lam):
     rewards, dones = (np.zeros((n_steps, n), np.float32) for _ in range(2))
     obs[0] = env.reset_all()
 
-    def operation():
+    def operation() -> Any:
         for t in range(n_steps):
             got = env.step_all(actions[t])
             obs[t + 1] = got["obs"]
             rewards[t] = got["rewards"]
             np.logical_or(got["terminated"], got["truncated"], out=dones[t])
-        flat = [np.ascontiguousarray(a.T).ravel() for a in (rewards, values[:-1], dones)]
-        return rlox.compute_gae_batched_f32(*flat, values[-1], n_steps, gamma, lam)
+        rewards_by_env, values_by_env, dones_by_env = (
+            np.ascontiguousarray(a.T).ravel() for a in (rewards, values[:-1], dones)
+        )
+        return rlox.compute_gae_batched_f32(
+            rewards_by_env, values_by_env, dones_by_env, values[-1], n_steps, gamma, lam
+        )
 
-    def answer():
+    def answer() -> dict[str, Array]:
         operation()
-        return {"ends": dones.mean(), "reward": rewards.mean()}
+        return {"ends": np.array(dones.mean()), "reward": np.array(rewards.mean())}
 
     return operation, answer
 
 
-WORKLOADS = {"function": function, "vec_env": vec_env, "rollout": rollout}
+WORKLOADS: dict[str, Callable[..., Prepared]] = {
+    "function": function,
+    "vec_env": vec_env,
+    "rollout": rollout,
+}
 
 
-def sample(operation, loops):
+def sample(operation: Callable[[], object], loops: int) -> float:
     """Seconds of `loops` calls with the garbage collector at rest."""
     gc.disable()
     try:
@@ -112,19 +130,19 @@ def sample(operation, loops):
         gc.enable()
 
 
-def serve(requests, answers):
+def serve(requests: Iterable[str], answers: TextIO) -> None:
     """Answers requests until the pipe is closed."""
-    prepared = {}
+    prepared: dict[int, Prepared] = {}
     for line in requests:
         request = json.loads(line)
-        kind, key = request["do"], request.get("id")
+        kind, key = request["do"], request.get("id", -1)
+        reply: dict[str, Any] = {}
         if kind == "hello":
             reply = {"rlox": version("rlox"), "numpy": version("numpy")}
         elif kind == "prepare":
             arrays = [decode(text) for text in request["arrays"]]
             make = WORKLOADS[request["workload"]]
-            prepared[key] = make(arrays=arrays, **request["options"])
-            reply = {}
+            prepared[key] = make(arrays, **request["options"])
         elif kind == "sample":
             reply = {"seconds": sample(prepared[key][0], request["loops"])}
         elif kind == "result":
