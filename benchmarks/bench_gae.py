@@ -7,14 +7,14 @@ python benchmarks/bench_gae.py --install-original
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from harness.case import Case, Goal, Results, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local, original_function
+from harness.systems import function, local, original_function, our_function
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -49,8 +49,6 @@ def env_major(array: Array) -> Array:
 
 def p1(context: Context) -> Iterator[Case]:
     """GAE of one trajectory in float64."""
-    import rlox
-
     for n_steps in P1_SIZES:
         data = Rollout.draw(n_steps, 1, np.float64)
         arrays = [data.rewards[:, 0].copy(), data.values[:-1, 0].copy(), data.dones[:, 0].copy()]
@@ -60,23 +58,20 @@ def p1(context: Context) -> Iterator[Case]:
             row="P1",
             work="GAE of one trajectory, float64",
             size=f"{n_steps:,}",
-            ours=(local("rlox", "rlox", gae_call(rlox.compute_gae, arguments), Goal(1.3)),),
+            ours=(
+                local("rlox", "rlox", our_function("compute_gae", arguments, *NAMES), Goal(1.3)),
+            ),
             peers=(
                 original_function(
                     context.original, "compute_gae", arrays, (last, GAMMA, LAM), *NAMES
                 ),
                 local("TorchRL", "torchrl", lambda d=data: torchrl_gae(d)),
                 local("SB3", "sb3", lambda d=data: sb3_gae(d)),
-                local("NumPy loop", "numpy", gae_call(numpy_gae, arguments)),
+                local("NumPy loop", "numpy", function(lambda a=arguments: numpy_gae(*a), *NAMES)),
             ),
             tolerance=Tolerance(1e-5, 1e-5),  # TorchRL cuts off the tail of its filter
             elements=n_steps,
         )
-
-
-def gae_call(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """`call(*arguments)` as a timed function of advantages and returns."""
-    return function(lambda: call(*arguments), *NAMES)
 
 
 def numpy_gae(
@@ -183,14 +178,17 @@ def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
     return (
         local("rlox time-major, into", "rlox", time_major(**out), Goal(20.0)),
         local("rlox time-major, fresh", "rlox", time_major(), note="allocates its results"),
-        local("rlox env-major", "rlox", gae_call(rlox.compute_gae_batched_f32, batched), Goal(6.0)),
+        local(
+            "rlox env-major",
+            "rlox",
+            our_function("compute_gae_batched_f32", batched, *NAMES),
+            Goal(6.0),
+        ),
     )
 
 
 def p3(context: Context) -> Iterator[Case]:
     """V-trace of one trajectory in float32, the only precision of the original."""
-    import rlox
-
     data = Rollout.draw(P3_STEPS, 1, np.float32)
     log_rhos = np.random.default_rng(3).normal(scale=0.3, size=P3_STEPS).astype(np.float32)
     rewards, values = data.rewards[:, 0].copy(), data.values[:-1, 0].copy()
@@ -206,7 +204,7 @@ def p3(context: Context) -> Iterator[Case]:
             local(
                 "rlox",
                 "rlox",
-                function(lambda: rlox.compute_vtrace(*arguments), *names),
+                our_function("compute_vtrace", arguments, *names),
                 Goal(2.0),
             ),
         ),

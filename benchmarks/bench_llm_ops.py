@@ -7,13 +7,13 @@ python benchmarks/bench_llm_ops.py --install-original
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from harness.case import Case, Goal, System, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local, original_function
+from harness.systems import function, local, original_function, our_function
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -41,17 +41,15 @@ def draw_log_probs(sequences: int, tokens: int, dtype: type[np.floating[Any]]) -
 
 def p10(context: Context) -> Iterator[Case]:
     """GRPO's advantages: the population z-score within each group, float64."""
-    import rlox
-
     for (groups, completions), goal in P10_SIZES.items():
         rewards = draw_rewards(groups, completions)
         name = "compute_batch_group_advantages"
-        call = with_arguments(rlox.compute_batch_group_advantages, rewards, completions)
+        call = our_function(name, (rewards, completions), "advantages")
         yield Case(
             row="P10",
             work="group advantages, float64",
             size=f"{groups:,} x {completions}",
-            ours=(local("rlox", "rlox", function(call, "advantages"), Goal(goal)),),
+            ours=(local("rlox", "rlox", call, Goal(goal)),),
             peers=(
                 original_function(context.original, name, [rewards], (completions,), "advantages"),
                 local("NumPy", "numpy", numpy_advantages(rewards, completions)),
@@ -60,11 +58,6 @@ def p10(context: Context) -> Iterator[Case]:
             tolerance=Tolerance(1e-9, 1e-9),
             elements=rewards.size,
         )
-
-
-def with_arguments(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """`call` without arguments of its own, for the timed loop."""
-    return lambda: call(*arguments)
 
 
 def numpy_advantages(rewards: Array, completions: int) -> Any:
@@ -115,15 +108,13 @@ def p11(context: Context) -> Iterator[Case]:
 
 def our_kl(policy: Array, reference: Array, tokens: int, goal: float) -> Iterator[System]:
     """The call for one sequence where there is one, and the batch call."""
-    import rlox
-
-    batch = with_arguments(rlox.compute_batch_token_kl_schulman, policy, reference, tokens)
+    batch = our_function("compute_batch_token_kl_schulman", (policy, reference, tokens), "kl")
     if policy.size != tokens:
-        yield local("rlox", "rlox", function(batch, "kl"), Goal(goal))
+        yield local("rlox", "rlox", batch, Goal(goal))
         return
-    one = with_arguments(rlox.compute_token_kl_schulman, policy, reference)
-    yield local("rlox", "rlox", function(one, "kl"), Goal(goal))
-    yield local("rlox, batch of one", "rlox", function(batch, "kl"))
+    one = our_function("compute_token_kl_schulman", (policy, reference), "kl")
+    yield local("rlox", "rlox", one, Goal(goal))
+    yield local("rlox, batch of one", "rlox", batch)
 
 
 def original_kl(context: Context, policy: Array, reference: Array, tokens: int) -> System:

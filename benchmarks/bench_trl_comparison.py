@@ -21,25 +21,22 @@ from bench_llm_ops import (
     draw_rewards,
     numpy_advantages,
     numpy_kl,
-    with_arguments,
 )
 from harness.case import Case, Tolerance
 from harness.cli import Context, run
-from harness.systems import function, local
+from harness.systems import function, local, our_function
 
 
 def advantages(context: Context) -> Iterator[Case]:
     """Rewards to advantages, float32 as TRL has them."""
-    import rlox
-
     for groups, completions in P10_SIZES:
         rewards = draw_rewards(groups, completions).astype(np.float32)
-        call = with_arguments(rlox.compute_batch_group_advantages, rewards, completions)
+        name, arguments = "compute_batch_group_advantages", (rewards, completions)
         yield Case(
             row="T1",
             work="group advantages beside TRL's formula, float32",
             size=f"{groups:,} x {completions}",
-            ours=(local("rlox", "rlox", function(call, "advantages")),),
+            ours=(local("rlox", "rlox", our_function(name, arguments, "advantages")),),
             peers=(
                 local(
                     "TRL-style torch",
@@ -76,16 +73,14 @@ def trl_advantages(rewards: Array, completions: int) -> Any:
 
 def token_kl(context: Context) -> Iterator[Case]:
     """Log-probabilities to the masked sum of k3 over each sequence, float32."""
-    import rlox
-
     for sequences, tokens in P11_SIZES:
         policy, reference = draw_log_probs(sequences, tokens, np.float32)
-        call = with_arguments(rlox.compute_batch_token_kl_schulman, policy, reference, tokens)
+        name, arguments = "compute_batch_token_kl_schulman", (policy, reference, tokens)
         yield Case(
             row="T2",
             work="k3 token KL beside TRL's formula, float32",
             size=f"{sequences} x {tokens:,}",
-            ours=(local("rlox", "rlox", function(call, "kl")),),
+            ours=(local("rlox", "rlox", our_function(name, arguments, "kl")),),
             peers=(
                 local(
                     "TRL-style torch",

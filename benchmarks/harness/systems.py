@@ -50,6 +50,18 @@ def function(call: Callable[[], Any], *results: str) -> Make:
     return lambda: (call, answer)
 
 
+def our_function(name: str, arguments: Sequence[Any], *results: str) -> Make:
+    """A public function of rlox on `arguments`, looked up when it is prepared."""
+
+    def make() -> tuple[Operation, Callable[[], Results]]:
+        import rlox
+
+        call = getattr(rlox, name)
+        return function(lambda: call(*arguments), *results)()
+
+    return make
+
+
 def original_function(
     original: Original,
     name: str,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import run_all
 from bench_gae import Rollout, env_major, numpy_gae
+from bench_trl_comparison import trl_advantages
 from helpers.benchmarks import NOWHERE
 
 from rlox import compute_gae
@@ -65,6 +66,51 @@ def test_the_rollout_is_held_against_the_original_and_sb3_by_name():
         (100, "SB3"),
     ]
     assert {g.against for g in case.ours[0].goals} == {peer.name for peer in case.peers}
+
+
+def test_v_trace():
+    assert goals("P3") == {("2,048", "rlox"): [2.0]}
+    assert peers("P3") == {"rlox 1.2.0", "TorchRL"}
+
+
+def test_group_advantages():
+    assert goals("P10") == {
+        ("16 x 4", "rlox"): [1.5],
+        ("256 x 16", "rlox"): [4.0],
+        ("1,024 x 32", "rlox"): [4.0],
+    }
+    assert peers("P10") == {"rlox 1.2.0", "NumPy", "torch"}
+
+
+def test_token_kl_in_both_precisions():
+    reached = {
+        (case.work.split()[-1], case.size): case.ours[0].goals[0].minimum
+        for case in run_all.ROWS["P11"](NOWHERE)
+    }
+    assert reached == {
+        ("float32", "1 x 128"): 1.2,
+        ("float32", "1 x 8,192"): 1.5,
+        ("float32", "32 x 2,048"): 1.5,
+        ("float64", "1 x 128"): 1.2,
+        ("float64", "1 x 8,192"): 1.2,
+        ("float64", "32 x 2,048"): 1.2,
+    }
+    assert peers("P11") == {"rlox 1.2.0", "NumPy", "torch"}
+
+
+@pytest.mark.parametrize("row", ["T1", "T2"])
+def test_trl_comparison_covers_the_sizes_of_the_language_model_rows(row):
+    beside = {"T1": "P10", "T2": "P11"}[row]
+    sizes = {case.size for case in run_all.ROWS[row](NOWHERE)}
+    assert sizes == {case.size for case in run_all.ROWS[beside](NOWHERE)}
+    assert peers(row) == {"TRL-style torch", "NumPy"}
+
+
+def test_trls_advantages_divide_by_the_sample_deviation_and_a_little():
+    rewards = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0], np.float32)
+    _, answer = trl_advantages(rewards, 3)()
+    expected = np.array([-1.0, 0.0, 1.0, 0.0, 0.0, 0.0]) / (1 + 1e-4)
+    np.testing.assert_allclose(answer()["advantages"], expected, atol=1e-6)
 
 
 def test_the_numpy_loop_is_gae():
