@@ -14,10 +14,10 @@ use crate::views::{Plain, ViewMut, is_of};
 
 /// Advantages of one group of completions: each reward relative to the group's.
 ///
-/// (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group has no spread if it has at most
-/// `ddof` rewards, or if its standard deviation is not above 4 units of rounding of its first
-/// reward; its advantages are exactly 0. TRL 1.16 takes `ddof=1, eps=1e-4`, and divides the rounding
-/// error of a group without spread by 1e-4.
+/// (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group whose population standard
+/// deviation is not above 4 units of rounding of its first reward has no spread; its advantages are
+/// exactly 0, as are those divided by a standard deviation of at most `ddof` rewards. TRL 1.16 takes
+/// `ddof=1, eps=1e-4`, and divides the rounding error of a group without spread by 1e-4.
 ///
 /// Args:
 ///     rewards: one per completion, `[G]`, finite.

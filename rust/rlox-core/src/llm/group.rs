@@ -60,14 +60,17 @@ impl Scaling {
 /// Sums of squares of the fast path: beyond, squares overflow or lose bits.
 const ORDINARY: std::ops::Range<f64> = 1e-240..1e240;
 
+/// Groups whose steps are taken together, so that none waits for another's sums and divisions.
+const TOGETHER: usize = 16;
+
 /// Standard deviations up to this many units of rounding of the first reward are no spread.
 const NOISE: f64 = 4.0;
 
 /// Advantages of groups of `group_size` rewards one after the other, `[n_groups * group_size]`.
 ///
-/// A group has no spread if it has at most `ddof` rewards, or if its standard deviation is not
-/// above 4 units of rounding of its first reward in the precision of the input; all its advantages
-/// are 0. Computed in float64 from the rewards less the first of their group, so that equal rewards
+/// A group whose population standard deviation is not above 4 units of rounding of its first reward,
+/// in the precision of the input, has no spread: all its advantages are 0. So are those of which the
+/// divisor is a standard deviation of at most `ddof` rewards. Computed in float64 from the rewards less the first of their group, so that equal rewards
 /// leave no rounding error; each sum in 8 lanes.
 ///
 /// # Errors
@@ -95,24 +98,27 @@ pub fn group_advantages<F: Precision>(
     }
 }
 
-/// What centred rewards are divided by: `unit` times `value`, which alone may overflow.
+/// What centred rewards are divided by: `value`, times `unit` where the product might overflow.
 #[derive(Debug, Clone, Copy)]
 struct Divisor {
-    unit: f64,
+    unit: Option<f64>,
     value: f64,
 }
 
 impl Divisor {
-    const ONE: Self = Self { unit: 1.0, value: 1.0 };
+    const ONE: Self = Self { unit: None, value: 1.0 };
 
     fn of_batch<F: Precision>(rewards: &[F], scaling: Scaling) -> Result<Self> {
         let freedom = freedom(rewards.len(), scaling.ddof);
         if let Some(moments) = whole(rewards).filter(Moments::is_ordinary) {
-            return Ok(Self { unit: 1.0, value: (moments.squares / freedom).sqrt() + scaling.eps });
+            return Ok(Self {
+                unit: None,
+                value: deviation(moments.squares, freedom) + scaling.eps,
+            });
         }
         Ok(Scaled::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
-            unit: scaled.unit,
-            value: (scaled.moments.squares / freedom).sqrt() * scaled.width
+            unit: Some(scaled.unit),
+            value: deviation(scaled.moments.squares, freedom) * scaled.width
                 + scaling.eps / scaled.unit,
         }))
     }
@@ -126,33 +132,50 @@ struct Moments {
     squares: f64,
 }
 
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 impl Moments {
+    /// `squares` still to come.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-    fn of<F: Precision>(rewards: &[F]) -> Self {
+    fn centre<F: Precision>(rewards: &[F]) -> Self {
         let origin = rewards.first().map_or(0.0, |first| first.to_f64());
         let mean = lanes::sum(rewards, |r| r.to_f64() - origin) / as_f64(rewards.len());
-        let squares = lanes::sum(rewards, |r| {
-            let centred = (r.to_f64() - origin) - mean;
-            centred * centred
-        });
-        Self { origin, mean, squares }
+        Self { origin, mean, squares: 0.0 }
     }
 
+    #[inline(always)]
+    fn centred<F: Precision>(&self, reward: F) -> f64 {
+        (reward.to_f64() - self.origin) - self.mean
+    }
+
+    #[inline(always)]
+    fn add_squares<F: Precision>(&mut self, rewards: &[F]) {
+        self.squares = lanes::sum(rewards, |reward| {
+            let centred = self.centred(reward);
+            centred * centred
+        });
+    }
+
+    #[inline(always)]
     fn is_ordinary(&self) -> bool {
         ORDINARY.contains(&self.squares)
     }
 
     /// Whether the spread is no more than rounding.
-    fn is_noise<F: Precision>(&self, width: f64, freedom: f64) -> bool {
+    #[inline(always)]
+    fn is_noise<F: Precision>(&self, width: f64, count: f64) -> bool {
         let noise = NOISE * F::UNIT * self.origin;
-        self.squares * (width * width) <= noise * noise * freedom
+        self.squares * (width * width) <= noise * noise * count
     }
 }
 
 #[multiversion(targets("x86_64+avx2"))]
 fn whole<F: Precision>(rewards: &[F]) -> Option<Moments> {
-    (!rewards.is_empty()).then(|| Moments::of(rewards))
+    if rewards.is_empty() {
+        return None;
+    }
+    let mut moments = Moments::centre(rewards);
+    moments.add_squares(rewards);
+    Some(moments)
 }
 
 /// All groups, each divided by its own standard deviation unless a divisor is given.
@@ -165,20 +188,32 @@ fn groups<F: Precision>(
     divisor: Option<Divisor>,
     out: &mut [F],
 ) -> Result<()> {
-    let freedom = freedom(group_size, scaling.ddof);
-    let shared = divisor.filter(|divisor| divisor.unit == 1.0).map(|divisor| 1.0 / divisor.value);
+    let (count, freedom) = (as_f64(group_size), freedom(group_size, scaling.ddof));
+    let shared =
+        divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
     let plain = divisor.is_none() == shared.is_none();
-    let sizes = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
-    for (group, (rewards, out)) in sizes.enumerate() {
-        let moments = Moments::of(rewards);
-        if plain && moments.is_ordinary() && !moments.is_noise::<F>(1.0, freedom) {
-            let own = || 1.0 / ((moments.squares / freedom).sqrt() + scaling.eps);
-            let factor = shared.unwrap_or_else(own);
-            for (out, reward) in out.iter_mut().zip(rewards) {
-                *out = F::from_f64(((reward.to_f64() - moments.origin) - moments.mean) * factor);
+    let together = group_size.saturating_mul(TOGETHER);
+    let blocks = rewards.chunks(together).zip(out.chunks_mut(together));
+    for (block, (rewards, out)) in blocks.enumerate() {
+        let mut all = [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; TOGETHER];
+        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+            *moments = Moments::centre(rewards);
+        }
+        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+            moments.add_squares(rewards);
+        }
+        let sizes = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
+        for (group, ((rewards, out), moments)) in sizes.zip(&all).enumerate() {
+            if plain && moments.is_ordinary() && !moments.is_noise::<F>(1.0, count) {
+                let own = || 1.0 / (deviation(moments.squares, freedom) + scaling.eps);
+                let factor = shared.unwrap_or_else(own);
+                for (out, &reward) in out.iter_mut().zip(rewards) {
+                    *out = F::from_f64(moments.centred(reward) * factor);
+                }
+            } else {
+                let first_index = block * together + group * group_size;
+                careful(rewards, first_index, freedom, scaling.eps, divisor, out)?;
             }
-        } else {
-            careful(rewards, group * group_size, freedom, scaling.eps, divisor, out)?;
         }
     }
     Ok(())
@@ -199,14 +234,14 @@ fn careful<F: Precision>(
     let Some(Scaled { unit, width, moments }) = Scaled::of(rewards, first_index)? else {
         return Ok(());
     };
-    if freedom <= 0.0 || moments.is_noise::<F>(width, freedom) {
+    if moments.is_noise::<F>(width, as_f64(rewards.len())) {
         return Ok(());
     }
     for (out, reward) in out.iter_mut().zip(rewards) {
         let centred = (reward.to_f64() / unit - moments.origin) / width - moments.mean;
         *out = F::from_f64(match divisor {
-            None => centred / ((moments.squares / freedom).sqrt() + eps / unit / width),
-            Some(divisor) => centred * width * (unit / divisor.unit) / divisor.value,
+            None => centred / (deviation(moments.squares, freedom) + eps / unit / width),
+            Some(divisor) => centred * width * (unit / divisor.unit.unwrap_or(1.0)) / divisor.value,
         });
     }
     Ok(())
@@ -232,9 +267,13 @@ impl Scaled {
         let mut values: Vec<f64> = rewards.iter().map(|reward| reward.to_f64()).collect();
         let unit = largest(&values);
         let origin = values.first().map_or(0.0, |first| first / unit);
-        values.iter_mut().for_each(|value| *value = *value / unit - origin);
+        for value in &mut values {
+            *value = *value / unit - origin;
+        }
         let width = largest(&values);
-        values.iter_mut().for_each(|value| *value /= width);
+        for value in &mut values {
+            *value /= width;
+        }
         let mean = lanes::sum(&values, |v| v) / as_f64(values.len());
         let squares = lanes::sum(&values, |v| (v - mean) * (v - mean));
         let moments = Moments { origin, mean, squares };
@@ -242,7 +281,14 @@ impl Scaled {
     }
 }
 
-/// n - ddof; not positive where a standard deviation is not defined.
+/// A standard deviation, infinite where it is not defined.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+fn deviation(squares: f64, freedom: f64) -> f64 {
+    if freedom > 0.0 { (squares / freedom).sqrt() } else { f64::INFINITY }
+}
+
+/// n - ddof.
 fn freedom(n: usize, ddof: usize) -> f64 {
     as_f64(n) - as_f64(ddof)
 }

@@ -17,7 +17,11 @@ pub(super) fn sum<T: Copy>(values: &[T], term: impl Fn(T) -> f64) -> f64 {
             *lane += term(value);
         }
     }
-    let [a, b, c, d, e, f, g, h] = lanes;
-    let whole = ((a + e) + (c + g)) + ((b + f) + (d + h));
+    let (low, high) = lanes.split_at_mut(LANES / 2);
+    for (low, &mut high) in low.iter_mut().zip(high) {
+        *low += high;
+    }
+    let [a, b, c, d, ..] = lanes;
+    let whole = (a + c) + (b + d);
     rest.iter().fold(whole, |sum, &value| sum + term(value))
 }

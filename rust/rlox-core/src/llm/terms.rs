@@ -29,7 +29,7 @@ mod sealed {
 
 macro_rules! terms {
     ($float:ident, $parts:path, $lowest:path, $highest:path) => {
-        #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+        // Inlined always, to become part of each CPU-specific loop.
         impl sealed::Terms for $float {
             const ZERO: Self = 0.0;
             const UNIT: f64 = $float::EPSILON as f64;
