@@ -342,10 +342,10 @@ def compute_gae_time_major(rewards: ArrayLike, values: ArrayLike, next_values: A
 def compute_group_advantages(rewards: NDArray[_Float], *, scale: Literal['group', 'batch', 'none']='group', ddof: int=0, eps: float=0.0) -> NDArray[_Float]:
     """Advantages of one group of completions: each reward relative to the group's.
 
-    (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group has no spread if it has at most
-    `ddof` rewards, or if its standard deviation is not above 4 units of rounding of its first
-    reward; its advantages are exactly 0. TRL 1.16 takes `ddof=1, eps=1e-4`, and divides the rounding
-    error of a group without spread by 1e-4.
+    (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group whose population standard
+    deviation is not above 4 units of rounding of its first reward has no spread; its advantages are
+    exactly 0, as are those divided by a standard deviation of at most `ddof` rewards. TRL 1.16 takes
+    `ddof=1, eps=1e-4`, and divides the rounding error of a group without spread by 1e-4.
 
     Args:
         rewards: one per completion, `[G]`, finite.
@@ -519,7 +519,8 @@ def pack_sequences(lengths: ArrayLike, max_len: int) -> tuple[NDArray[np.int64],
 
     Raises:
         ShapeError: lengths is not `[n]` or not of integers.
-        ConfigError: a length, named by its index, or max_len is out of range.
+        ConfigError: a length, named by its index, or max_len is out of range, or the rows would have
+            2**31 tokens or more.
     """
 
 @type_check_only
@@ -549,7 +550,7 @@ def pack_tokens(sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: i
     Raises:
         ShapeError: a sequence is not one-dimensional or not of integers.
         ConfigError: a sequence, named by its index, is empty or too long, a token or max_len is out
-            of range, or there are 2**31 tokens or more.
+            of range, or the rows would have 2**31 tokens or more.
     """
 
 def unpack_sequences(values: Any, packed: ArrayLike) -> list[Any]:

@@ -118,7 +118,9 @@ def test_the_patterns_find_what_they_forbid():
 
 def test_unsafe_rust_stands_in_the_audited_modules_only():
     code = [p for p in RUST if str(p.relative_to(ROOT)) not in AUDITED]
-    found = [line for line in lines_with(UNSAFE_RUST, code) if "#![forbid(unsafe_code)]" not in line]
+    found = [
+        line for line in lines_with(UNSAFE_RUST, code) if "#![forbid(unsafe_code)]" not in line
+    ]
     assert found == []
     assert all(lines_with(UNSAFE_RUST, [ROOT / name]) for name in AUDITED)
 

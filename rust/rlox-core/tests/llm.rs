@@ -297,7 +297,7 @@ fn rows_name_every_token_and_give_the_sequences_back() {
     assert_eq!(packed, [1, 1, 1, 1, 1, 2, 0, 0, 0, 3, 3, -1]);
     assert_eq!(positions, [0, 1, 2, 3, 4, 0, 0, 1, 2, 0, 1, 0]);
     assert_eq!(masks.iter().filter(|mask| !**mask).count(), 1);
-    assert_eq!(packing.cumulative_lengths().unwrap(), [0, 5, 6, 9, 11]);
+    assert_eq!(packing.cumulative_lengths(), [0, 5, 6, 9, 11]);
     let pieces = Packing::pieces(&packed, 6).unwrap();
     for ((bin, start, len), sequence) in pieces.into_iter().zip(sequences) {
         assert_eq!(&tokens[bin * 6 + start..bin * 6 + start + len], sequence);
@@ -316,6 +316,10 @@ fn a_length_that_cannot_be_packed_is_named_by_its_index() {
         assert!(error.contains(&format!("{bad} at index 1")), "{error}");
     }
     assert!(Packing::first_fit_decreasing(&[], 0).is_err());
+    let huge = Packing::first_fit_decreasing(&[1; 3], usize::MAX);
+    assert!(huge.unwrap_err().to_string().contains("2^31"));
+    let rows = Packing::first_fit_decreasing(&[1 << 30; 2], 1 << 30).unwrap_err().to_string();
+    assert!(rows.contains("2 rows"), "{rows}");
 }
 
 #[test]

@@ -30,7 +30,8 @@ type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 ///
 /// Raises:
 ///     ShapeError: lengths is not `[n]` or not of integers.
-///     ConfigError: a length, named by its index, or max_len is out of range.
+///     ConfigError: a length, named by its index, or max_len is out of range, or the rows would have
+///         2**31 tokens or more.
 #[pyfunction]
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
@@ -61,7 +62,7 @@ pub(crate) fn pack_sequences<'py>(
 /// Raises:
 ///     ShapeError: a sequence is not one-dimensional or not of integers.
 ///     ConfigError: a sequence, named by its index, is empty or too long, a token or max_len is out
-///         of range, or there are 2**31 tokens or more.
+///         of range, or the rows would have 2**31 tokens or more.
 #[pyfunction]
 #[pyo3(signature = (sequences, max_len, *, pad_token_id=0))]
 pub(crate) fn pack_tokens<'py>(
@@ -75,7 +76,6 @@ pub(crate) fn pack_tokens<'py>(
     let lengths: Vec<i64> =
         sequences.iter().map(|tokens| i64::try_from(tokens.len()).unwrap_or(i64::MAX)).collect();
     let packing = pack(py, &lengths, max_len)?;
-    let bounds = packing.cumulative_lengths().map_err(|error| errors::raise(py, &error))?;
     let (packed, masks, positions) = describe(py, &packing)?;
     let mut tokens = ViewMut::<i64>::fresh(py, &[packing.n_bins(), packing.max_len()])?;
     let out = tokens.slice_mut();
@@ -90,7 +90,7 @@ pub(crate) fn pack_tokens<'py>(
     result.set_item("packed", packed)?;
     result.set_item("masks", masks)?;
     result.set_item("positions", positions)?;
-    result.set_item("cu_seqlens", numpy::PyArray1::from_vec(py, bounds))?;
+    result.set_item("cu_seqlens", numpy::PyArray1::from_vec(py, packing.cumulative_lengths()))?;
     result.set_item("order", numpy::PyArray1::from_vec(py, order))?;
     Ok(result)
 }

@@ -2,6 +2,9 @@
 
 use crate::error::{Error, Result, check_len};
 
+/// Tokens of all rows together, padding included, stay below: what `cu_seqlens` can count.
+const MOST_CELLS: usize = 1 << 31;
+
 /// Where a sequence lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -39,7 +42,8 @@ impl Packing {
     /// one. Time is O(n log n).
     ///
     /// # Errors
-    /// [`Error::Config`] if `max_len` is 0, or for a length outside `1..=max_len`.
+    /// [`Error::Config`] if `max_len` is 0, for a length outside `1..=max_len`, or if the rows have
+    /// 2^31 tokens or more.
     pub fn first_fit_decreasing(lengths: &[i64], max_len: usize) -> Result<Self> {
         if max_len == 0 {
             return Err(Error::config("max_len", 0, "at least 1"));
@@ -65,6 +69,10 @@ impl Packing {
             .collect();
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
+        if n_bins.checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
+            let got = format!("{max_len}, which makes {n_bins} rows of that length");
+            return Err(Error::config("max_len", got, "rows of less than 2^31 tokens together"));
+        }
         Ok(Self { max_len, n_bins, places })
     }
 
@@ -134,21 +142,13 @@ impl Packing {
 
     /// Where each sequence begins once the padding is dropped, row by row, and the number of all
     /// tokens: `[n_sequences + 1]`, the `cu_seqlens` of variable-length attention kernels.
-    ///
-    /// # Errors
-    /// [`Error::Config`] if there are 2^31 tokens or more.
-    pub fn cumulative_lengths(&self) -> Result<Vec<i32>> {
-        let mut total = 0_i32;
-        let mut bounds = Vec::with_capacity(self.places.len() + 1);
-        bounds.push(total);
-        for place in &self.places {
-            let sum = i32::try_from(place.len).ok().and_then(|len| total.checked_add(len));
-            total = sum.ok_or_else(|| {
-                Error::config("number of tokens", "2^31 or more", "fewer; pack in several calls")
-            })?;
-            bounds.push(total);
-        }
-        Ok(bounds)
+    #[must_use]
+    pub fn cumulative_lengths(&self) -> Vec<i32> {
+        let ends = self.places.iter().scan(0, |total, place| {
+            *total += place.len;
+            Some(i32::try_from(*total).unwrap_or(i32::MAX))
+        });
+        std::iter::once(0).chain(ends).collect()
     }
 
     /// (row, first column, length) of each sequence, in the order of their indices, from rows
