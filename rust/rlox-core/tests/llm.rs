@@ -107,7 +107,7 @@ fn sizes_and_settings_that_do_not_fit_are_refused() {
     assert!(group_advantages(&[0.0; 4], 2, scaling, &mut [0.0; 3]).is_err());
     assert!(Scaling::new(Scale::Group, 0, -1.0).is_err());
     assert!(Scaling::new(Scale::Group, 0, f64::NAN).is_err());
-    assert!(Scale::named("grup").unwrap_err().to_string().contains("group"));
+    assert!(Scale::named("groups").unwrap_err().to_string().contains("group"));
     assert!(Estimator::named("k4").is_err() && Reduction::named("max").is_err());
 }
 
@@ -319,7 +319,7 @@ fn a_length_that_cannot_be_packed_is_named_by_its_index() {
     let huge = Packing::first_fit_decreasing(&[1; 3], usize::MAX);
     assert!(huge.unwrap_err().to_string().contains("2^31"));
     let rows = Packing::first_fit_decreasing(&[1 << 30; 2], 1 << 30).unwrap_err().to_string();
-    assert!(rows.contains("2 rows"), "{rows}");
+    assert!(rows.contains("number of rows of 2"), "{rows}");
 }
 
 #[test]

@@ -70,8 +70,12 @@ impl Packing {
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
         if n_bins.checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
-            let got = format!("{max_len}, which makes {n_bins} rows of that length");
-            return Err(Error::config("max_len", got, "rows of less than 2^31 tokens together"));
+            let got = format!("{max_len}, for a number of rows of {n_bins}");
+            return Err(Error::config(
+                "max_len",
+                got,
+                "less than 2^31 tokens in all rows together",
+            ));
         }
         Ok(Self { max_len, n_bins, places })
     }
