@@ -56,12 +56,12 @@ const C_32: [f32; 6] = [
     f32::from_bits(0x3950_3962),
 ];
 
-/// The parts of e^x, for x clamped into the range of finite results; of NaN, those of its bottom.
+/// The parts of e^x; below [`LOWEST_64`] and for NaN those of its value there. Above [`HIGHEST_64`]
+/// they mean nothing, and the caller selects another result.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn parts_64(x: f64) -> Parts<f64> {
     let x = if x > LOWEST_64 { x } else { LOWEST_64 };
-    let x = if x < HIGHEST_64 { x } else { HIGHEST_64 };
     let shifted = x * std::f64::consts::LOG2_E + ROUND_64;
     let k = shifted - ROUND_64;
     let r = (x - k * LN_2_HIGH_64) - k * LN_2_LOW_64;
@@ -81,7 +81,6 @@ pub(super) fn parts_64(x: f64) -> Parts<f64> {
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn parts_32(x: f32) -> Parts<f32> {
     let x = if x > LOWEST_32 { x } else { LOWEST_32 };
-    let x = if x < HIGHEST_32 { x } else { HIGHEST_32 };
     let shifted = x * std::f32::consts::LOG2_E + ROUND_32;
     let k = shifted - ROUND_32;
     let r = (x - k * LN_2_HIGH_32) - k * LN_2_LOW_32;
