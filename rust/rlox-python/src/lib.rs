@@ -13,6 +13,7 @@ mod llm_pack;
 mod llm_pair;
 mod llm_rows;
 mod llm_tokens;
+mod pool;
 mod snapshot;
 mod step;
 mod stream;

@@ -19,11 +19,12 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
-use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
+use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, npy_intp};
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::errors::{self, Class};
+use crate::pool::Lease;
 
 /// An element that is valid whatever its bits are.
 pub(crate) trait Plain: Element + Copy {
@@ -240,6 +241,12 @@ fn allocate<'py, T: Written>(
     for (dim, &size) in dims.iter_mut().zip(shape) {
         *dim = npy_intp::try_from(size).unwrap_or(npy_intp::MAX);
     }
+    let bytes = shape.iter().fold(size_of::<T>(), |bytes, &size| bytes.saturating_mul(size));
+    if !T::ZEROED
+        && let Some(lease) = Lease::of(bytes)
+    {
+        return lent::<T>(py, &mut dims, ndim, lease);
+    }
     let dtype = T::get_dtype(py).into_dtype_ptr();
     // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
     // return a new array or null with an exception set.
@@ -250,5 +257,39 @@ fn allocate<'py, T: Written>(
             PY_ARRAY_API.PyArray_Empty(py, ndim, dims.as_mut_ptr(), dtype, 0)
         };
         Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
+    }
+}
+
+/// A new array over a lent block, which goes back when the array and all its views are gone.
+fn lent<'py, T: Written>(
+    py: Python<'py>,
+    dims: &mut [npy_intp; MOST_DIMS],
+    ndim: c_int,
+    lease: Lease,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let (data, lease) = (lease.address(), Bound::new(py, lease)?);
+    let (dtype, none): (_, *mut T) = (T::get_dtype(py).into_dtype_ptr(), std::ptr::null_mut());
+    // SAFETY: the block is large enough for the shape, aligned for 8 bytes and alive as long as the
+    // lease, which becomes the array's base: both calls take over the references given to them.
+    unsafe {
+        let kind = npyffi::get_type_object(py, NpyTypes::PyArray_Type);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            kind,
+            dtype,
+            ndim,
+            dims.as_mut_ptr(),
+            none.cast(),
+            data.cast(),
+            NPY_ARRAY_WRITEABLE,
+            none.cast(),
+        );
+        let array: Bound<'py, PyUntypedArray> =
+            Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked();
+        let base = lease.into_ptr();
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_array_ptr(), base) < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array)
     }
 }
