@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlox._core import (
+        DPOPair,
         Stream,
         VecEnv,
+        compute_batch_group_advantages,
+        compute_batch_token_kl,
+        compute_batch_token_kl_schulman,
         compute_gae,
         compute_gae_batched,
         compute_gae_batched_f32,
         compute_gae_time_major,
+        compute_group_advantages,
+        compute_token_kl,
+        compute_token_kl_schulman,
         native_env_ids,
+        pack_sequences,
+        pack_tokens,
+        unpack_sequences,
     )
     from rlox.errors import RloxError
     from rlox.gym_vec_env import GymVecEnv
@@ -24,28 +34,48 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DPOPair": "rlox._core",
     "GymVecEnv": "rlox.gym_vec_env",
     "RloxError": "rlox.errors",
     "Stream": "rlox._core",
     "VecEnv": "rlox._core",
+    "compute_batch_group_advantages": "rlox._core",
+    "compute_batch_token_kl": "rlox._core",
+    "compute_batch_token_kl_schulman": "rlox._core",
     "compute_gae": "rlox._core",
     "compute_gae_batched": "rlox._core",
     "compute_gae_batched_f32": "rlox._core",
     "compute_gae_time_major": "rlox._core",
+    "compute_group_advantages": "rlox._core",
+    "compute_token_kl": "rlox._core",
+    "compute_token_kl_schulman": "rlox._core",
     "native_env_ids": "rlox._core",
+    "pack_sequences": "rlox._core",
+    "pack_tokens": "rlox._core",
+    "unpack_sequences": "rlox._core",
 }
 
 __all__ = [
+    "DPOPair",
     "GymVecEnv",
     "RloxError",
     "Stream",
     "VecEnv",
     "__version__",
+    "compute_batch_group_advantages",
+    "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman",
     "compute_gae",
     "compute_gae_batched",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_group_advantages",
+    "compute_token_kl",
+    "compute_token_kl_schulman",
     "native_env_ids",
+    "pack_sequences",
+    "pack_tokens",
+    "unpack_sequences",
 ]
 
 

@@ -1,13 +1,15 @@
-"""The compiled half of rlox: native environments, advantage kernels, random streams.
+"""The compiled half of rlox: native environments, advantage kernels, primitives of
+language-model post-training, random streams.
 
 Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 tensors. Errors are subclasses of `rlox.errors.RloxError`.
 """
 from collections.abc import Iterable
-from typing import Any, TypedDict, final, overload, type_check_only
+from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-__all__ = ['Stream', 'VecEnv', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'native_env_ids', 'stream_seed']
+__all__ = ['DPOPair', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_token_kl', 'compute_token_kl_schulman', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
+_Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
 class Stream:
@@ -335,6 +337,300 @@ def compute_gae_time_major(rewards: NDArray[np.float64], values: ArrayLike, next
 @overload
 def compute_gae_time_major(rewards: ArrayLike, values: ArrayLike, next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.floating[Any]] | None=None, returns: NDArray[np.floating[Any]] | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     ...
+
+@overload
+def compute_group_advantages(rewards: NDArray[_Float], *, scale: Literal['group', 'batch', 'none']='group', ddof: int=0, eps: float=0.0) -> NDArray[_Float]:
+    """Advantages of one group of completions: each reward relative to the group's.
+
+    (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group whose population standard
+    deviation is not above 4 units of rounding of its first reward has no spread; its advantages are
+    exactly 0, as are those divided by a standard deviation of at most `ddof` rewards. TRL 1.16 takes
+    `ddof=1, eps=1e-4`, and divides the rounding error of a group without spread by 1e-4.
+
+    Args:
+        rewards: one per completion, `[G]`, finite.
+        scale: "group" divides by the standard deviation; "none" does not (Dr. GRPO, Liu et al.
+            2025); "batch" is "group", since one group is the batch.
+        ddof: the standard deviation divides by G - ddof; 0 or more.
+        eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
+
+    Returns:
+        `[G]`: float32 if rewards is a float32 array, else float64.
+
+    Raises:
+        ShapeError: rewards is not `[G]` or not numeric.
+        NonFiniteError: a reward is NaN or infinite.
+        ConfigError: ddof or eps is out of range.
+        UnknownNameError: no such scale.
+    """
+
+@overload
+def compute_group_advantages(rewards: ArrayLike, *, scale: Literal['group', 'batch', 'none']='group', ddof: int=0, eps: float=0.0) -> NDArray[np.floating[Any]]:
+    ...
+
+@overload
+def compute_batch_group_advantages(rewards: NDArray[_Float], group_size: int | None=None, *, scale: Literal['group', 'batch', 'none']='group', ddof: int=0, eps: float=0.0) -> NDArray[_Float]:
+    """Advantages of several groups of the same number of completions.
+
+    As `compute_group_advantages`, group by group. `scale="batch"` centres by group and divides by the
+    standard deviation of all rewards of the batch, groups not told apart, as TRL does with
+    `scale_rewards="batch"`; TRL's numbers take `ddof=1, eps=1e-4`.
+
+    Args:
+        rewards: group after group, `[n_groups * group_size]` or `[n_groups, group_size]`, finite.
+        group_size: completions per group; may be left out if rewards is `[n_groups, group_size]`.
+        scale: "group", "batch" or "none".
+        ddof: a standard deviation over n rewards divides by n - ddof; 0 or more.
+        eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
+
+    Returns:
+        of the shape of rewards: float32 if rewards is a float32 array, else float64.
+
+    Raises:
+        ShapeError: rewards has another shape or is not numeric.
+        NonFiniteError: a reward is NaN or infinite.
+        ConfigError: group_size, ddof or eps is out of range.
+        UnknownNameError: no such scale.
+    """
+
+@overload
+def compute_batch_group_advantages(rewards: ArrayLike, group_size: int | None=None, *, scale: Literal['group', 'batch', 'none']='group', ddof: int=0, eps: float=0.0) -> NDArray[np.floating[Any]]:
+    ...
+
+def compute_token_kl(log_p: ArrayLike, log_q: ArrayLike, *, estimator: Literal['exact', 'k1', 'k2', 'k3']='exact', mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> float:
+    """KL(p || q) of one sequence from per-token log-probabilities.
+
+    With d = log q - log p, each token contributes by `estimator`:
+
+    - "exact": p (log p - log q); the sum is KL(p || q) itself where the arrays list a whole
+      distribution. 0 where log p < -708 (float32: -87), -inf included, whatever log q is.
+    - "k1": -d, for tokens sampled from p; unbiased, of either sign.
+    - "k2": d^2 / 2, for tokens sampled from p; biased, never negative.
+    - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020).
+      Within 16 units of rounding for d as rounded, near 0 too; inf for d > 709 (float32: 88) and -inf.
+
+    NaN gives NaN; so does, unless "exact", log p = log q = -inf. Terms are computed in float32 if
+    both arrays are float32 and always added in float64, in an order that depends on T only.
+
+    Args:
+        log_p: log-probabilities under the policy, `[T]`.
+        log_q: log-probabilities of the same tokens under the reference, `[T]`.
+        estimator: "exact", "k1", "k2" or "k3".
+        mask: which tokens count, `[T]`, bool or 0 and 1; what is elsewhere, NaN included, never
+            matters. None: all.
+        reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+
+    Returns:
+        a float.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: the mask holds another number than 0 and 1.
+        UnknownNameError: no such estimator or reduction.
+    """
+
+def compute_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike, *, mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> float:
+    """The k3 estimate of KL(p || q) of one sequence: `compute_token_kl` with `estimator="k3"`.
+
+    The sum of e^d - d - 1 with d = log q - log p, p the policy and q the reference, for tokens
+    sampled from p (Schulman 2020, "Approximating KL divergence"; the sign of TRL). Never negative.
+
+    Args:
+        log_p: log-probabilities under the policy, `[T]`.
+        log_q: log-probabilities of the same tokens under the reference, `[T]`.
+        mask: which tokens count, `[T]`, bool or 0 and 1; None: all.
+        reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+
+    Returns:
+        a float.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: the mask holds another number than 0 and 1.
+        UnknownNameError: no such reduction.
+    """
+
+@overload
+def compute_batch_token_kl(log_p: NDArray[_Float], log_q: NDArray[_Float], seq_len: int | None=None, *, estimator: Literal['exact', 'k1', 'k2', 'k3']='exact', mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> NDArray[_Float]:
+    """KL(p || q) of each of B sequences of the same number of tokens.
+
+    As `compute_token_kl`, one value per sequence.
+
+    Args:
+        log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
+        log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
+        seq_len: T; may be left out if log_p is `[B, T]`.
+        estimator: "exact", "k1", "k2" or "k3".
+        mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
+        reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+
+    Returns:
+        `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
+        UnknownNameError: no such estimator or reduction.
+    """
+
+@overload
+def compute_batch_token_kl(log_p: ArrayLike, log_q: ArrayLike, seq_len: int | None=None, *, estimator: Literal['exact', 'k1', 'k2', 'k3']='exact', mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> NDArray[np.floating[Any]]:
+    ...
+
+@overload
+def compute_batch_token_kl_schulman(log_p: NDArray[_Float], log_q: NDArray[_Float], seq_len: int | None=None, *, mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> NDArray[_Float]:
+    """The k3 estimate of KL(p || q) of each of B sequences: `compute_batch_token_kl` with
+    `estimator="k3"`.
+
+    Args:
+        log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
+        log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
+        seq_len: T; may be left out if log_p is `[B, T]`.
+        mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
+        reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+
+    Returns:
+        `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
+        UnknownNameError: no such reduction.
+    """
+
+@overload
+def compute_batch_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike, seq_len: int | None=None, *, mask: ArrayLike | None=None, reduction: Literal['sum', 'mean']='sum') -> NDArray[np.floating[Any]]:
+    ...
+
+def pack_sequences(lengths: ArrayLike, max_len: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+    """Assigns sequences to rows of `max_len` tokens, first-fit-decreasing (Johnson 1974).
+
+    Longest first, sequences of one length in their given order, each into the first row that has
+    room: at most 11/9 of the fewest rows possible, plus one. O(n log n) for n sequences.
+
+    Args:
+        lengths: tokens of each sequence, integers in 1..=max_len, `[n]`.
+        max_len: tokens of a row, at least 1.
+
+    Returns:
+        (packed, masks, positions), each `[n_bins, max_len]`: packed int64 is the index into lengths
+        of the sequence that a token belongs to, or -1 for padding; masks bool is True where there is
+        a token; positions int64 counts from 0 within each sequence, and is 0 for padding.
+
+    Raises:
+        ShapeError: lengths is not `[n]` or not of integers.
+        ConfigError: a length, named by its index, or max_len is out of range, or the rows would have
+            2**31 tokens or more.
+    """
+
+@type_check_only
+class _PackedTokens(TypedDict):
+    tokens: NDArray[np.int64]
+    packed: NDArray[np.int64]
+    masks: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    cu_seqlens: NDArray[np.int32]
+    order: NDArray[np.int64]
+
+def pack_tokens(sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: int=0) -> _PackedTokens:
+    """Lays sequences of tokens side by side in rows of `max_len`, as `pack_sequences` assigns them.
+
+    Args:
+        sequences: token ids of each sequence, 1 to max_len integers.
+        max_len: tokens of a row, at least 1.
+        pad_token_id: the token where a row has no more sequences.
+
+    Returns:
+        dict with `packed`, `masks`, `positions` of `pack_sequences`, and
+        tokens: int64 `[n_bins, max_len]`;
+        cu_seqlens: int32 `[n + 1]`, where each sequence begins in `tokens[masks]`, the rows without
+        padding, and at last the number of tokens, as variable-length attention kernels take it;
+        order: int64 `[n]`, the index of the sequence between cu_seqlens[i] and cu_seqlens[i + 1].
+
+    Raises:
+        ShapeError: a sequence is not one-dimensional or not of integers.
+        ConfigError: a sequence, named by its index, is empty or too long, a token or max_len is out
+            of range, or the rows would have 2**31 tokens or more.
+    """
+
+def unpack_sequences(values: Any, packed: ArrayLike) -> list[Any]:
+    """The values of each sequence, cut out of rows: undoes `pack_tokens` and anything computed on it.
+
+    Args:
+        values: tokens, or what was computed for each of them: an array or a tensor
+            `[n_bins, max_len, ...]` of any dtype.
+        packed: which sequence each token belongs to, as `pack_sequences` returns it, int64
+            `[n_bins, max_len]`.
+
+    Returns:
+        list of `[length, ...]` in the order in which the sequences were packed: views of values, so
+        gradients flow through them.
+
+    Raises:
+        ShapeError: values does not begin with the shape of packed, or has no shape.
+        ConfigError: packed has a sequence in two pieces, or leaves one out.
+    """
+
+@final
+class DPOPair:
+    """A prompt with a preferred and a dispreferred completion, for DPO (Rafailov et al. 2023).
+
+    Immutable; pairs with the same tokens are equal.
+
+    Args:
+        prompt_tokens: token ids in 0..2**32, `[P]`; may be empty.
+        chosen_tokens: the preferred completion's, `[C]`, at least one.
+        rejected_tokens: the dispreferred completion's, `[R]`, at least one.
+
+    Raises:
+        ShapeError: tokens are not one-dimensional or not integers, or a completion is empty.
+        ConfigError: a token id is out of range.
+    """
+
+    def __new__(cls, prompt_tokens: ArrayLike, chosen_tokens: ArrayLike, rejected_tokens: ArrayLike) -> DPOPair:
+        ...
+
+    def prompt_len(self) -> int:
+        """Number of tokens of the prompt."""
+
+    def chosen_len(self) -> int:
+        """Number of tokens of the preferred completion."""
+
+    def rejected_len(self) -> int:
+        """Number of tokens of the dispreferred completion."""
+
+    @property
+    def prompt_tokens(self) -> NDArray[np.uint32]:
+        """Token ids of the prompt, a new uint32 `[P]`."""
+
+    @property
+    def chosen_tokens(self) -> NDArray[np.uint32]:
+        """Token ids of the preferred completion, a new uint32 `[C]`."""
+
+    @property
+    def rejected_tokens(self) -> NDArray[np.uint32]:
+        """Token ids of the dispreferred completion, a new uint32 `[R]`."""
+
+    def chosen_ids(self) -> NDArray[np.uint32]:
+        """Prompt and preferred completion, a new uint32 `[P + C]`."""
+
+    def rejected_ids(self) -> NDArray[np.uint32]:
+        """Prompt and dispreferred completion, a new uint32 `[P + R]`."""
+
+    def chosen_mask(self) -> NDArray[np.bool_]:
+        """Which of `chosen_ids()` are the completion's and enter a loss, bool `[P + C]`."""
+
+    def rejected_mask(self) -> NDArray[np.bool_]:
+        """Which of `rejected_ids()` are the completion's and enter a loss, bool `[P + R]`."""
+
+    def __eq__(self, other: object, /) -> bool:
+        ...
+
+    def __ne__(self, other: object, /) -> bool:
+        ...
+
+    def __hash__(self) -> int:
+        ...
 
 def native_env_ids() -> list[str]:
     """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""

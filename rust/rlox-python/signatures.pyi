@@ -1,19 +1,31 @@
 from collections.abc import Iterable
-from typing import Any, TypedDict, final, overload, type_check_only
+from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "DPOPair",
     "Stream",
     "VecEnv",
+    "compute_batch_group_advantages",
+    "compute_batch_token_kl",
+    "compute_batch_token_kl_schulman",
     "compute_gae",
     "compute_gae_batched",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_group_advantages",
+    "compute_token_kl",
+    "compute_token_kl_schulman",
     "native_env_ids",
+    "pack_sequences",
+    "pack_tokens",
     "stream_seed",
+    "unpack_sequences",
 ]
+
+_Float = TypeVar("_Float", np.float32, np.float64)
 
 @final
 class Stream:
@@ -218,5 +230,132 @@ def compute_gae_time_major(
     advantages: NDArray[np.floating[Any]] | None = None,
     returns: NDArray[np.floating[Any]] | None = None,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
+@overload
+def compute_group_advantages(
+    rewards: NDArray[_Float],
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 0,
+    eps: float = 0.0,
+) -> NDArray[_Float]: ...
+@overload
+def compute_group_advantages(
+    rewards: ArrayLike,
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 0,
+    eps: float = 0.0,
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_batch_group_advantages(
+    rewards: NDArray[_Float],
+    group_size: int | None = None,
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 0,
+    eps: float = 0.0,
+) -> NDArray[_Float]: ...
+@overload
+def compute_batch_group_advantages(
+    rewards: ArrayLike,
+    group_size: int | None = None,
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 0,
+    eps: float = 0.0,
+) -> NDArray[np.floating[Any]]: ...
+def compute_token_kl(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    *,
+    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> float: ...
+def compute_token_kl_schulman(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> float: ...
+@overload
+def compute_batch_token_kl(
+    log_p: NDArray[_Float],
+    log_q: NDArray[_Float],
+    seq_len: int | None = None,
+    *,
+    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> NDArray[_Float]: ...
+@overload
+def compute_batch_token_kl(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    seq_len: int | None = None,
+    *,
+    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_batch_token_kl_schulman(
+    log_p: NDArray[_Float],
+    log_q: NDArray[_Float],
+    seq_len: int | None = None,
+    *,
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> NDArray[_Float]: ...
+@overload
+def compute_batch_token_kl_schulman(
+    log_p: ArrayLike,
+    log_q: ArrayLike,
+    seq_len: int | None = None,
+    *,
+    mask: ArrayLike | None = None,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> NDArray[np.floating[Any]]: ...
+def pack_sequences(
+    lengths: ArrayLike, max_len: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]: ...
+
+@type_check_only
+class _PackedTokens(TypedDict):
+    tokens: NDArray[np.int64]
+    packed: NDArray[np.int64]
+    masks: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    cu_seqlens: NDArray[np.int32]
+    order: NDArray[np.int64]
+
+def pack_tokens(
+    sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: int = 0
+) -> _PackedTokens: ...
+def unpack_sequences(values: Any, packed: ArrayLike) -> list[Any]: ...
+
+@final
+class DPOPair:
+    def __new__(
+        cls, prompt_tokens: ArrayLike, chosen_tokens: ArrayLike, rejected_tokens: ArrayLike
+    ) -> DPOPair: ...
+    def prompt_len(self) -> int: ...
+    def chosen_len(self) -> int: ...
+    def rejected_len(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> NDArray[np.uint32]: ...
+    @property
+    def chosen_tokens(self) -> NDArray[np.uint32]: ...
+    @property
+    def rejected_tokens(self) -> NDArray[np.uint32]: ...
+    def chosen_ids(self) -> NDArray[np.uint32]: ...
+    def rejected_ids(self) -> NDArray[np.uint32]: ...
+    def chosen_mask(self) -> NDArray[np.bool_]: ...
+    def rejected_mask(self) -> NDArray[np.bool_]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
 def native_env_ids() -> list[str]: ...
 def stream_seed(seed: int, name: str, index: int = 0) -> int: ...

@@ -96,6 +96,36 @@ def ppo_save_and_restore(ran: dict[str, Any]) -> None:
         np.testing.assert_array_equal(again.predict(obs), expected)
 
 
+def group_advantages(ran: dict[str, Any]) -> None:
+    # population z-scores: the printed comment of the first example rounds another formula
+    np.testing.assert_allclose(ran["advantages"], [1.265, -0.632, 0.632, -1.265], atol=5e-4)
+    groups = ran["all_rewards"].reshape(3, 4)
+    expected = groups - groups.mean(axis=1, keepdims=True)
+    expected /= np.where(np.ptp(groups, axis=1) > 0, groups.std(axis=1), 1.0)[:, None]
+    np.testing.assert_allclose(ran["all_advantages"], expected.ravel(), atol=1e-12)
+    np.testing.assert_array_equal(ran["all_advantages"][4:8], np.zeros(4))
+
+
+def token_kl(ran: dict[str, Any]) -> None:
+    p, q = ran["policy_logprobs"], ran["ref_logprobs"]
+    np.testing.assert_allclose(ran["kl"], np.sum(np.exp(p) * (p - q)), rtol=1e-12)
+    np.testing.assert_allclose(ran["kl_schulman"], np.sum(np.exp(q - p) - (q - p) - 1), rtol=1e-12)
+    assert ran["per_seq_kl"].shape == (8,)
+
+
+def dpo_pair(ran: dict[str, Any]) -> None:
+    assert (ran["pair"].chosen_len(), ran["pair"].rejected_len()) == (4, 2)
+
+
+def llm_operations(ran: dict[str, Any]) -> None:
+    assert ran["advantages"].shape == (8,)
+    np.testing.assert_allclose(ran["kl"], np.full(2, 3 * np.exp(-1) * 0.5))
+    np.testing.assert_allclose(ran["kl_schulman"], np.full(2, 3 * (np.exp(-0.5) - 0.5)))
+    np.testing.assert_array_equal(ran["packed"], [[1] * 5 + [0] * 3, [2, 2] + [-1] * 6])
+    assert ran["masks"].sum() == 10
+    assert ran["positions"][0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+
+
 CHECKS = (
     policies_discrete_and_continuous,
     policy_action_and_log_prob,
@@ -111,6 +141,10 @@ CHECKS = (
     collector_backends,
     ppo_training_loop,
     ppo_save_and_restore,
+    group_advantages,
+    token_kl,
+    dpo_pair,
+    llm_operations,
 )
 
 

@@ -4,6 +4,7 @@
 pub mod advantage;
 pub mod env;
 pub mod error;
+pub mod llm;
 pub mod seed;
 pub mod space;
 

@@ -7,6 +7,12 @@ mod ends;
 mod errors;
 mod gae;
 mod gae_call;
+mod llm_group;
+mod llm_kl;
+mod llm_pack;
+mod llm_pair;
+mod llm_rows;
+mod llm_tokens;
 mod pool;
 mod snapshot;
 mod step;
@@ -14,7 +20,8 @@ mod stream;
 mod vec_env;
 mod views;
 
-/// The compiled half of rlox: native environments, advantage kernels, random streams.
+/// The compiled half of rlox: native environments, advantage kernels, primitives of
+/// language-model post-training, random streams.
 ///
 /// Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 /// tensors. Errors are subclasses of `rlox.errors.RloxError`.
@@ -24,6 +31,17 @@ mod _core {
     use crate::gae::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
     };
+    #[pymodule_export]
+    use crate::llm_group::{compute_batch_group_advantages, compute_group_advantages};
+    #[pymodule_export]
+    use crate::llm_kl::{
+        compute_batch_token_kl, compute_batch_token_kl_schulman, compute_token_kl,
+        compute_token_kl_schulman,
+    };
+    #[pymodule_export]
+    use crate::llm_pack::{pack_sequences, pack_tokens, unpack_sequences};
+    #[pymodule_export]
+    use crate::llm_pair::PyDpoPair;
     #[pymodule_export]
     use crate::step::native_env_ids;
     #[pymodule_export]

@@ -1,0 +1,299 @@
+//! Advantages of completions relative to their group: GRPO and its variants.
+
+use multiversion::multiversion;
+
+use super::lanes;
+use super::terms::Precision;
+use crate::error::{Error, Result, check_len};
+
+/// By what the centred rewards of a group are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// The standard deviation of the group: GRPO (Shao et al. 2024, eq. 3).
+    Group,
+    /// The standard deviation of all rewards of the batch, groups not told apart (Liu et al. 2025,
+    /// "Part I: Tricks or Traps?").
+    Batch,
+    /// 1: Dr. GRPO (Liu et al. 2025, "Understanding R1-Zero-Like Training").
+    None,
+}
+
+impl Scale {
+    /// All names, in the order of the variants.
+    pub const NAMES: [&'static str; 3] = ["group", "batch", "none"];
+
+    /// By name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the known names.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "group" => Ok(Self::Group),
+            "batch" => Ok(Self::Batch),
+            "none" => Ok(Self::None),
+            _ => Err(Error::unknown_name("scale", name, &Self::NAMES)),
+        }
+    }
+}
+
+/// How rewards become advantages: `(r - mean) / (std + eps)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scaling {
+    scale: Scale,
+    ddof: usize,
+    eps: f64,
+}
+
+impl Scaling {
+    /// Checks the range of `eps`; a standard deviation divides by n - `ddof`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless `eps` is finite and not negative.
+    pub fn new(scale: Scale, ddof: usize, eps: f64) -> Result<Self> {
+        if eps.is_finite() && eps >= 0.0 {
+            return Ok(Self { scale, ddof, eps });
+        }
+        Err(Error::config("eps", eps, "a finite number >= 0"))
+    }
+}
+
+/// Sums of squares of the fast path: beyond, squares overflow or lose bits.
+const ORDINARY: std::ops::Range<f64> = 1e-240..1e240;
+
+/// Groups whose steps are taken together, so that none waits for another's sums and divisions.
+const TOGETHER: usize = 16;
+
+/// Standard deviations up to this many units of rounding of the first reward are no spread.
+const NOISE: f64 = 4.0;
+
+/// Advantages of groups of `group_size` rewards one after the other, `[n_groups * group_size]`.
+///
+/// A group whose population standard deviation is not above 4 units of rounding of its first reward,
+/// in the precision of the input, has no spread: all its advantages are 0. So are those of which the
+/// divisor is a standard deviation of at most `ddof` rewards. Computed in float64 from the rewards less the first of their group, so that equal rewards
+/// leave no rounding error; each sum in 8 lanes.
+///
+/// # Errors
+/// [`Error::Config`] if `group_size` is 0, [`Error::Shape`] if a slice does not fit,
+/// [`Error::NonFinite`] if a reward is NaN or infinite.
+pub fn group_advantages<F: Precision>(
+    rewards: &[F],
+    group_size: usize,
+    scaling: Scaling,
+    out: &mut [F],
+) -> Result<()> {
+    if group_size == 0 {
+        return Err(Error::config("group_size", 0, "at least 1"));
+    }
+    let n = rewards.len() / group_size;
+    check_len("rewards", rewards.len(), n * group_size, "a multiple of group_size")?;
+    check_len("out", out.len(), rewards.len(), "as many as rewards")?;
+    match scaling.scale {
+        Scale::Group => groups(rewards, group_size, scaling, None, out),
+        Scale::None => groups(rewards, group_size, scaling, Some(Divisor::ONE), out),
+        Scale::Batch => {
+            let divisor = Divisor::of_batch(rewards, scaling)?;
+            groups(rewards, group_size, scaling, Some(divisor), out)
+        }
+    }
+}
+
+/// What centred rewards are divided by: `value`, times `unit` where the product might overflow.
+#[derive(Debug, Clone, Copy)]
+struct Divisor {
+    unit: Option<f64>,
+    value: f64,
+}
+
+impl Divisor {
+    const ONE: Self = Self { unit: None, value: 1.0 };
+
+    fn of_batch<F: Precision>(rewards: &[F], scaling: Scaling) -> Result<Self> {
+        let freedom = freedom(rewards.len(), scaling.ddof);
+        if let Some(moments) = whole(rewards).filter(Moments::is_ordinary) {
+            return Ok(Self {
+                unit: None,
+                value: deviation(moments.squares, freedom) + scaling.eps,
+            });
+        }
+        Ok(Scaled::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
+            unit: Some(scaled.unit),
+            value: deviation(scaled.moments.squares, freedom) * scaled.width
+                + scaling.eps / scaled.unit,
+        }))
+    }
+}
+
+/// Rewards less `origin` have this mean, and this sum of squares about it.
+#[derive(Debug, Clone, Copy)]
+struct Moments {
+    origin: f64,
+    mean: f64,
+    squares: f64,
+}
+
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+impl Moments {
+    /// `squares` still to come.
+    #[inline(always)]
+    fn centre<F: Precision>(rewards: &[F]) -> Self {
+        let origin = rewards.first().map_or(0.0, |first| first.to_f64());
+        let mean = lanes::sum(rewards, |r| r.to_f64() - origin) / as_f64(rewards.len());
+        Self { origin, mean, squares: 0.0 }
+    }
+
+    #[inline(always)]
+    fn centred<F: Precision>(&self, reward: F) -> f64 {
+        (reward.to_f64() - self.origin) - self.mean
+    }
+
+    #[inline(always)]
+    fn add_squares<F: Precision>(&mut self, rewards: &[F]) {
+        self.squares = lanes::sum(rewards, |reward| {
+            let centred = self.centred(reward);
+            centred * centred
+        });
+    }
+
+    #[inline(always)]
+    fn is_ordinary(&self) -> bool {
+        ORDINARY.contains(&self.squares)
+    }
+
+    /// Whether the spread is no more than rounding.
+    #[inline(always)]
+    fn is_noise<F: Precision>(&self, width: f64, count: f64) -> bool {
+        let noise = NOISE * F::UNIT * self.origin;
+        self.squares * (width * width) <= noise * noise * count
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn whole<F: Precision>(rewards: &[F]) -> Option<Moments> {
+    if rewards.is_empty() {
+        return None;
+    }
+    let mut moments = Moments::centre(rewards);
+    moments.add_squares(rewards);
+    Some(moments)
+}
+
+/// All groups, each divided by its own standard deviation unless a divisor is given.
+// Without fused multiply-add, so that every CPU gives the same bits.
+#[multiversion(targets("x86_64+avx2"))]
+fn groups<F: Precision>(
+    rewards: &[F],
+    group_size: usize,
+    scaling: Scaling,
+    divisor: Option<Divisor>,
+    out: &mut [F],
+) -> Result<()> {
+    let (count, freedom) = (as_f64(group_size), freedom(group_size, scaling.ddof));
+    let shared =
+        divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
+    let plain = divisor.is_none() == shared.is_none();
+    let together = group_size.saturating_mul(TOGETHER);
+    let blocks = rewards.chunks(together).zip(out.chunks_mut(together));
+    for (block, (rewards, out)) in blocks.enumerate() {
+        let mut all = [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; TOGETHER];
+        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+            *moments = Moments::centre(rewards);
+        }
+        for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
+            moments.add_squares(rewards);
+        }
+        let sizes = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
+        for (group, ((rewards, out), moments)) in sizes.zip(&all).enumerate() {
+            if plain && moments.is_ordinary() && !moments.is_noise::<F>(1.0, count) {
+                let own = || 1.0 / (deviation(moments.squares, freedom) + scaling.eps);
+                let factor = shared.unwrap_or_else(own);
+                for (out, &reward) in out.iter_mut().zip(rewards) {
+                    *out = F::from_f64(moments.centred(reward) * factor);
+                }
+            } else {
+                let first_index = block * together + group * group_size;
+                careful(rewards, first_index, freedom, scaling.eps, divisor, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A group without spread, with numbers that are not finite, or so large or small that squares
+/// leave the range of float64.
+#[cold]
+fn careful<F: Precision>(
+    rewards: &[F],
+    first_index: usize,
+    freedom: f64,
+    eps: f64,
+    divisor: Option<Divisor>,
+    out: &mut [F],
+) -> Result<()> {
+    out.fill(F::ZERO);
+    let Some(Scaled { unit, width, moments }) = Scaled::of(rewards, first_index)? else {
+        return Ok(());
+    };
+    if moments.is_noise::<F>(width, as_f64(rewards.len())) {
+        return Ok(());
+    }
+    for (out, reward) in out.iter_mut().zip(rewards) {
+        let centred = (reward.to_f64() / unit - moments.origin) / width - moments.mean;
+        *out = F::from_f64(match divisor {
+            None => centred / (deviation(moments.squares, freedom) + eps / unit / width),
+            Some(divisor) => centred * width * (unit / divisor.unit.unwrap_or(1.0)) / divisor.value,
+        });
+    }
+    Ok(())
+}
+
+/// Moments of rewards brought to the order of 1: of `(reward / unit - origin) / width`, where the
+/// moments' own origin is that of `reward / unit`.
+struct Scaled {
+    unit: f64,
+    width: f64,
+    moments: Moments,
+}
+
+impl Scaled {
+    /// None if all rewards are the same.
+    fn of<F: Precision>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
+        let bad = rewards.iter().position(|reward| !reward.to_f64().is_finite());
+        if let Some((at, reward)) = bad.and_then(|at| Some((at, rewards.get(at)?))) {
+            let (index, value) = (first_index + at, reward.to_f64());
+            return Err(Error::NonFinite { name: "rewards", index, value });
+        }
+        let largest = |values: &[f64]| values.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+        let mut values: Vec<f64> = rewards.iter().map(|reward| reward.to_f64()).collect();
+        let unit = largest(&values);
+        let origin = values.first().map_or(0.0, |first| first / unit);
+        for value in &mut values {
+            *value = *value / unit - origin;
+        }
+        let width = largest(&values);
+        for value in &mut values {
+            *value /= width;
+        }
+        let mean = lanes::sum(&values, |v| v) / as_f64(values.len());
+        let squares = lanes::sum(&values, |v| (v - mean) * (v - mean));
+        let moments = Moments { origin, mean, squares };
+        Ok((unit > 0.0 && width > 0.0).then_some(Self { unit, width, moments }))
+    }
+}
+
+/// A standard deviation, infinite where it is not defined.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+fn deviation(squares: f64, freedom: f64) -> f64 {
+    if freedom > 0.0 { (squares / freedom).sqrt() } else { f64::INFINITY }
+}
+
+/// n - ddof.
+fn freedom(n: usize, ddof: usize) -> f64 {
+    as_f64(n) - as_f64(ddof)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no slice has 2^53 elements")]
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}

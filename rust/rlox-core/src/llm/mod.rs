@@ -1,0 +1,15 @@
+//! Primitives of language-model post-training: group advantages, token-level KL divergence,
+//! sequence packing, preference pairs.
+//!
+//! Kernels take float32 or float64. Every sum is taken in float64 in a fixed order that depends on
+//! nothing but the number of terms, so results are the same on any number of threads.
+
+mod exp;
+pub mod group;
+pub mod kl;
+mod lanes;
+pub mod packing;
+pub mod preference;
+mod terms;
+
+pub use terms::Precision;

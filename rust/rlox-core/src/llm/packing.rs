@@ -1,0 +1,235 @@
+//! Sequences of different lengths laid side by side in rows of one length.
+
+use crate::error::{Error, Result, check_len};
+
+/// Tokens of all rows together, padding included, stay below: what `cu_seqlens` can count.
+const MOST_CELLS: usize = 1 << 31;
+
+/// Where a sequence lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the sequence as it was given.
+    pub sequence: usize,
+    /// The row.
+    pub bin: usize,
+    /// Its first column.
+    pub start: usize,
+    /// Its number of tokens.
+    pub len: usize,
+}
+
+/// Sequences in rows of `max_len` tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packing {
+    max_len: usize,
+    n_bins: usize,
+    places: Vec<Place>,
+}
+
+/// The three `[n_bins * max_len]` outputs of [`Packing::describe`].
+pub struct Description<'a> {
+    /// The index of the sequence that a token belongs to, -1 for padding.
+    pub packed: &'a mut [i64],
+    /// Whether there is a token.
+    pub masks: &'a mut [bool],
+    /// The position of the token in its sequence, 0 for padding.
+    pub positions: &'a mut [i64],
+}
+
+impl Packing {
+    /// First-fit-decreasing (Johnson 1974): longest first, sequences of one length in their given
+    /// order, each into the first row that has room; at most 11/9 of the fewest rows possible, plus
+    /// one. Time is O(n log n).
+    ///
+    /// # Errors
+    /// [`Error::Config`] if `max_len` is 0, for a length outside `1..=max_len`, or if the rows have
+    /// 2^31 tokens or more.
+    pub fn first_fit_decreasing(lengths: &[i64], max_len: usize) -> Result<Self> {
+        if max_len == 0 {
+            return Err(Error::config("max_len", 0, "at least 1"));
+        }
+        let mut longest_first = Vec::with_capacity(lengths.len());
+        for (sequence, &length) in lengths.iter().enumerate() {
+            let fits = usize::try_from(length).ok().filter(|len| (1..=max_len).contains(len));
+            let len = fits.ok_or_else(|| {
+                let got = format!("{length} at index {sequence}");
+                let expected = format!("1..={max_len} (max_len); drop or cut that sequence");
+                Error::config("length", got, expected)
+            })?;
+            longest_first.push((sequence, len));
+        }
+        longest_first.sort_by_key(|&(_, len)| std::cmp::Reverse(len));
+        let mut rooms = Rooms::new(lengths.len(), max_len);
+        let mut places: Vec<Place> = longest_first
+            .into_iter()
+            .map(|(sequence, len)| {
+                let (bin, start) = rooms.take(len);
+                Place { sequence, bin, start, len }
+            })
+            .collect();
+        places.sort_unstable_by_key(|place| (place.bin, place.start));
+        let n_bins = places.last().map_or(0, |place| place.bin + 1);
+        if n_bins.checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
+            let got = format!("{max_len}, for a number of rows of {n_bins}");
+            return Err(Error::config(
+                "max_len",
+                got,
+                "less than 2^31 tokens in all rows together",
+            ));
+        }
+        Ok(Self { max_len, n_bins, places })
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub const fn n_bins(&self) -> usize {
+        self.n_bins
+    }
+
+    /// Number of tokens of a row.
+    #[must_use]
+    pub const fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// Where the sequences lie: row by row, from left to right.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Which sequence and which of its positions each token is.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if an output is not `[n_bins * max_len]`.
+    pub fn describe(&self, out: Description<'_>) -> Result<()> {
+        let cells = self.n_bins.saturating_mul(self.max_len);
+        let why = "n_bins * max_len";
+        check_len("packed", out.packed.len(), cells, why)?;
+        check_len("masks", out.masks.len(), cells, why)?;
+        check_len("positions", out.positions.len(), cells, why)?;
+        out.packed.fill(-1);
+        out.masks.fill(false);
+        out.positions.fill(0);
+        for place in &self.places {
+            let cells = self.cells(place);
+            if let Some(packed) = out.packed.get_mut(cells.clone()) {
+                packed.fill(as_i64(place.sequence));
+            }
+            if let Some(masks) = out.masks.get_mut(cells.clone()) {
+                masks.fill(true);
+            }
+            let positions = out.positions.get_mut(cells).unwrap_or_default();
+            for (at, position) in positions.iter_mut().enumerate() {
+                *position = as_i64(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the tokens of `sequences` into rows, `[n_bins * max_len]`, and `pad` elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `out` does not fit or a sequence has not the length it was packed with.
+    pub fn lay_out(&self, sequences: &[&[i64]], pad: i64, out: &mut [i64]) -> Result<()> {
+        let cells = self.n_bins.saturating_mul(self.max_len);
+        check_len("tokens", out.len(), cells, "n_bins * max_len")?;
+        check_len("sequences", sequences.len(), self.places.len(), "as many as were packed")?;
+        out.fill(pad);
+        for place in &self.places {
+            let tokens = sequences.get(place.sequence).copied().unwrap_or_default();
+            check_len("sequence", tokens.len(), place.len, "its length when it was packed")?;
+            out.get_mut(self.cells(place)).unwrap_or_default().copy_from_slice(tokens);
+        }
+        Ok(())
+    }
+
+    /// Where each sequence begins once the padding is dropped, row by row, and the number of all
+    /// tokens: `[n_sequences + 1]`, the `cu_seqlens` of variable-length attention kernels.
+    #[must_use]
+    pub fn cumulative_lengths(&self) -> Vec<i32> {
+        let ends = self.places.iter().scan(0, |total, place| {
+            *total += place.len;
+            Some(i32::try_from(*total).unwrap_or(i32::MAX))
+        });
+        std::iter::once(0).chain(ends).collect()
+    }
+
+    /// (row, first column, length) of each sequence, in the order of their indices, from rows
+    /// that name them: `packed` of [`Description`], `max_len` wide.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if a sequence is in two pieces, or an index below the largest is missing.
+    pub fn pieces(packed: &[i64], max_len: usize) -> Result<Vec<(usize, usize, usize)>> {
+        let mut found = Vec::new();
+        for (bin, row) in packed.chunks(max_len.max(1)).enumerate() {
+            let mut start = 0;
+            for run in row.chunk_by(|left, right| left == right) {
+                if let Some(&sequence) = run.first().filter(|&&sequence| sequence >= 0) {
+                    found.push((sequence, (bin, start, run.len())));
+                }
+                start += run.len();
+            }
+        }
+        found.sort_unstable();
+        for (expected, &(sequence, _)) in found.iter().enumerate() {
+            if sequence != as_i64(expected) {
+                let got = format!("the next piece of sequence {sequence} after {expected} pieces");
+                let expected = format!("one piece of each sequence, next of sequence {expected}");
+                return Err(Error::config("packed", got, expected));
+            }
+        }
+        Ok(found.into_iter().map(|(_, piece)| piece).collect())
+    }
+
+    fn cells(&self, place: &Place) -> std::ops::Range<usize> {
+        let first = place.bin * self.max_len + place.start;
+        first..first + place.len
+    }
+}
+
+/// The room left in each row, in a tree of maxima, so that the first row with room is found in
+/// O(log n).
+struct Rooms {
+    max_len: usize,
+    /// Node i has the children 2 i and 2 i + 1; the second half are the rows.
+    largest: Vec<usize>,
+}
+
+impl Rooms {
+    /// One row for each of `n` sequences, all empty: then there is always a row with room.
+    fn new(n: usize, max_len: usize) -> Self {
+        Self { max_len, largest: vec![max_len; 2 * n.next_power_of_two()] }
+    }
+
+    /// Takes `len` of the first row that has it; the row, and the column where it begins.
+    fn take(&mut self, len: usize) -> (usize, usize) {
+        let rows = self.largest.len() / 2;
+        let mut node = 1;
+        while node < rows {
+            node = if self.at(2 * node) >= len { 2 * node } else { 2 * node + 1 };
+        }
+        let room = self.at(node);
+        let bin = node - rows;
+        self.set(node, room.saturating_sub(len));
+        while node > 1 {
+            node /= 2;
+            self.set(node, self.at(2 * node).max(self.at(2 * node + 1)));
+        }
+        (bin, self.max_len - room)
+    }
+
+    fn at(&self, node: usize) -> usize {
+        self.largest.get(node).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, node: usize, room: usize) {
+        if let Some(slot) = self.largest.get_mut(node) {
+            *slot = room;
+        }
+    }
+}
+
+fn as_i64(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

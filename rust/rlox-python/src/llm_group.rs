@@ -1,0 +1,126 @@
+//! Group-relative advantages for Python.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::llm::Precision;
+use rlox_core::llm::group::{self, Scale, Scaling};
+
+use crate::coerce::{self, Number};
+use crate::detach::detached;
+use crate::ends::Given;
+use crate::errors;
+use crate::llm_rows::row_len;
+use crate::views::{Plain, ViewMut, is_of};
+
+/// Advantages of one group of completions: each reward relative to the group's.
+///
+/// (r - mean) / (std + eps), as in GRPO (Shao et al. 2024). A group whose population standard
+/// deviation is not above 4 units of rounding of its first reward has no spread; its advantages are
+/// exactly 0, as are those divided by a standard deviation of at most `ddof` rewards. TRL 1.16 takes
+/// `ddof=1, eps=1e-4`, and divides the rounding error of a group without spread by 1e-4.
+///
+/// Args:
+///     rewards: one per completion, `[G]`, finite.
+///     scale: "group" divides by the standard deviation; "none" does not (Dr. GRPO, Liu et al.
+///         2025); "batch" is "group", since one group is the batch.
+///     ddof: the standard deviation divides by G - ddof; 0 or more.
+///     eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
+///
+/// Returns:
+///     `[G]`: float32 if rewards is a float32 array, else float64.
+///
+/// Raises:
+///     ShapeError: rewards is not `[G]` or not numeric.
+///     NonFiniteError: a reward is NaN or infinite.
+///     ConfigError: ddof or eps is out of range.
+///     UnknownNameError: no such scale.
+#[pyfunction]
+#[pyo3(
+    signature = (rewards, *, scale="group", ddof=Number::OMITTED, eps=0.0),
+    text_signature = "(rewards, *, scale='group', ddof=0, eps=0.0)"
+)]
+pub(crate) fn compute_group_advantages<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    scale: &str,
+    ddof: Number<'py>,
+    eps: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let scaling = scaling(py, scale, &ddof, eps)?;
+    let rewards = coerce::array(rewards, "rewards")?;
+    coerce::check_ndim(&rewards, "rewards", &["G"])?;
+    // An empty group is an empty batch of groups of one.
+    run(py, &rewards, rewards.len().max(1), scaling)
+}
+
+/// Advantages of several groups of the same number of completions.
+///
+/// As `compute_group_advantages`, group by group. `scale="batch"` centres by group and divides by the
+/// standard deviation of all rewards of the batch, groups not told apart, as TRL does with
+/// `scale_rewards="batch"`; TRL's numbers take `ddof=1, eps=1e-4`.
+///
+/// Args:
+///     rewards: group after group, `[n_groups * group_size]` or `[n_groups, group_size]`, finite.
+///     group_size: completions per group; may be left out if rewards is `[n_groups, group_size]`.
+///     scale: "group", "batch" or "none".
+///     ddof: a standard deviation over n rewards divides by n - ddof; 0 or more.
+///     eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
+///
+/// Returns:
+///     of the shape of rewards: float32 if rewards is a float32 array, else float64.
+///
+/// Raises:
+///     ShapeError: rewards has another shape or is not numeric.
+///     NonFiniteError: a reward is NaN or infinite.
+///     ConfigError: group_size, ddof or eps is out of range.
+///     UnknownNameError: no such scale.
+#[pyfunction]
+#[pyo3(
+    signature = (rewards, group_size=None, *, scale="group", ddof=Number::OMITTED, eps=0.0),
+    text_signature = "(rewards, group_size=None, *, scale='group', ddof=0, eps=0.0)"
+)]
+pub(crate) fn compute_batch_group_advantages<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    group_size: Given<'_, 'py>,
+    scale: &str,
+    ddof: Number<'py>,
+    eps: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let scaling = scaling(py, scale, &ddof, eps)?;
+    let rewards = coerce::array(rewards, "rewards")?;
+    let group_size = row_len(&rewards, "rewards", group_size, "group_size", "n_groups")?;
+    run(py, &rewards, group_size, scaling)
+}
+
+fn scaling(py: Python<'_>, scale: &str, ddof: &Number<'_>, eps: f64) -> PyResult<Scaling> {
+    let ddof = usize::try_from(ddof.read("ddof", 0)?).unwrap_or(usize::MAX);
+    let scaling = Scale::named(scale).and_then(|scale| Scaling::new(scale, ddof, eps));
+    scaling.map_err(|error| errors::raise(py, &error))
+}
+
+fn run<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyUntypedArray>,
+    group_size: usize,
+    scaling: Scaling,
+) -> PyResult<Bound<'py, PyAny>> {
+    if is_of::<f32>(rewards) {
+        run_as::<f32>(py, rewards, group_size, scaling)
+    } else {
+        run_as::<f64>(py, rewards, group_size, scaling)
+    }
+}
+
+fn run_as<'py, F: Plain + Precision>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyUntypedArray>,
+    group_size: usize,
+    scaling: Scaling,
+) -> PyResult<Bound<'py, PyAny>> {
+    let view = coerce::numbers::<F>(rewards, "rewards")?;
+    let mut out = ViewMut::<F>::fresh(py, rewards.shape())?;
+    let (given, written) = (view.slice(), out.slice_mut());
+    detached(py, given.len(), || group::group_advantages(given, group_size, scaling, written))?;
+    Ok(out.into_array().into_any())
+}

@@ -1,0 +1,240 @@
+//! Token-level KL divergence for Python.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::llm::Precision;
+use rlox_core::llm::kl::{self, Estimator, Reduction, Tokens};
+
+use crate::coerce;
+use crate::detach::detached;
+use crate::ends::Given;
+use crate::errors;
+use crate::llm_rows::{Mask, row_len};
+use crate::views::{Plain, ViewMut, is_of};
+
+/// KL(p || q) of one sequence from per-token log-probabilities.
+///
+/// With d = log q - log p, each token contributes by `estimator`:
+///
+/// - "exact": p (log p - log q); the sum is KL(p || q) itself where the arrays list a whole
+///   distribution. 0 where log p < -708 (float32: -87), -inf included, whatever log q is.
+/// - "k1": -d, for tokens sampled from p; unbiased, of either sign.
+/// - "k2": d^2 / 2, for tokens sampled from p; biased, never negative.
+/// - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020).
+///   Within 16 units of rounding for d as rounded, near 0 too; inf for d > 709 (float32: 88) and -inf.
+///
+/// NaN gives NaN; so does, unless "exact", log p = log q = -inf. Terms are computed in float32 if
+/// both arrays are float32 and always added in float64, in an order that depends on T only.
+///
+/// Args:
+///     log_p: log-probabilities under the policy, `[T]`.
+///     log_q: log-probabilities of the same tokens under the reference, `[T]`.
+///     estimator: "exact", "k1", "k2" or "k3".
+///     mask: which tokens count, `[T]`, bool or 0 and 1; what is elsewhere, NaN included, never
+///         matters. None: all.
+///     reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+///
+/// Returns:
+///     a float.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: the mask holds another number than 0 and 1.
+///     UnknownNameError: no such estimator or reduction.
+#[pyfunction]
+#[pyo3(signature = (log_p, log_q, *, estimator="exact", mask=None, reduction="sum"))]
+pub(crate) fn compute_token_kl<'py>(
+    py: Python<'py>,
+    log_p: &Bound<'py, PyAny>,
+    log_q: &Bound<'py, PyAny>,
+    estimator: &str,
+    mask: Given<'_, 'py>,
+    reduction: &str,
+) -> PyResult<f64> {
+    let how = How::named(py, estimator, reduction)?;
+    Inputs::read(log_p, log_q, mask)?.one(py, how)
+}
+
+/// The k3 estimate of KL(p || q) of one sequence: `compute_token_kl` with `estimator="k3"`.
+///
+/// The sum of e^d - d - 1 with d = log q - log p, p the policy and q the reference, for tokens
+/// sampled from p (Schulman 2020, "Approximating KL divergence"; the sign of TRL). Never negative.
+///
+/// Args:
+///     log_p: log-probabilities under the policy, `[T]`.
+///     log_q: log-probabilities of the same tokens under the reference, `[T]`.
+///     mask: which tokens count, `[T]`, bool or 0 and 1; None: all.
+///     reduction: "sum", or "mean" over the tokens that count; 0 if none does.
+///
+/// Returns:
+///     a float.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: the mask holds another number than 0 and 1.
+///     UnknownNameError: no such reduction.
+#[pyfunction]
+#[pyo3(signature = (log_p, log_q, *, mask=None, reduction="sum"))]
+pub(crate) fn compute_token_kl_schulman<'py>(
+    py: Python<'py>,
+    log_p: &Bound<'py, PyAny>,
+    log_q: &Bound<'py, PyAny>,
+    mask: Given<'_, 'py>,
+    reduction: &str,
+) -> PyResult<f64> {
+    let how = How::named(py, "k3", reduction)?;
+    Inputs::read(log_p, log_q, mask)?.one(py, how)
+}
+
+/// KL(p || q) of each of B sequences of the same number of tokens.
+///
+/// As `compute_token_kl`, one value per sequence.
+///
+/// Args:
+///     log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
+///     log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
+///     seq_len: T; may be left out if log_p is `[B, T]`.
+///     estimator: "exact", "k1", "k2" or "k3".
+///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
+///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+///
+/// Returns:
+///     `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
+///     UnknownNameError: no such estimator or reduction.
+#[pyfunction]
+#[pyo3(signature = (log_p, log_q, seq_len=None, *, estimator="exact", mask=None, reduction="sum"))]
+pub(crate) fn compute_batch_token_kl<'py>(
+    py: Python<'py>,
+    log_p: &Bound<'py, PyAny>,
+    log_q: &Bound<'py, PyAny>,
+    seq_len: Given<'_, 'py>,
+    estimator: &str,
+    mask: Given<'_, 'py>,
+    reduction: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let how = How::named(py, estimator, reduction)?;
+    Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
+}
+
+/// The k3 estimate of KL(p || q) of each of B sequences: `compute_batch_token_kl` with
+/// `estimator="k3"`.
+///
+/// Args:
+///     log_p: log-probabilities under the policy, `[B * T]`, sequence after sequence, or `[B, T]`.
+///     log_q: log-probabilities of the same tokens under the reference; the shape of log_p.
+///     seq_len: T; may be left out if log_p is `[B, T]`.
+///     mask: which tokens count, the shape of log_p, bool or 0 and 1; None: all.
+///     reduction: "sum", or "mean" over the tokens that count; 0 for a sequence of which none does.
+///
+/// Returns:
+///     `[B]`: float32 if log_p and log_q are float32 arrays, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
+///     UnknownNameError: no such reduction.
+#[pyfunction]
+#[pyo3(signature = (log_p, log_q, seq_len=None, *, mask=None, reduction="sum"))]
+pub(crate) fn compute_batch_token_kl_schulman<'py>(
+    py: Python<'py>,
+    log_p: &Bound<'py, PyAny>,
+    log_q: &Bound<'py, PyAny>,
+    seq_len: Given<'_, 'py>,
+    mask: Given<'_, 'py>,
+    reduction: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let how = How::named(py, "k3", reduction)?;
+    Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
+}
+
+/// What is computed of the tokens.
+#[derive(Clone, Copy)]
+struct How {
+    estimator: Estimator,
+    reduction: Reduction,
+}
+
+impl How {
+    fn named(py: Python<'_>, estimator: &str, reduction: &str) -> PyResult<Self> {
+        let estimator = Estimator::named(estimator);
+        let how = estimator.and_then(|estimator| {
+            Reduction::named(reduction).map(|reduction| Self { estimator, reduction })
+        });
+        how.map_err(|error| errors::raise(py, &error))
+    }
+}
+
+/// The arrays of a call, all of one shape.
+struct Inputs<'py> {
+    log_p: Bound<'py, PyUntypedArray>,
+    log_q: Bound<'py, PyUntypedArray>,
+    mask: Option<Mask<'py>>,
+    /// Whether both log-probabilities are float32.
+    single: bool,
+}
+
+impl<'py> Inputs<'py> {
+    fn read(
+        log_p: &Bound<'py, PyAny>,
+        log_q: &Bound<'py, PyAny>,
+        mask: Given<'_, 'py>,
+    ) -> PyResult<Self> {
+        let log_p = coerce::array(log_p, "log_p")?;
+        let log_q = coerce::array(log_q, "log_q")?;
+        coerce::check_shape(&log_q, "log_q", log_p.shape(), "the shape of log_p")?;
+        let mask = mask.map(|mask| Mask::read(mask, &log_p, "log_p")).transpose()?;
+        let single = is_of::<f32>(&log_p) && is_of::<f32>(&log_q);
+        Ok(Self { log_p, log_q, mask, single })
+    }
+
+    fn one(&self, py: Python<'py>, how: How) -> PyResult<f64> {
+        coerce::check_ndim(&self.log_p, "log_p", &["T"])?;
+        if self.single { self.one_as::<f32>(py, how) } else { self.one_as::<f64>(py, how) }
+    }
+
+    fn one_as<F: Plain + Precision>(&self, py: Python<'py>, how: How) -> PyResult<f64> {
+        let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
+        let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
+        let tokens = self.tokens(log_p.slice(), log_q.slice());
+        detached(py, tokens.log_p.len() * 2, || kl::token_kl(tokens, how.estimator, how.reduction))
+    }
+
+    fn batch(
+        &self,
+        py: Python<'py>,
+        seq_len: Given<'_, 'py>,
+        how: How,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let seq_len = row_len(&self.log_p, "log_p", seq_len, "seq_len", "B")?;
+        if self.single {
+            self.batch_as::<f32>(py, seq_len, how)
+        } else {
+            self.batch_as::<f64>(py, seq_len, how)
+        }
+    }
+
+    fn batch_as<F: Plain + Precision>(
+        &self,
+        py: Python<'py>,
+        seq_len: usize,
+        how: How,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
+        let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
+        let tokens = self.tokens(log_p.slice(), log_q.slice());
+        let mut out = ViewMut::<F>::fresh(py, &[tokens.log_p.len() / seq_len.max(1)])?;
+        let values = out.slice_mut();
+        detached(py, tokens.log_p.len() * 2, || {
+            kl::batch_token_kl(tokens, seq_len, how.estimator, how.reduction, values)
+        })?;
+        Ok(out.into_array().into_any())
+    }
+
+    fn tokens<'a, F>(&'a self, log_p: &'a [F], log_q: &'a [F]) -> Tokens<'a, F, u8> {
+        Tokens { log_p, log_q, mask: self.mask.as_ref().map(Mask::slice) }
+    }
+}

@@ -1,0 +1,97 @@
+//! Arguments that several language-model primitives share: rows of tokens and their masks.
+
+use std::fmt::Display;
+
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::coerce;
+use crate::ends::Given;
+use crate::errors::{self, Class};
+use crate::views::{Plain, View};
+
+/// The length of the rows of `array`: given for a flat one, the second size of a `[rows, length]`.
+pub(crate) fn row_len(
+    array: &Bound<'_, PyUntypedArray>,
+    name: &str,
+    given: Given<'_, '_>,
+    given_name: &str,
+    rows_name: &str,
+) -> PyResult<usize> {
+    let given = given.map(|given| coerce::unsigned(given, given_name)).transpose()?;
+    let given = given.map(|given| usize::try_from(given).unwrap_or(usize::MAX));
+    let fail = |class, message| Err(errors::new(array.py(), class, message));
+    match (array.shape(), given) {
+        (&[_], Some(given)) => Ok(given),
+        (&[_, len], None) => Ok(len),
+        (&[_, len], Some(given)) if len == given => Ok(len),
+        (&[_, len], Some(given)) => {
+            let message = format!(
+                "{given_name} is {given}, expected {len}, the second size of {name}; leave it out"
+            );
+            fail(Class::Config, message)
+        }
+        (&[_], None) => {
+            let message = format!(
+                "{given_name} is missing; pass it, or {name} of shape ({rows_name}, {given_name})"
+            );
+            fail(Class::Config, message)
+        }
+        (shape, _) => {
+            let message = format!(
+                "{name} has shape {shape:?}, expected ({rows_name} * {given_name}) or \
+                 ({rows_name}, {given_name})"
+            );
+            fail(Class::Shape, message)
+        }
+    }
+}
+
+/// A mask of tokens, as bytes that are set unless 0.
+pub(crate) enum Mask<'py> {
+    Viewed(View<'py, u8>),
+    Read(Vec<u8>),
+}
+
+impl<'py> Mask<'py> {
+    /// A mask of the shape of `like`: bools, or numbers that are 0 or 1.
+    pub(crate) fn read(
+        mask: &Bound<'py, PyAny>,
+        like: &Bound<'py, PyUntypedArray>,
+        like_name: &str,
+    ) -> PyResult<Self> {
+        let array = coerce::array(mask, "mask")?;
+        let why = format!("the shape of {like_name}");
+        coerce::check_shape(&array, "mask", like.shape(), &why)?;
+        if array.dtype().kind() == b'b' {
+            return coerce::bools(&array, "mask").map(Self::Viewed);
+        }
+        let bytes = match (View::<i64>::of(&array), View::<f32>::of(&array)) {
+            (Some(view), _) => zeros_and_ones(view.slice()),
+            (_, Some(view)) => zeros_and_ones(view.slice()),
+            _ => zeros_and_ones(coerce::numbers::<f64>(&array, "mask")?.slice()),
+        };
+        bytes.map(Self::Read).map_err(|(index, value)| {
+            let message = format!("mask is {value} at flat index {index}, expected 0 or 1");
+            errors::new(array.py(), Class::Config, message)
+        })
+    }
+
+    pub(crate) fn slice(&self) -> &[u8] {
+        match self {
+            Self::Viewed(view) => view.slice(),
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+/// The values as bytes, or the first that is neither 0 nor 1 with its index.
+fn zeros_and_ones<T: Plain + PartialEq + From<u8> + Display>(
+    values: &[T],
+) -> Result<Vec<u8>, (usize, String)> {
+    let (zero, one) = (T::from(0), T::from(1));
+    match values.iter().enumerate().find(|&(_, &value)| value != zero && value != one) {
+        Some((index, &value)) => Err((index, value.to_string())),
+        None => Ok(values.iter().map(|&value| u8::from(value == one)).collect()),
+    }
+}

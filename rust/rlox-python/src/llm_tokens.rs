@@ -1,0 +1,57 @@
+//! Integers and token ids from whatever Python passes.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::coerce;
+use crate::errors::{self, Class};
+use crate::views::{View, is_of};
+
+/// Any integers as int64; an empty array may have any dtype.
+pub(crate) fn integers<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+) -> PyResult<View<'py, i64>> {
+    if array.is_empty() {
+        return coerce::elements(array, name, "fiub");
+    }
+    let view = coerce::elements::<i64>(array, name, "iu")?;
+    if is_of::<u64>(array) {
+        let wide = coerce::elements::<u64>(array, name, "u")?;
+        let beyond = wide.slice().iter().enumerate().find(|&(_, &v)| i64::try_from(v).is_err());
+        if let Some((index, value)) = beyond {
+            let message = format!("{name} is {value} at index {index}, expected less than 2**63");
+            return Err(errors::new(array.py(), Class::Config, message));
+        }
+    }
+    Ok(view)
+}
+
+/// Each item of an iterable as int64 token ids.
+pub(crate) fn sequences<'py>(sequences: &Bound<'py, PyAny>) -> PyResult<Vec<View<'py, i64>>> {
+    let read = |(index, item): (usize, PyResult<Bound<'py, PyAny>>)| {
+        let name = format!("sequences[{index}]");
+        one(&item?, &name)
+    };
+    sequences.try_iter()?.enumerate().map(read).collect()
+}
+
+/// Token ids in 0..2**32.
+pub(crate) fn token_ids(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u32>> {
+    let tokens = one(value, name)?;
+    let mut ids = Vec::with_capacity(tokens.slice().len());
+    for (index, &token) in tokens.slice().iter().enumerate() {
+        ids.push(u32::try_from(token).map_err(|_| {
+            let message =
+                format!("{name} is {token} at index {index}, expected a token id in 0..2**32");
+            errors::new(value.py(), Class::Config, message)
+        })?);
+    }
+    Ok(ids)
+}
+
+fn one<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<View<'py, i64>> {
+    let array = coerce::array(value, name)?;
+    coerce::check_ndim(&array, name, &["T"])?;
+    integers(&array, name)
+}
