@@ -114,8 +114,9 @@ fn converted<'py, T: Element, V>(
     }
     let options = PyDict::new(py);
     options.set_item("dtype", numpy::dtype::<T>(py))?;
-    let copied =
-        get_array_module(py)?.call_method("ascontiguousarray", (array,), Some(&options))?;
+    options.set_item("order", "C")?;
+    // Not `ascontiguousarray`, which returns a misaligned array as it is.
+    let copied = get_array_module(py)?.call_method("array", (array,), Some(&options))?;
     view(copied.cast::<PyUntypedArray>()?).ok_or_else(wrong)
 }
 
