@@ -3,6 +3,7 @@
 pub mod advantage;
 pub mod env;
 pub mod error;
+pub mod math;
 pub mod seed;
 pub mod space;
 
