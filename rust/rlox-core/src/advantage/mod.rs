@@ -1,11 +1,19 @@
-//! Advantage estimation. Kernels take float32 or float64 and accumulate in float64.
+//! Advantage estimation. Kernels take float32 or float64.
 
 pub mod gae;
+mod scan;
+mod trajectory;
+
+use std::ops::{Add, Mul, Sub};
 
 use crate::error::{Error, Result};
 
 /// A precision that kernels read and write.
-pub trait Real: Copy + Send + Sync + 'static {
+pub trait Real:
+    Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + 'static
+{
+    /// 0.
+    const ZERO: Self;
     /// The value in float64, exactly.
     fn to_f64(self) -> f64;
     /// The nearest value of this precision.
@@ -13,6 +21,7 @@ pub trait Real: Copy + Send + Sync + 'static {
 }
 
 impl Real for f64 {
+    const ZERO: Self = 0.0;
     fn to_f64(self) -> f64 {
         self
     }
@@ -22,6 +31,7 @@ impl Real for f64 {
 }
 
 impl Real for f32 {
+    const ZERO: Self = 0.0;
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -35,11 +45,16 @@ impl Real for f32 {
 pub trait Flag: Copy + Send + Sync + 'static {
     /// Whether the flag is set.
     fn is_set(self) -> bool;
+    /// Whether one of a few flags is set.
+    fn any<const N: usize>(flags: &[Self; N]) -> bool;
 }
 
 impl Flag for bool {
     fn is_set(self) -> bool {
         self
+    }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        *flags != [false; N]
     }
 }
 
@@ -47,11 +62,19 @@ impl Flag for f32 {
     fn is_set(self) -> bool {
         self != 0.0
     }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        // All bits but the sign, so that -0 counts as 0.
+        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
+    }
 }
 
 impl Flag for f64 {
     fn is_set(self) -> bool {
         self != 0.0
+    }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        // All bits but the sign, so that -0 counts as 0.
+        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
     }
 }
 
