@@ -7,5 +7,6 @@ pub mod error;
 pub mod math;
 pub mod seed;
 pub mod space;
+pub mod stats;
 
 pub use error::{Error, Result};

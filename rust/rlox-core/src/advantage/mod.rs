@@ -1,12 +1,15 @@
 //! Advantage estimation. Kernels take float32 or float64.
 
 pub mod gae;
+pub mod returns;
 mod scan;
 mod trajectory;
+pub mod vtrace;
 
 use std::ops::{Add, Mul, Sub};
 
 use crate::error::{Error, Result};
+use crate::math;
 
 /// A precision that kernels read and write.
 pub trait Real:
@@ -18,6 +21,9 @@ pub trait Real:
     fn to_f64(self) -> f64;
     /// The nearest value of this precision.
     fn from_f64(value: f64) -> Self;
+    /// e^x in this precision, see [`crate::math`].
+    #[must_use]
+    fn exp(self) -> Self;
 }
 
 impl Real for f64 {
@@ -27,6 +33,10 @@ impl Real for f64 {
     }
     fn from_f64(value: f64) -> Self {
         value
+    }
+    #[inline]
+    fn exp(self) -> Self {
+        math::exp(self)
     }
 }
 
@@ -38,6 +48,10 @@ impl Real for f32 {
     #[expect(clippy::cast_possible_truncation, reason = "results have the inputs' precision")]
     fn from_f64(value: f64) -> Self {
         value as Self
+    }
+    #[inline]
+    fn exp(self) -> Self {
+        math::exp_f32(self)
     }
 }
 
@@ -62,6 +76,9 @@ impl Flag for bool {
 impl Flag for u8 {
     fn is_set(self) -> bool {
         self != 0
+    }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        *flags != [0; N]
     }
 }
 
@@ -107,6 +124,7 @@ impl<'a, G: Flag> Ends<'a, G> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Discount {
     gamma: f64,
+    lam: f64,
     decay: f64,
 }
 
@@ -121,6 +139,6 @@ impl Discount {
                 return Err(Error::config(name, value, "a number in [0, 1]"));
             }
         }
-        Ok(Self { gamma, decay: gamma * lam })
+        Ok(Self { gamma, lam, decay: gamma * lam })
     }
 }
