@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlox._core import (
+        RunningStats,
+        RunningStatsVec,
         Stream,
         VecEnv,
         compute_gae,
         compute_gae_batched,
         compute_gae_batched_f32,
         compute_gae_time_major,
+        compute_lambda_returns,
+        compute_n_step_returns,
+        compute_vtrace,
         native_env_ids,
     )
     from rlox.errors import RloxError
@@ -26,18 +31,25 @@ __version__ = "0.1.0"
 _HOMES = {
     "GymVecEnv": "rlox.gym_vec_env",
     "RloxError": "rlox.errors",
+    "RunningStats": "rlox._core",
+    "RunningStatsVec": "rlox._core",
     "Stream": "rlox._core",
     "VecEnv": "rlox._core",
     "compute_gae": "rlox._core",
     "compute_gae_batched": "rlox._core",
     "compute_gae_batched_f32": "rlox._core",
     "compute_gae_time_major": "rlox._core",
+    "compute_lambda_returns": "rlox._core",
+    "compute_n_step_returns": "rlox._core",
+    "compute_vtrace": "rlox._core",
     "native_env_ids": "rlox._core",
 }
 
 __all__ = [
     "GymVecEnv",
     "RloxError",
+    "RunningStats",
+    "RunningStatsVec",
     "Stream",
     "VecEnv",
     "__version__",
@@ -45,6 +57,9 @@ __all__ = [
     "compute_gae_batched",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
+    "compute_vtrace",
     "native_env_ids",
 ]
 

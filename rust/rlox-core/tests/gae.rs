@@ -168,15 +168,16 @@ fn single(numbers: &[f64]) -> Vec<f32> {
 /// Both layouts of one random rollout: advantages and returns, env-major first, all time-major.
 fn both_layouts<F: Real>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
     let steps = case.rewards.len() / n;
-    let cast = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
-    let (rewards, values, next) =
-        (cast(&case.rewards), cast(&case.values), cast(&case.next_values));
+    let read = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
+    let (rewards, values) = (read(&case.rewards), read(&case.values));
+    let next = read(&case.next_values);
     let last: Vec<F> = next.iter().copied().take(n).collect();
     let discount = Discount::new(0.99, 0.95).unwrap();
-    let [mut a, mut b, mut c, mut d] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
+    let mut results: [Vec<F>; 4] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
+    let [flat_advantages, flat_returns, advantages, returns] = &mut results;
     let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
     let flat = if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
-    let out = Out { advantages: &mut a, returns: &mut b };
+    let out = Out { advantages: flat_advantages, returns: flat_returns };
     gae::env_major(&rewards, &values, flat, ends, steps, discount, out).unwrap();
     let turned = transposed(&next, n);
     let input = TimeMajor {
@@ -189,8 +190,9 @@ fn both_layouts<F: Real>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] 
         },
         n_envs: n,
     };
-    gae::time_major(input, discount, Out { advantages: &mut c, returns: &mut d }).unwrap();
-    [transposed(&a, n), transposed(&b, n), c, d]
+    gae::time_major(input, discount, Out { advantages, returns }).unwrap();
+    let [flat_advantages, flat_returns, advantages, returns] = results;
+    [transposed(&flat_advantages, n), transposed(&flat_returns, n), advantages, returns]
 }
 
 // Chains of rows and of blocks round in different places, and rows in the arrays' precision, so

@@ -7,12 +7,16 @@ mod ends;
 mod errors;
 mod gae;
 mod gae_call;
+mod moments;
 mod pool;
+mod returns;
+mod rollout;
 mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
 mod views;
+mod vtrace;
 
 /// The compiled half of rlox: native environments, advantage kernels, random streams.
 ///
@@ -25,9 +29,15 @@ mod _core {
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
     };
     #[pymodule_export]
+    use crate::moments::{PyRunningStats, PyRunningStatsVec};
+    #[pymodule_export]
+    use crate::returns::{compute_lambda_returns, compute_n_step_returns};
+    #[pymodule_export]
     use crate::step::native_env_ids;
     #[pymodule_export]
     use crate::stream::{PyStream, stream_seed};
     #[pymodule_export]
     use crate::vec_env::PyVecEnv;
+    #[pymodule_export]
+    use crate::vtrace::compute_vtrace;
 }
