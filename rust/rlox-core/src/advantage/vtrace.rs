@@ -149,9 +149,12 @@ fn trajectory<F: Real, G: Flag, const SHIFTED: bool>(
     let (mut carry, mut reached) = (0.0, [F::ZERO; CHUNK]);
     for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in given.zip(ends).zip(out)
     {
-        let source = next.iter().skip(usize::from(SHIFTED)).chain(std::iter::once(&last));
+        let source = if SHIFTED { next.get(1..).unwrap_or_default() } else { next };
         for (reached, next) in reached.iter_mut().zip(source) {
             *reached = *next;
+        }
+        if let (true, Some(reached)) = (SHIFTED, reached.get_mut(source.len())) {
+            *reached = last;
         }
         carry = chunk(log_rhos, rewards, values, &reached, end, cut, setting, carry, vs, pg);
         last = next.first().copied().unwrap_or(last);
@@ -193,13 +196,19 @@ fn chunk<F: Real, G: Flag>(
     }
     let mut solved = deltas;
     let first = scan(&mut solved, &factors, &cuts, rewards.len(), after);
-    let afters = solved.iter().skip(1).take(rewards.len() - 1).chain(std::iter::once(&after));
+    let mut afters = [0.0; CHUNK];
+    for (here, x) in afters.iter_mut().zip(solved.iter().skip(1)) {
+        *here = *x;
+    }
+    if let Some(last) = afters.get_mut(rewards.len() - 1) {
+        *last = after;
+    }
     let given = values.iter().zip(solved.iter().zip(afters)).zip(deltas.iter().zip(weights));
     for (((value, (x, after)), (delta, weight)), (cut, (vs, pg))) in
         given.zip(cuts.iter().zip(vs.iter_mut().zip(pg_advantages)))
     {
         *vs = F::from_f64(value.to_f64() + x);
-        *pg = F::from_f64(link(*delta, weight, *cut, *after));
+        *pg = F::from_f64(link(*delta, weight, *cut, after));
     }
     first
 }
