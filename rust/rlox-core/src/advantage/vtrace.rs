@@ -203,12 +203,16 @@ fn chunk<F: Real, G: Flag>(
     if let Some(last) = afters.get_mut(rewards.len() - 1) {
         *last = after;
     }
-    let given = values.iter().zip(solved.iter().zip(afters)).zip(deltas.iter().zip(weights));
-    for (((value, (x, after)), (delta, weight)), (cut, (vs, pg))) in
-        given.zip(cuts.iter().zip(vs.iter_mut().zip(pg_advantages)))
-    {
+    for (here, cut) in afters.iter_mut().zip(&cuts) {
+        let x = *here;
+        *here = if *cut { 0.0 } else { x };
+    }
+    for (vs, (value, x)) in vs.iter_mut().zip(values.iter().zip(&solved)) {
         *vs = F::from_f64(value.to_f64() + x);
-        *pg = F::from_f64(link(*delta, weight, *cut, after));
+    }
+    let given = deltas.iter().zip(weights.iter().zip(&afters));
+    for (pg, (delta, (weight, after))) in pg_advantages.iter_mut().zip(given) {
+        *pg = F::from_f64(delta + weight * after);
     }
     first
 }
