@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "DPOPair",
+    "RunningStats",
+    "RunningStatsVec",
     "Stream",
     "VecEnv",
     "compute_batch_group_advantages",
@@ -18,6 +20,9 @@ __all__ = [
     "compute_group_advantages",
     "compute_token_kl",
     "compute_token_kl_schulman",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
+    "compute_vtrace",
     "native_env_ids",
     "pack_sequences",
     "pack_tokens",
@@ -26,6 +31,69 @@ __all__ = [
 ]
 
 _Float = TypeVar("_Float", np.float32, np.float64)
+
+@final
+class RunningStats:
+    def __new__(cls) -> RunningStats: ...
+    def update(self, x: float) -> None: ...
+    def batch_update(self, xs: ArrayLike) -> None: ...
+    def merge(self, other: RunningStats) -> None: ...
+    def normalize(self, x: float, clip: float | None = None, eps: float = 1e-8) -> float: ...
+    @overload
+    def normalize_batch(
+        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize_batch(
+        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    def reset(self) -> None: ...
+    def state(self) -> dict[str, int | float]: ...
+    def restore(self, state: dict[str, int | float]) -> None: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def var(self) -> float: ...
+    @property
+    def std(self) -> float: ...
+
+@final
+class RunningStatsVec:
+    def __new__(cls, dim: int) -> RunningStatsVec: ...
+    def update(self, x: ArrayLike) -> None: ...
+    def batch_update(self, xs: ArrayLike) -> None: ...
+    def merge(self, other: RunningStatsVec) -> None: ...
+    @overload
+    def normalize(
+        self, x: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize(
+        self, x: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    @overload
+    def normalize_batch(
+        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize_batch(
+        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    def reset(self) -> None: ...
+    def state(self) -> dict[str, int | NDArray[np.float64]]: ...
+    def restore(self, state: dict[str, int | NDArray[np.float64]]) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> NDArray[np.float64]: ...
+    @property
+    def var(self) -> NDArray[np.float64]: ...
+    @property
+    def std(self) -> NDArray[np.float64]: ...
 
 @final
 class Stream:
@@ -195,12 +263,14 @@ def compute_gae_batched_f32(
 def compute_gae_time_major(
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.float32] | None = None,
     returns: NDArray[np.float32] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
@@ -208,12 +278,14 @@ def compute_gae_time_major(
 def compute_gae_time_major(
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.float64] | None = None,
     returns: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
@@ -221,12 +293,14 @@ def compute_gae_time_major(
 def compute_gae_time_major(
     rewards: ArrayLike,
     values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.floating[Any]] | None = None,
     returns: NDArray[np.floating[Any]] | None = None,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
@@ -357,5 +431,118 @@ class DPOPair:
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+def compute_lambda_returns(
+    rewards: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def compute_lambda_returns(
+    rewards: NDArray[np.float64],
+    next_values: ArrayLike,
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float64]: ...
+@overload
+def compute_lambda_returns(
+    rewards: ArrayLike,
+    next_values: ArrayLike,
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_n_step_returns(
+    rewards: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def compute_n_step_returns(
+    rewards: NDArray[np.float64],
+    next_values: ArrayLike,
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float64]: ...
+@overload
+def compute_n_step_returns(
+    rewards: ArrayLike,
+    next_values: ArrayLike,
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: NDArray[np.float32],
+    rewards: NDArray[np.float32],
+    values: NDArray[np.float32],
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: ArrayLike,
+    rewards: NDArray[np.float64],
+    values: ArrayLike,
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: ArrayLike,
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def native_env_ids() -> list[str]: ...
 def stream_seed(seed: int, name: str, index: int = 0) -> int: ...

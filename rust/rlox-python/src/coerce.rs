@@ -39,7 +39,7 @@ pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
 }
 
 /// A short `repr` for messages.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     if text.chars().count() > 80 {
         text.chars().take(77).chain("...".chars()).collect()

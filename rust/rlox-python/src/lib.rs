@@ -13,12 +13,16 @@ mod llm_pack;
 mod llm_pair;
 mod llm_rows;
 mod llm_tokens;
+mod moments;
 mod pool;
+mod returns;
+mod rollout;
 mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
 mod views;
+mod vtrace;
 
 /// The compiled half of rlox: native environments, advantage kernels, primitives of
 /// language-model post-training, random streams.
@@ -43,9 +47,15 @@ mod _core {
     #[pymodule_export]
     use crate::llm_pair::PyDpoPair;
     #[pymodule_export]
+    use crate::moments::{PyRunningStats, PyRunningStatsVec};
+    #[pymodule_export]
+    use crate::returns::{compute_lambda_returns, compute_n_step_returns};
+    #[pymodule_export]
     use crate::step::native_env_ids;
     #[pymodule_export]
     use crate::stream::{PyStream, stream_seed};
     #[pymodule_export]
     use crate::vec_env::PyVecEnv;
+    #[pymodule_export]
+    use crate::vtrace::compute_vtrace;
 }

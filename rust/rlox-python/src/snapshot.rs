@@ -72,7 +72,7 @@ fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAn
     })
 }
 
-fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
+pub(crate) fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
@@ -83,7 +83,7 @@ where
     })
 }
 
-fn mismatch(
+pub(crate) fn mismatch(
     py: Python<'_>,
     name: &str,
     got: impl std::fmt::Display,
