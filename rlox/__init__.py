@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlox._core import (
+        Acrobot,
+        CartPole,
+        MountainCar,
+        MountainCarContinuous,
+        Pendulum,
+        SingleEnv,
         Stream,
         VecEnv,
         compute_gae,
@@ -24,6 +30,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Acrobot": "rlox._core",
+    "CartPole": "rlox._core",
+    "MountainCar": "rlox._core",
+    "MountainCarContinuous": "rlox._core",
+    "Pendulum": "rlox._core",
+    "SingleEnv": "rlox._core",
     "GymVecEnv": "rlox.gym_vec_env",
     "RloxError": "rlox.errors",
     "Stream": "rlox._core",
@@ -36,8 +48,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "Acrobot",
+    "CartPole",
     "GymVecEnv",
+    "MountainCar",
+    "MountainCarContinuous",
+    "Pendulum",
     "RloxError",
+    "SingleEnv",
     "Stream",
     "VecEnv",
     "__version__",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypedDict, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-__all__ = ['Stream', 'VecEnv', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'native_env_ids', 'stream_seed']
+__all__ = ['Acrobot', 'CartPole', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'SingleEnv', 'Stream', 'VecEnv', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'native_env_ids', 'stream_seed']
 
 @final
 class Stream:
@@ -60,8 +60,180 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
+class NativeEnv:
+    """The fixed facts of a native environment; made as a `VecEnv` or a `SingleEnv`."""
+
+    @property
+    def env_id(self) -> str:
+        """Gymnasium's id of the environment."""
+
+    @property
+    def obs_dim(self) -> int:
+        """Numbers per observation."""
+
+    @property
+    def state_dim(self) -> int:
+        """Numbers in the state of one environment."""
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Steps after which an episode is truncated."""
+
+    @property
+    def n_actions(self) -> int | None:
+        """Number of actions of a Discrete space, None for Box."""
+
+    @property
+    def action_dim(self) -> int:
+        """Numbers per action: 1 for Discrete."""
+
+    @property
+    def action_low(self) -> NDArray[np.float32] | None:
+        """Lowest action, float32 `[action_dim]`, None for Discrete."""
+
+    @property
+    def action_high(self) -> NDArray[np.float32] | None:
+        """Highest action, float32 `[action_dim]`, None for Discrete."""
+
+    @property
+    def observation_low(self) -> NDArray[np.float32]:
+        """Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded."""
+
+    @property
+    def observation_high(self) -> NDArray[np.float32]:
+        """Highest observation, float32 `[obs_dim]`, infinity where unbounded."""
+
+@type_check_only
+class _SingleStep(TypedDict):
+    obs: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+
+class SingleEnv(NativeEnv):
+    """One native environment: `reset` starts an episode, `step` advances it until it ends.
+
+    Its episodes are those of row 0 of `VecEnv(1, seed, env_id)`; after the end of an episode
+    `step` is an error until `reset` is called.
+
+    Args:
+        env_id: one of `native_env_ids()`.
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+
+    Raises:
+        UnknownNameError: `env_id` is not native; names the nearest.
+        ConfigError: the seed is out of range.
+    """
+
+    def __new__(cls, env_id: str, seed: int=0) -> SingleEnv:
+        ...
+
+    def reset(self, seed: int | None=None) -> NDArray[np.float32]:
+        """Starts an episode; returns its first observation, float32 `[obs_dim]`.
+
+        Args:
+            seed: start over as a new environment with this seed; None draws on.
+
+        Raises ConfigError for a seed out of range.
+        """
+
+    def step(self, action: ArrayLike) -> _SingleStep:
+        """Advances the episode by one action.
+
+        Args:
+            action: an integer for Discrete; for Box a number, or numbers `[action_dim]`, clipped
+                to the bounds by the environment.
+
+        Returns:
+            A dict: `obs` float32 `[obs_dim]`, the observation the step reached; `reward` float;
+            `terminated` and `truncated` bool. After one of them, call `reset()`.
+
+        Raises:
+            EnvError: no episode is running, or an action out of range.
+            ShapeError: an action of the wrong kind or size.
+            NonFiniteError: an action is NaN or infinite.
+        """
+
+    def get_state(self) -> NDArray[np.float64]:
+        """The state, float64 `[state_dim]`; between episodes that of the next one's start."""
+
+    def set_state(self, state: ArrayLike, elapsed: int | None=None) -> None:
+        """Replaces the state by finite numbers `[state_dim]`, and, unless None, the number of steps
+        taken in the episode, which is below `max_episode_steps`. Starts an episode if none is running.
+
+        Raises ShapeError, NonFiniteError or ConfigError for what does not fit; nothing changes.
+        """
+
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]:
+        """Everything needed to continue exactly here: the dict of `VecEnv.snapshot()` for one
+        environment, and `episode`, 0 before the first, 1 while one is running, 2 after its end.
+        """
+
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None:
+        """Continues from a `snapshot()` of the same environment, made under any seed.
+
+        Raises:
+            CheckpointError: a field is missing, or of another environment or format.
+            ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
+        """
+
 @final
-class VecEnv:
+class Acrobot(SingleEnv):
+    """One `Acrobot-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> Acrobot:
+        ...
+
+@final
+class CartPole(SingleEnv):
+    """One `CartPole-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> CartPole:
+        ...
+
+@final
+class MountainCar(SingleEnv):
+    """One `MountainCar-v0`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> MountainCar:
+        ...
+
+@final
+class MountainCarContinuous(SingleEnv):
+    """One `MountainCarContinuous-v0`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> MountainCarContinuous:
+        ...
+
+@final
+class Pendulum(SingleEnv):
+    """One `Pendulum-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> Pendulum:
+        ...
+
+@final
+class VecEnv(NativeEnv):
     """`n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
 
     An environment whose episode ends starts its next one within the same step. Results depend
@@ -75,14 +247,17 @@ class VecEnv:
             `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
         shard: environments stepped together on one thread; never changes a result.
         parallel_from: number of environments from which threads share them; never changes a result.
+        precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, about
+            twice as fast, with the deviation that is stated and tested for each environment.
 
     Raises:
         UnknownNameError: `env_id` is not native; names the nearest.
-        ConfigError: `n`, a seed or `shard` is out of range.
+        ConfigError: `n`, a seed or `shard` is out of range, or `env_id` has no kernel of that
+            precision.
         ShapeError: `seeds` has another length than `n`.
     """
 
-    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None, shard: int=1024, parallel_from: int=16384) -> VecEnv:
+    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None, shard: int=1024, parallel_from: int=16384, precision: str='f64') -> VecEnv:
         ...
 
     def reset_all(self) -> NDArray[np.float32]:
@@ -138,7 +313,8 @@ class VecEnv:
         """The state of every environment, float64 `[n, state_dim]`."""
 
     def set_state(self, state: ArrayLike, elapsed: ArrayLike | None=None) -> None:
-        """Replaces the state of every environment, streams and step counts staying as they are.
+        """Replaces the state of every environment, rounded to float32 where that is what it is kept
+        in (precision "f32", and MountainCarContinuous-v0 as in Gymnasium), streams and step counts staying as they are.
 
         Args:
             state: finite numbers `[n, state_dim]`.
@@ -151,15 +327,16 @@ class VecEnv:
 
     def snapshot(self) -> dict[str, NDArray[Any] | int | str]:
         """Everything needed to continue exactly here, as a dict of arrays, integers and strings:
-        `format`, `env_id`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
+        `format`, `env_id`, `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
         and `positions`.
         """
 
     def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None:
-        """Continues from a `snapshot()` of the same environment and size, made under any seed.
+        """Continues from a `snapshot()` of the same environment, precision and size, made under any seed.
 
         Raises:
-            CheckpointError: a field is missing, or of another environment, size or format.
+            CheckpointError: a field is missing, or of another environment, precision, size or
+                format.
             ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
         """
 
@@ -168,44 +345,8 @@ class VecEnv:
         """Number of environments."""
 
     @property
-    def env_id(self) -> str:
-        """Gymnasium's id of the environment."""
-
-    @property
-    def obs_dim(self) -> int:
-        """Numbers per observation."""
-
-    @property
-    def state_dim(self) -> int:
-        """Numbers in the state of one environment."""
-
-    @property
-    def max_episode_steps(self) -> int:
-        """Steps after which an episode is truncated."""
-
-    @property
-    def n_actions(self) -> int | None:
-        """Number of actions of a Discrete space, None for Box."""
-
-    @property
-    def action_dim(self) -> int:
-        """Numbers per action: 1 for Discrete."""
-
-    @property
-    def action_low(self) -> NDArray[np.float32] | None:
-        """Lowest action, float32 `[action_dim]`, None for Discrete."""
-
-    @property
-    def action_high(self) -> NDArray[np.float32] | None:
-        """Highest action, float32 `[action_dim]`, None for Discrete."""
-
-    @property
-    def observation_low(self) -> NDArray[np.float32]:
-        """Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded."""
-
-    @property
-    def observation_high(self) -> NDArray[np.float32]:
-        """Highest observation, float32 `[obs_dim]`, infinity where unbounded."""
+    def precision(self) -> str:
+        """What the environments are stepped in: "f64" or "f32"."""
 
 @overload
 def compute_gae(rewards: NDArray[np.float32], values: NDArray[np.float32], dones: ArrayLike | None=None, last_value: float=0.0, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

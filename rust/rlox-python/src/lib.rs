@@ -7,12 +7,19 @@ mod ends;
 mod errors;
 mod gae;
 mod gae_call;
+mod native_env;
 mod pool;
+mod single;
 mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
 mod views;
+
+pub use native_env::PyNativeEnv;
+pub use single::PySingleEnv;
+pub use step::native_env_ids;
+pub use vec_env::PyVecEnv;
 
 /// The compiled half of rlox: native environments, advantage kernels, random streams.
 ///
@@ -23,6 +30,12 @@ mod _core {
     #[pymodule_export]
     use crate::gae::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,
+    };
+    #[pymodule_export]
+    use crate::native_env::PyNativeEnv;
+    #[pymodule_export]
+    use crate::single::{
+        PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum, PySingleEnv,
     };
     #[pymodule_export]
     use crate::step::native_env_ids;

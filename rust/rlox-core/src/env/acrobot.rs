@@ -30,6 +30,7 @@ const SPEC: Spec = Spec {
     state_dim: 4,
     observation: BoxSpace { low: &LOW, high: &HIGH },
     action: ActionSpace::Discrete { n: 3 },
+    nanoseconds: 40,
 };
 
 /// State columns: theta1 (0 hangs down), theta2 (relative to the first link), theta1', theta2'.

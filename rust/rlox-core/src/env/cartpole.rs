@@ -32,6 +32,7 @@ const SPEC: Spec = Spec {
         high: &[4.8, f32::INFINITY, THETA_HIGH, f32::INFINITY],
     },
     action: ActionSpace::Discrete { n: 2 },
+    nanoseconds: 4,
 };
 
 /// State columns: x, x', theta, theta'. Action 1 pushes right, 0 left; reward 1 every step.

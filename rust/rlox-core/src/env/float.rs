@@ -16,6 +16,9 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::F64, Self::F32];
+
     /// `f64` or `f32`.
     #[must_use]
     pub const fn name(self) -> &'static str {

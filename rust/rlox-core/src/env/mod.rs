@@ -41,6 +41,9 @@ pub struct Spec {
     pub observation: BoxSpace,
     /// The accepted actions.
     pub action: ActionSpace,
+    /// About how many nanoseconds a step of one environment takes: a long batch gives other
+    /// threads of Python their turn.
+    pub nanoseconds: usize,
 }
 
 /// The rules of an environment over struct-of-arrays state of type `F`.

@@ -23,6 +23,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-1.2, -0.07], high: &[0.6, 0.07] },
     action: ActionSpace::Discrete { n: 3 },
+    nanoseconds: 4,
 };
 
 /// State columns: position, velocity. Actions push left, not at all, right; reward -1 every step.

@@ -28,6 +28,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[MIN_POSITION, -MAX_SPEED], high: &[MAX_POSITION, MAX_SPEED] },
     action: ActionSpace::Box(BoxSpace { low: &[-1.0], high: &[1.0] }),
+    nanoseconds: 4,
 };
 
 /// State columns: position, velocity, float32 in both kernels. The action is a force; the reward is

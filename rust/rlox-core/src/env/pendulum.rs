@@ -28,6 +28,7 @@ const SPEC: Spec = Spec {
     state_dim: 2,
     observation: BoxSpace { low: &[-1.0, -1.0, -8.0], high: &[1.0, 1.0, 8.0] },
     action: ActionSpace::Box(BoxSpace { low: &[-MAX_TORQUE], high: &[MAX_TORQUE] }),
+    nanoseconds: 20,
 };
 
 /// State columns: theta (0 is upright, not wrapped), theta'. The action is a torque.
