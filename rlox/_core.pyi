@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypedDict, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 __all__ = ['Acrobot', 'CartPole', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'SingleEnv', 'Stream', 'VecEnv', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'native_env_ids', 'stream_seed']
 
 @final
@@ -60,6 +61,7 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
+@disjoint_base
 class NativeEnv:
     """The fixed facts of a native environment; made as a `VecEnv` or a `SingleEnv`."""
 
@@ -110,6 +112,7 @@ class _SingleStep(TypedDict):
     terminated: bool
     truncated: bool
 
+@disjoint_base
 class SingleEnv(NativeEnv):
     """One native environment: `reset` starts an episode, `step` advances it until it ends.
 

@@ -3,6 +3,7 @@ from typing import Any, TypedDict, final, overload, type_check_only
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 __all__ = [
     "Acrobot",
@@ -42,6 +43,7 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
+@disjoint_base
 class NativeEnv:
     @property
     def env_id(self) -> str: ...
@@ -71,6 +73,7 @@ class _SingleStep(TypedDict):
     terminated: bool
     truncated: bool
 
+@disjoint_base
 class SingleEnv(NativeEnv):
     def __new__(cls, env_id: str, seed: int = 0) -> SingleEnv: ...
     def reset(self, seed: int | None = None) -> NDArray[np.float32]: ...

@@ -225,7 +225,7 @@ def test_a_restored_snapshot_continues_bit_for_bit_under_any_seed(env_id):
     saved = vec.snapshot()
     other = VecEnv(6, 999, env_id)
     other.restore(saved)
-    for _ in range(300):
+    for _ in range(vec.max_episode_steps):
         actions = random_actions(vec, rng)
         left, right = vec.step_all(actions), other.step_all(actions)
         for name, array in left.items():

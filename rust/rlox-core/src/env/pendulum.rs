@@ -33,8 +33,8 @@ const SPEC: Spec = Spec {
 
 /// State columns: theta (0 is upright, not wrapped), theta'. The action is a torque.
 ///
-/// One step of the float32 kernel is within 2e-6 of the float64 kernel's from the same state, in
-/// every state variable, relative to the larger of its magnitude and 1; the reward within 2e-5.
+/// One step of the float32 kernel is within 1e-6 of the float64 kernel's from the same state, in
+/// every state variable, relative to the larger of its magnitude and 1; the reward within 1e-5.
 pub(super) struct Pendulum;
 
 /// 0.001 u^2, the price of a torque u, as each precision computes it.
