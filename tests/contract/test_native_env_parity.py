@@ -136,7 +136,10 @@ def test_free_running_random_episodes_stay_within_a_millionth(env_id: str) -> No
     # Acrobot doubles a rounding error every few steps: whole episodes of it are compared above.
     n, steps = (200 if FULL else 4), {"Acrobot-v1": 40}.get(env_id, 1_000)
     vec, rng = VecEnv(n, seed=5, env_id=env_id), np.random.default_rng(5)
-    twins, dtype = [gym.make(env_id, disable_env_checker=True) for _ in range(n)], Twin(env_id).dtype
+    twins, dtype = (
+        [gym.make(env_id, disable_env_checker=True) for _ in range(n)],
+        Twin(env_id).dtype,
+    )
     obs, live = vec.reset_all(), np.ones(n, dtype=bool)
     for twin, state in zip(twins, vec.get_state(), strict=True):
         twin.reset(seed=0)

@@ -16,7 +16,7 @@ mod stream;
 mod vec_env;
 mod views;
 
-pub use native_env::PyNativeEnv;
+pub use native_env::{PyNativeEnv, register};
 pub use single::PySingleEnv;
 pub use step::native_env_ids;
 pub use vec_env::PyVecEnv;

@@ -2,6 +2,7 @@
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use rlox_core::env::registry::{self, Entry};
 use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
@@ -20,6 +21,14 @@ impl PyNativeEnv {
     pub(crate) fn of(envs: &VecEnv) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Self { spec: envs.spec() })
     }
+}
+
+/// Adds an environment to those of this module's classes; for modules that build on this crate.
+///
+/// # Errors
+/// `rlox.errors.ConfigError` if its id is taken or its facts contradict each other.
+pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
+    registry::register(entry).map_err(|error| errors::raise(py, &error))
 }
 
 /// A precision by its name.
