@@ -3,11 +3,19 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 __all__ = [
     "DPOPair",
     "RunningStats",
     "RunningStatsVec",
+    "Acrobot",
+    "CartPole",
+    "MountainCar",
+    "MountainCarContinuous",
+    "NativeEnv",
+    "Pendulum",
+    "SingleEnv",
     "Stream",
     "VecEnv",
     "compute_batch_group_advantages",
@@ -115,35 +123,8 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
-@final
-class VecEnv:
-    def __new__(
-        cls,
-        n: int,
-        seed: int = 0,
-        env_id: str = "CartPole-v1",
-        *,
-        seeds: Iterable[int] | None = None,
-        shard: int = 1024,
-        parallel_from: int = 16384,
-    ) -> VecEnv: ...
-    def reset_all(self) -> NDArray[np.float32]: ...
-    def observe_into(self, obs: NDArray[np.float32]) -> None: ...
-    def step_all(self, actions: ArrayLike) -> _Step: ...
-    def step_into(
-        self,
-        actions: ArrayLike,
-        obs: NDArray[np.float32],
-        rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None: ...
-    def get_state(self) -> NDArray[np.float64]: ...
-    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None: ...
-    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
-    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
-    @property
-    def n_envs(self) -> int: ...
+@disjoint_base
+class NativeEnv:
     @property
     def env_id(self) -> str: ...
     @property
@@ -164,6 +145,77 @@ class VecEnv:
     def observation_low(self) -> NDArray[np.float32]: ...
     @property
     def observation_high(self) -> NDArray[np.float32]: ...
+
+@type_check_only
+class _SingleStep(TypedDict):
+    obs: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+
+@disjoint_base
+class SingleEnv(NativeEnv):
+    def __new__(cls, env_id: str, seed: int = 0) -> SingleEnv: ...
+    def reset(self, seed: int | None = None) -> NDArray[np.float32]: ...
+    def step(self, action: ArrayLike) -> _SingleStep: ...
+    def get_state(self) -> NDArray[np.float64]: ...
+    def set_state(self, state: ArrayLike, elapsed: int | None = None) -> None: ...
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
+
+@final
+class Acrobot(SingleEnv):
+    def __new__(cls, seed: int = 0) -> Acrobot: ...
+
+@final
+class CartPole(SingleEnv):
+    def __new__(cls, seed: int = 0) -> CartPole: ...
+
+@final
+class MountainCar(SingleEnv):
+    def __new__(cls, seed: int = 0) -> MountainCar: ...
+
+@final
+class MountainCarContinuous(SingleEnv):
+    def __new__(cls, seed: int = 0) -> MountainCarContinuous: ...
+
+@final
+class Pendulum(SingleEnv):
+    def __new__(cls, seed: int = 0) -> Pendulum: ...
+
+@final
+class VecEnv(NativeEnv):
+    def __new__(
+        cls,
+        n: int,
+        seed: int = 0,
+        env_id: str = "CartPole-v1",
+        *,
+        seeds: Iterable[int] | None = None,
+        shard: int = 1024,
+        parallel_from: int = 16384,
+        precision: str = "f64",
+    ) -> VecEnv: ...
+    def reset_all(self) -> NDArray[np.float32]: ...
+    def observe_into(self, obs: NDArray[np.float32]) -> None: ...
+    def step_all(self, actions: ArrayLike) -> _Step: ...
+    def step_into(
+        self,
+        actions: ArrayLike,
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None: ...
+    def get_state(self) -> NDArray[np.float64]: ...
+    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None: ...
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def precision(self) -> str: ...
+
 
 @overload
 def compute_gae(

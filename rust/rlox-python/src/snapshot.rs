@@ -3,7 +3,7 @@
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::env::{Snapshot, VecEnv};
+use rlox_core::env::{Precision, Snapshot, VecEnv};
 
 use crate::coerce;
 use crate::detach::detached;
@@ -11,7 +11,7 @@ use crate::errors::{self, Class};
 use crate::views::Plain;
 
 /// Version of the dict's fields and their meaning.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The dict of a batch.
 pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py, PyDict>> {
@@ -21,6 +21,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
     dict.set_item("env_id", saved.env_id)?;
+    dict.set_item("precision", saved.precision.name())?;
     dict.set_item("n_envs", envs.n_envs())?;
     dict.set_item("state", PyArray1::from_vec(py, saved.state).reshape(shape)?)?;
     dict.set_item("elapsed", PyArray1::from_vec(py, elapsed))?;
@@ -44,12 +45,21 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, n: usize) -> PyResult<Snapshot
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
         env_id: scalar(dict, "env_id")?,
+        precision: precision(dict)?,
         seeds: numbers(&field(dict, "seeds")?, "seeds", n)?,
         indices: numbers(&field(dict, "indices")?, "indices", n)?,
         positions: numbers(&field(dict, "positions")?, "positions", n)?,
         elapsed: steps(&field(dict, "elapsed")?, "elapsed", n)?,
         state: state.slice().to_vec(),
     })
+}
+
+fn precision(dict: &Bound<'_, PyDict>) -> PyResult<Precision> {
+    let name: String = scalar(dict, "precision")?;
+    Precision::ALL
+        .into_iter()
+        .find(|precision| precision.name() == name)
+        .ok_or_else(|| mismatch(dict.py(), "precision", name, "f64 or f32"))
 }
 
 /// Step counts `[n]`; a negative one becomes too large and is refused with the limit.
@@ -65,7 +75,7 @@ fn numbers<T: Plain>(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult
     Ok(array.slice().to_vec())
 }
 
-fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     dict.get_item(name)?.ok_or_else(|| {
         let message = format!("snapshot has no field {name}; pass what snapshot() returned");
         errors::new(dict.py(), Class::Checkpoint, message)
