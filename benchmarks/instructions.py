@@ -36,6 +36,9 @@ HOTTEST = (
     "gae/trajectory/f64/2048",
     "gae/env_major/f32/256x256",
     "gae/time_major/f32/256x256",
+    "group_advantages/f64/256x16",
+    "k3/f32/32x2048",
+    "k3/f64/32x2048",
 )
 
 

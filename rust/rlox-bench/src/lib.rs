@@ -3,6 +3,7 @@
 mod env;
 mod gae;
 mod inputs;
+mod llm;
 
 use rlox_core::Result;
 
@@ -39,7 +40,7 @@ impl Kernel {
 /// Every kernel.
 #[must_use]
 pub fn kernels() -> Vec<Kernel> {
-    [gae::kernels(), env::kernels()].into_iter().flatten().collect()
+    [gae::kernels(), llm::kernels(), env::kernels()].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
