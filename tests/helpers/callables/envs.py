@@ -1,0 +1,306 @@
+"""Native environments, by Gymnasium's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from helpers.callables.engine import (
+    Arguments,
+    Case,
+    Draw,
+    numeric,
+    require,
+    whole,
+)
+from helpers.callables.twins import STARTS, Twins, gymnasium_env
+
+from rlox import _core
+
+LARGEST = 2**64 - 1
+MOST = 2**24
+CONTEXT = frozenset({"env_id", "n", "seed", "warm"})
+
+
+def space(env_id: str) -> Any:
+    return gymnasium_env(env_id).action_space
+
+
+def some_actions(env_id: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    if isinstance(space(env_id), gym.spaces.Discrete):
+        return rng.integers(0, space(env_id).n, n)
+    return (rng.uniform(-1.5, 1.5, (n, 1)) * space(env_id).high).astype(np.float32)
+
+
+def draw_context(draw: Draw) -> Arguments:
+    env_id = draw.one_of(*sorted(STARTS))
+    return {
+        "env_id": env_id,
+        "n": draw.integer(1, 4),
+        "seed": draw.integer(0, LARGEST),
+        "warm": (draw.integer(0, 2), draw.integer(0, 2**32 - 1), draw.boolean()),
+    }
+
+
+def pair(env_id: str, n: int, seed: int, warm: tuple[int, int, bool]) -> tuple[_core.VecEnv, Twins]:
+    """The same batch twice, after some steps, in the last one of an episode if so drawn."""
+    vec, twins = _core.VecEnv(n, seed, env_id), Twins(env_id, [(seed, i) for i in range(n)])
+    steps, key, late = warm
+    rng = np.random.default_rng(key)
+    for _ in range(steps):
+        actions = some_actions(env_id, n, rng)
+        vec.step_all(actions)
+        twins.step(actions)
+        # one bit of rounding in a chaotic system is not what is looked for here
+        vec.set_state(twins.state)
+    if late:
+        twins.elapsed = rng.integers(0, twins.limit, n)
+        vec.set_state(twins.state, twins.elapsed)
+    return vec, twins
+
+
+def make(context: Arguments) -> _core.VecEnv:
+    return pair(**context)[0]
+
+
+def twin(context: Arguments) -> Twins:
+    return pair(**context)[1]
+
+
+def after(vec: _core.VecEnv, result: Any) -> Any:
+    """The result and everything that decides what comes next."""
+    saved = vec.snapshot()
+    return result, {k: saved[k] for k in ("state", "elapsed", "positions", "seeds", "indices")}
+
+
+def after_model(twins: Twins, result: Any) -> Any:
+    return result, {
+        "state": twins.state,
+        "elapsed": twins.elapsed,
+        "positions": twins.positions,
+        "seeds": np.array([seed for seed, _ in twins.keys], np.uint64),
+        "indices": np.array([index for _, index in twins.keys], np.uint64),
+    }
+
+
+def checked_actions(value: Any, env_id: str, n: int) -> np.ndarray:
+    """Actions `[n]` or `[n, 1]` as the environment takes them."""
+    array = numeric(value, *[None] * np.ndim(value))
+    require(array.shape in ((n,), (n, 1)))
+    if isinstance(space(env_id), gym.spaces.Discrete):
+        require(array.dtype.kind in "iub")
+        require(((array >= 0) & (array < space(env_id).n)).all())
+        return array.reshape(n)
+    with np.errstate(all="ignore"):
+        single = array.astype(np.float32).reshape(n, 1)
+    require(np.isfinite(single).all())
+    return single
+
+
+def draw_step(draw: Draw) -> Arguments:
+    context = draw_context(draw)
+    actions = some_actions(context["env_id"], context["n"], draw.rng)
+    return context | {"actions": draw.layout(actions, keep_dtype=True)}
+
+
+def step_all(actions: Any, **context: Any) -> Any:
+    vec = make(context)
+    return after(vec, vec.step_all(actions))
+
+
+def step_all_model(actions: Any = None, **context: Any) -> Any:
+    twins = twin(context)
+    return after_model(twins, twins.step(checked_actions(actions, context["env_id"], twins.n)))
+
+
+def outputs(vec: _core.VecEnv) -> dict[str, np.ndarray]:
+    return {
+        "obs": np.full((vec.n_envs, vec.obs_dim), 9, np.float32),
+        "rewards": np.full(vec.n_envs, 9.0),
+        "terminated": np.ones(vec.n_envs, bool),
+        "truncated": np.ones(vec.n_envs, bool),
+    }
+
+
+def draw_step_into(draw: Draw) -> Arguments:
+    given = draw_step(draw)
+    vec = make({name: given[name] for name in CONTEXT})
+    return given | outputs(vec)
+
+
+def step_into(
+    actions: Any, obs: Any, rewards: Any, terminated: Any, truncated: Any, **context: Any
+) -> Any:
+    vec = make(context)
+    ended = vec.step_into(actions, obs, rewards, terminated, truncated)
+    arrays = {"obs": obs, "rewards": rewards, "terminated": terminated, "truncated": truncated}
+    return after(vec, (arrays, ended))
+
+
+def step_into_model(actions: Any = None, **given: Any) -> Any:
+    context = {name: given.pop(name) for name in CONTEXT}
+    twins = twin(context)
+    expected = twins.step(checked_actions(actions, context["env_id"], twins.n))
+    arrays = {name: expected[name] for name in ("obs", "rewards", "terminated", "truncated")}
+    require(given.keys() == arrays.keys())
+    for name, array in arrays.items():
+        require(is_output(given[name], array))
+    rows = np.flatnonzero(expected["final_mask"])
+    ended = (rows, expected["final_obs"][rows]) if len(rows) else None
+    return after_model(twins, (arrays, ended))
+
+
+def is_output(value: Any, like: np.ndarray) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and (value.dtype, value.shape) == (like.dtype, like.shape)
+        and value.flags.c_contiguous
+        and value.flags.aligned
+        and value.flags.writeable
+    )
+
+
+def observe_into(obs: Any, **context: Any) -> Any:
+    vec = make(context)
+    vec.observe_into(obs)
+    return after(vec, obs)
+
+
+def observe_into_model(obs: Any = None, **context: Any) -> Any:
+    twins = twin(context)
+    require(is_output(obs, twins.observe()))
+    return after_model(twins, twins.observe())
+
+
+def draw_observe_into(draw: Draw) -> Arguments:
+    context = draw_context(draw)
+    return context | {"obs": outputs(make(context))["obs"]}
+
+
+def reset_all(**context: Any) -> Any:
+    vec = make(context)
+    return after(vec, vec.reset_all())
+
+
+def reset_all_model(**context: Any) -> Any:
+    twins = twin(context)
+    return after_model(twins, twins.reset())
+
+
+def draw_state(draw: Draw) -> Arguments:
+    context = draw_context(draw)
+    twins = twin(context)
+    given = context | {"state": draw.layout(twins.state + draw.rng.normal(size=twins.state.shape))}
+    if draw.boolean():
+        given["elapsed"] = draw.layout(draw.rng.integers(0, twins.limit, twins.n), keep_dtype=True)
+    return given
+
+
+def set_state(state: Any, elapsed: Any = None, **context: Any) -> Any:
+    vec = make(context)
+    vec.set_state(state, elapsed)
+    return after(vec, vec.get_state())
+
+
+def set_state_model(state: Any = None, elapsed: Any = None, **context: Any) -> Any:
+    twins = twin(context)
+    with np.errstate(all="ignore"):
+        twins.state = numeric(state, *twins.state.shape).astype(np.float64)
+    require(np.isfinite(twins.state).all())
+    if twins.env_id == "MountainCarContinuous-v0":
+        twins.state = twins.state.astype(np.float32).astype(np.float64)
+    if elapsed is not None:
+        steps = numeric(elapsed, twins.n)
+        require(steps.dtype.kind in "iu")
+        require(((steps >= 0) & (steps < twins.limit)).all())
+        twins.elapsed = steps.astype(np.int64)
+    return after_model(twins, twins.state)
+
+
+def made(**given: Any) -> Any:
+    vec = _core.VecEnv(**given)
+    facts = {
+        name: getattr(vec, name)
+        for name in (
+            "n_envs", "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim",
+            "action_low", "action_high", "observation_low", "observation_high",
+        )
+    }  # fmt: skip
+    return after(vec, facts)
+
+
+def made_model(
+    n: Any = None,
+    seed: Any = 0,
+    env_id: Any = "CartPole-v1",
+    seeds: Any = None,
+    shard: Any = 1,
+    parallel_from: Any = 1,
+) -> Any:
+    require(isinstance(env_id, str) and env_id in STARTS)
+    n, seed = whole(n, 1, MOST), whole(seed, 0, LARGEST)
+    whole(shard, 1, LARGEST)
+    whole(parallel_from, 0, LARGEST)
+    keys = [(seed, i) for i in range(n)]
+    if seeds is not None:
+        require(isinstance(seeds, (list, tuple, np.ndarray)) and len(seeds) == n)
+        keys = [(whole(one, 0, LARGEST), 0) for one in seeds]
+    twins, env = Twins(env_id, keys), gymnasium_env(env_id)
+    discrete = isinstance(env.action_space, gym.spaces.Discrete)
+    facts = {
+        "n_envs": n,
+        "env_id": env_id,
+        "obs_dim": env.observation_space.shape[0],
+        "state_dim": twins.state.shape[1],
+        "max_episode_steps": twins.limit,
+        "n_actions": int(env.action_space.n) if discrete else None,
+        "action_dim": 1,
+        "action_low": None if discrete else env.action_space.low,
+        "action_high": None if discrete else env.action_space.high,
+        "observation_low": env.observation_space.low,
+        "observation_high": env.observation_space.high,
+    }
+    return after_model(twins, facts)
+
+
+def draw_made(draw: Draw) -> Arguments:
+    n = draw.integer(1, 4)
+    given: Arguments = {"n": n, "env_id": draw.one_of(*sorted(STARTS))}
+    if draw.boolean():
+        given["seed"] = draw.integer(0, LARGEST)
+    else:
+        given["seeds"] = [draw.integer(0, LARGEST) for _ in range(n)]
+    if draw.boolean():
+        given |= {"shard": draw.integer(1, 3), "parallel_from": draw.integer(0, 3)}
+    return given
+
+
+def draw_restore(draw: Draw) -> Arguments:
+    context = draw_context(draw)
+    vec = make(context)
+    return context | {"other": draw.integer(0, LARGEST), **vec.snapshot()}
+
+
+PROPERTIES = frozenset(
+    f"VecEnv.{name}"
+    for name in (
+        "n_envs", "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim",
+        "action_low", "action_high", "observation_low", "observation_high",
+    )
+)  # fmt: skip
+
+CASES = {
+    "VecEnv": Case(made, draw_made, made_model, covers=PROPERTIES),
+    "VecEnv.step_all": Case(step_all, draw_step, step_all_model, fixed=CONTEXT),
+    "VecEnv.step_into": Case(step_into, draw_step_into, step_into_model, fixed=CONTEXT),
+    "VecEnv.observe_into": Case(observe_into, draw_observe_into, observe_into_model, fixed=CONTEXT),
+    "VecEnv.reset_all": Case(reset_all, draw_context, reset_all_model, fixed=CONTEXT),
+    "VecEnv.set_state": Case(
+        set_state,
+        draw_state,
+        set_state_model,
+        fixed=CONTEXT,
+        covers=frozenset({"VecEnv.get_state"}),
+    ),
+}

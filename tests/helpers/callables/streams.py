@@ -1,0 +1,113 @@
+"""Random streams: ChaCha8 written out in Python."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+from helpers.callables.engine import Arguments, Case, Draw, require, whole
+
+from rlox import _core
+
+MASK = 2**32 - 1
+LARGEST = 2**64 - 1
+
+
+def quarter(s: list[int], a: int, b: int, c: int, d: int) -> None:
+    for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        s[x] = (s[x] + s[y]) & MASK
+        mixed = s[z] ^ s[x]
+        s[z] = (mixed << turn | mixed >> (32 - turn)) & MASK
+
+
+def chacha8(key: bytes, block: int) -> list[int]:
+    """The 16 words of one block, nonce 0, 64-bit counter (Bernstein 2008, 8 rounds)."""
+    start = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key)]
+    start += [block & MASK, block >> 32 & MASK, 0, 0]
+    s = list(start)
+    for _ in range(4):
+        for column in range(4):
+            quarter(s, column, column + 4, column + 8, column + 12)
+        for turn in range(4):
+            quarter(s, turn, 4 + (turn + 1) % 4, 8 + (turn + 2) % 4, 12 + (turn + 3) % 4)
+    return [(a + b) & MASK for a, b in zip(s, start, strict=True)]
+
+
+def words(seed: int, name: str, index: int, position: int, count: int) -> list[int]:
+    key = 0x6C62272E07BB014262B821756295C58D
+    for byte in name.encode():
+        key = ((key ^ byte) * 0x0000000001000000000000000000013B) % 2**128
+    packed = struct.pack("<QQ", seed, index) + key.to_bytes(16, "little")
+    first, last = position // 16, (position + count) // 16
+    stream = [word for block in range(first, last + 1) for word in chacha8(packed, block)]
+    return stream[position - 16 * first :][:count]
+
+
+def draws(
+    count: int, seed: Any = None, name: Any = None, index: Any = None, position: Any = None
+) -> list[int]:
+    """The next `count` 64-bit draws."""
+    require(isinstance(name, str))
+    seed, index, position = (whole(n, 0, LARGEST) for n in (seed, index, position))
+    got = words(seed, name, index, position, 2 * count)
+    return [low | high << 32 for low, high in zip(got[::2], got[1::2], strict=True)]
+
+
+def stream(seed: Any, name: Any, index: Any, position: Any) -> _core.Stream:
+    made = _core.Stream(seed, name, index)
+    made.position = position
+    return made
+
+
+def uniforms(n: Any, **key: Any) -> np.ndarray:
+    got = draws(whole(n, 0, 2**28), **key)
+    return np.array([(bits >> 11) * 2.0**-53 for bits in got], dtype=np.float64)
+
+
+def uniform(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
+    made = stream(seed, name, index, position)
+    return made.uniform(n), made.position
+
+
+def uniform_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
+    return uniforms(n, **key), int(key["position"]) + 2 * int(n)
+
+
+def normal(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
+    made = stream(seed, name, index, position)
+    return made.normal(n), made.position
+
+
+def normal_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
+    u = uniforms(2 * whole(n, 0, 1000), **key).reshape(-1, 2)
+    numbers = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
+    return numbers, int(key["position"]) + 4 * int(n)
+
+
+def draw_key(draw: Draw) -> Arguments:
+    return {
+        "seed": draw.integer(0, LARGEST),
+        "name": draw.one_of("env", "", "policy/λ", "replay"),
+        "index": draw.integer(0, LARGEST),
+    }
+
+
+def draw_stream(draw: Draw) -> Arguments:
+    return draw_key(draw) | {"position": 2 * draw.integer(0, 2**40), "n": draw.integer(0, 20)}
+
+
+CASES = {
+    "Stream.uniform": Case(uniform, draw_stream, uniform_model),
+    "Stream.normal": Case(normal, draw_stream, normal_model),
+    "Stream.next_u64": Case(
+        lambda seed, name, index=0: _core.Stream(seed, name, index).next_u64(),
+        draw_key,
+        lambda seed=None, name=None, index=0: draws(1, seed, name, index, 0)[0],
+    ),
+    "stream_seed": Case(
+        _core.stream_seed,
+        draw_key,
+        lambda seed=None, name=None, index=0: draws(1, seed, name, index, 0)[0] >> 1,
+    ),
+}

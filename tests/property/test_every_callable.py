@@ -1,0 +1,95 @@
+"""Every public callable of the extension: 1,000 valid calls that equal a NumPy model, and 1,000 spoilt
+ones that are refused with a typed error or, where they are valid all the same, equal the model too."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.callables import CASES, Case
+from helpers.callables.engine import Draw, Invalid, spoilt
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlox import _core
+from rlox.errors import InternalError, RloxError
+
+many = settings(
+    max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def public_callables() -> set[str]:
+    """Functions and the methods and properties of classes, as `name` or `Class.name`."""
+    names = set()
+    for name in _core.__all__:
+        member = getattr(_core, name)
+        names.add(name)
+        if inspect.isclass(member):
+            names |= {f"{name}.{method}" for method in vars(member) if not method.startswith("_")}
+    return names
+
+
+def assert_equal(got: Any, expected: Any, tolerance: float) -> None:
+    if isinstance(expected, dict):
+        assert isinstance(got, dict)
+        assert got.keys() == expected.keys()
+        for key in expected:
+            assert_equal(got[key], expected[key], tolerance)
+    elif isinstance(expected, (tuple, list)):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert_equal(one, other, tolerance)
+    elif isinstance(expected, np.ndarray):
+        assert got.dtype == expected.dtype
+        assert got.shape == expected.shape
+        if expected.dtype.kind != "f":
+            np.testing.assert_array_equal(got, expected)
+            return
+        if expected.dtype == np.float32:
+            tolerance = max(tolerance, 1e-5)
+        finite = expected[np.isfinite(expected)]
+        scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
+    elif isinstance(expected, float):
+        assert got == pytest.approx(expected, rel=tolerance, abs=tolerance, nan_ok=True)
+    else:
+        assert got == expected
+
+
+def check(case: Case, arguments: dict[str, Any]) -> None:
+    try:
+        expected = case.model(**arguments)
+    except Invalid:
+        with pytest.raises((RloxError, TypeError)) as refused:
+            case.call(**arguments)
+        assert not isinstance(refused.value, InternalError)
+        assert str(refused.value)
+        return
+    assert_equal(case.call(**arguments), expected, case.tolerance)
+
+
+def test_every_public_callable_has_a_model():
+    covered = set(CASES).union(*(case.covers for case in CASES.values()))
+    assert public_callables() - covered == set()
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@many
+@given(data=st.data())
+def test_a_valid_call_equals_its_numpy_model(name: str, data: st.DataObject):
+    case = CASES[name]
+    arguments = case.draw(Draw(data))
+    expected = case.model(**arguments)
+    assert_equal(case.call(**arguments), expected, case.tolerance)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@many
+@given(data=st.data())
+def test_a_spoilt_call_is_refused_or_equals_the_model(name: str, data: st.DataObject):
+    case, draw = CASES[name], Draw(data)
+    arguments = spoilt(draw, case.draw(draw), case.fixed)
+    check(case, arguments)
