@@ -6,15 +6,15 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
 
 __all__ = [
-    "DPOPair",
-    "RunningStats",
-    "RunningStatsVec",
     "Acrobot",
     "CartPole",
+    "DPOPair",
     "MountainCar",
     "MountainCarContinuous",
     "NativeEnv",
     "Pendulum",
+    "RunningStats",
+    "RunningStatsVec",
     "SingleEnv",
     "Stream",
     "VecEnv",
@@ -26,10 +26,10 @@ __all__ = [
     "compute_gae_batched_f32",
     "compute_gae_time_major",
     "compute_group_advantages",
-    "compute_token_kl",
-    "compute_token_kl_schulman",
     "compute_lambda_returns",
     "compute_n_step_returns",
+    "compute_token_kl",
+    "compute_token_kl_schulman",
     "compute_vtrace",
     "native_env_ids",
     "pack_sequences",
@@ -215,7 +215,6 @@ class VecEnv(NativeEnv):
     def n_envs(self) -> int: ...
     @property
     def precision(self) -> str: ...
-
 
 @overload
 def compute_gae(
@@ -484,6 +483,7 @@ class DPOPair:
     def __hash__(self) -> int: ...
 
 def compute_lambda_returns(
+@overload
     rewards: NDArray[np.float32],
     next_values: NDArray[np.float32],
     gamma: float = 0.99,

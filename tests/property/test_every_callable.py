@@ -1,5 +1,6 @@
 """Every public callable of the extension: 1,000 valid calls that equal a NumPy model, and 1,000 spoilt
-ones that are refused with a typed error or, where they are valid all the same, equal the model too."""
+ones that are refused with a typed error or, where they are valid all the same, equal the model too.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,7 @@ from hypothesis import strategies as st
 from rlox import _core
 from rlox.errors import InternalError, RloxError
 
-many = settings(
-    max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+many = settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def public_callables() -> set[str]:

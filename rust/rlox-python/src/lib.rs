@@ -14,10 +14,10 @@ mod llm_pair;
 mod llm_rows;
 mod llm_tokens;
 mod moments;
-mod returns;
-mod rollout;
 mod native_env;
 mod pool;
+mod returns;
+mod rollout;
 mod single;
 mod snapshot;
 mod step;
@@ -56,9 +56,9 @@ mod _core {
     #[pymodule_export]
     use crate::moments::{PyRunningStats, PyRunningStatsVec};
     #[pymodule_export]
-    use crate::returns::{compute_lambda_returns, compute_n_step_returns};
-    #[pymodule_export]
     use crate::native_env::PyNativeEnv;
+    #[pymodule_export]
+    use crate::returns::{compute_lambda_returns, compute_n_step_returns};
     #[pymodule_export]
     use crate::single::{
         PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum, PySingleEnv,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -17,7 +18,6 @@ from helpers.callables.engine import (
     whole,
     within,
 )
-
 from rlox import _core
 
 

@@ -111,7 +111,9 @@ def within(value: Any, low: float, high: float) -> float:
 
 
 def whole(value: Any, low: int, high: int) -> int:
-    require(isinstance(value, (int, np.integer)) or (isinstance(value, np.ndarray) and value.ndim == 0))
+    require(
+        isinstance(value, (int, np.integer)) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    )
     try:
         number = value.__index__()
     except TypeError as error:

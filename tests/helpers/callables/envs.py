@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -15,7 +16,6 @@ from helpers.callables.engine import (
     whole,
 )
 from helpers.callables.twins import STARTS, Twins, gymnasium_env
-
 from rlox import _core
 
 LARGEST = 2**64 - 1
