@@ -12,6 +12,7 @@ pub(crate) enum Class {
     UnknownName,
     Env,
     NonFinite,
+    StaleIndex,
     Checkpoint,
     Internal,
 }
@@ -24,6 +25,7 @@ impl Class {
             Self::UnknownName => "UnknownNameError",
             Self::Env => "EnvError",
             Self::NonFinite => "NonFiniteError",
+            Self::StaleIndex => "StaleIndexError",
             Self::Checkpoint => "CheckpointError",
             Self::Internal => "InternalError",
         }
@@ -38,6 +40,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::UnknownName { .. } => Class::UnknownName,
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
+        Error::StaleIndex { .. } => Class::StaleIndex,
         Error::Snapshot { .. } => Class::Checkpoint,
     };
     new(py, class, error.to_string())

@@ -1,0 +1,25 @@
+//! What the learners remember: typed rings of transitions, sampled in batches.
+//!
+//! A buffer holds one ring per environment. Observations are stored once: the `next_obs` of a row
+//! is the `obs` of the row after it unless the bytes differ (a reset), and frames of stacks are
+//! shared in the same way. Rows are addressed by indices that are never used again, so that a
+//! write to an overwritten row is recognised.
+
+mod chunks;
+mod draw;
+mod horizon;
+mod obs;
+mod replay;
+mod rows;
+mod schema;
+mod stacks;
+mod storage;
+mod stream;
+mod width;
+
+pub use draw::STREAM;
+pub use horizon::{Batch, Horizon};
+pub use replay::{DrawState, MAX_BATCH, ReplayBuffer, Request};
+pub use rows::Moment;
+pub use schema::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
+pub use storage::{MAX_CAPACITY, MAX_STREAMS, Row, Rows, Storage, Target};
