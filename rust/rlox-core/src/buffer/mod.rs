@@ -7,19 +7,25 @@
 
 mod chunks;
 mod draw;
+mod hindsight;
 mod horizon;
 mod obs;
 mod replay;
 mod rows;
 mod schema;
+mod sequence;
 mod stacks;
+mod state;
 mod storage;
 mod stream;
 mod width;
 
 pub use draw::STREAM;
-pub use horizon::{Batch, Horizon};
+pub use hindsight::{GoalStrategy, Hindsight, Relabel};
+pub use horizon::Horizon;
 pub use replay::{DrawState, MAX_BATCH, ReplayBuffer, Request};
 pub use rows::Moment;
 pub use schema::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
+pub use sequence::{MAX_WINDOW, PADDING, SequenceReplayBuffer, Windows};
+pub use state::{SavedColumn, SavedQueue, SavedStorage, SavedStream};
 pub use storage::{MAX_CAPACITY, MAX_STREAMS, Row, Rows, Storage, Target};

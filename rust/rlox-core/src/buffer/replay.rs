@@ -111,17 +111,34 @@ impl ReplayBuffer {
         &self.draws
     }
 
+    /// Replaces where draws come from.
+    pub fn set_draws(&mut self, draws: DrawState) {
+        self.draws = draws;
+    }
+
     /// Draws rows, uniformly and with replacement, batch after batch.
     ///
     /// # Errors
     /// [`Error::Config`] for an empty buffer or a request out of range.
     pub fn sample(&self, request: Request) -> Result<Vec<Row>> {
+        self.sample_each(request, |_, _, _| {})
+    }
+
+    /// [`ReplayBuffer::sample`]; `more` may go on drawing from each batch's stream, and is told
+    /// the batch's place among all rows and its rows.
+    pub(super) fn sample_each(
+        &self,
+        request: Request,
+        mut more: impl FnMut(&mut Draws, usize, &[Row]),
+    ) -> Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(request.rows()?);
         check_filled(&self.storage)?;
         let (seed, first) = self.draws.take(request.seed, request.n_batches);
         for batch in 0..request.n_batches as u64 {
             let mut draws = Draws::new(seed, first.wrapping_add(batch));
+            let place = rows.len();
             self.storage.draw(&mut draws, request.batch_size, &mut rows);
+            more(&mut draws, place, rows.get(place..).unwrap_or_default());
         }
         Ok(rows)
     }
