@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlox._core import (
+        HindsightConfig,
+        ReplayBuffer,
+        SequenceReplayBuffer,
         Stream,
         VecEnv,
         compute_gae,
@@ -25,7 +28,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "GymVecEnv": "rlox.gym_vec_env",
+    "HindsightConfig": "rlox._core",
+    "ReplayBuffer": "rlox._core",
     "RloxError": "rlox.errors",
+    "SequenceReplayBuffer": "rlox._core",
     "Stream": "rlox._core",
     "VecEnv": "rlox._core",
     "compute_gae": "rlox._core",
@@ -37,7 +43,10 @@ _HOMES = {
 
 __all__ = [
     "GymVecEnv",
+    "HindsightConfig",
+    "ReplayBuffer",
     "RloxError",
+    "SequenceReplayBuffer",
     "Stream",
     "VecEnv",
     "__version__",

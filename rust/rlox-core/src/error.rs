@@ -119,6 +119,7 @@ impl Error {
 }
 
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.
+#[inline]
 pub(crate) fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
     if got == expected {
         return Ok(());

@@ -4,23 +4,23 @@
 //! grows by chunks and follows the live rows, and one emptied chunk is kept for reuse, so that a
 //! full queue neither allocates nor frees as it goes round.
 
-use std::collections::VecDeque;
-
 /// Bytes of a chunk, about, where there are enough rows for it.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A chunk holds at most this part of the rows expected.
 const MIN_CHUNKS: usize = 32;
 
-/// A queue of rows of one size.
+/// A queue of rows of one size, fewer than 2^32 of them live.
 #[derive(Debug, Clone)]
 pub(super) struct ChunkQueue {
     row: usize,
     /// Rows per chunk are `1 << shift`.
     shift: u32,
-    chunks: VecDeque<Box<[u8]>>,
-    /// Number of the first row of the first chunk, a multiple of the chunk's rows.
-    base: u64,
+    /// A power of two of places; chunk c of all time stands in place c modulo their number, so a
+    /// row is found from the lower half of its number. Places without live rows are empty.
+    chunks: Vec<Box<[u8]>>,
+    /// Places that are not empty.
+    filled: usize,
     start: u64,
     end: u64,
     spare: Option<Box<[u8]>>,
@@ -30,15 +30,8 @@ impl ChunkQueue {
     /// An empty queue of rows of `row` bytes, of which about `expected` will live at once.
     pub(super) fn new(row: usize, expected: usize) -> Self {
         let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
-        Self {
-            row,
-            shift: rows.ilog2(),
-            chunks: VecDeque::new(),
-            base: 0,
-            start: 0,
-            end: 0,
-            spare: None,
-        }
+        let chunks = vec![Box::default()];
+        Self { row, shift: rows.ilog2(), chunks, filled: 0, start: 0, end: 0, spare: None }
     }
 
     /// Number of the oldest live row.
@@ -58,7 +51,7 @@ impl ChunkQueue {
 
     /// Bytes of memory held.
     pub(super) fn nbytes(&self) -> usize {
-        (self.chunks.len() + usize::from(self.spare.is_some())) * (self.row << self.shift)
+        (self.filled + usize::from(self.spare.is_some())) * (self.row << self.shift)
     }
 
     /// Row `number`; None unless it is live.
@@ -67,26 +60,40 @@ impl ChunkQueue {
         if number < self.start || number >= self.end {
             return None;
         }
-        let (chunk, at) = self.place(number);
+        let (chunk, at) = self.place(lower(number), self.row);
         self.chunks.get(chunk)?.get(at..at + self.row)
     }
 
-    /// Live row `number` of a queue whose rows have `N` bytes.
+    /// The live row whose number has this lower half, in a queue of rows of `N` bytes.
     #[inline]
-    pub(super) fn fixed<const N: usize>(&self, number: u64) -> Option<&[u8; N]> {
-        let (chunk, at) = self.place(number);
+    pub(super) fn fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
+        let (chunk, at) = self.place(number, N);
         self.chunks.get(chunk)?.get(at..)?.first_chunk()
+    }
+
+    /// For reading many rows, each of `N` bytes.
+    pub(super) fn reader<const N: usize>(&self) -> Reader<'_, N> {
+        let (mask, row_mask) = (self.chunks.len() - 1, (1 << self.shift) - 1);
+        Reader { chunks: &self.chunks, shift: self.shift, mask, row_mask }
     }
 
     /// Appends one row.
     #[inline]
     pub(super) fn push(&mut self, row: &[u8]) {
-        let (chunk, at) = self.place(self.end);
-        if chunk >= self.chunks.len() {
-            self.grow();
-        }
+        let (chunk, at) = self.next_place(self.row);
         if let Some(slot) = self.chunks.get_mut(chunk).and_then(|c| c.get_mut(at..at + self.row)) {
             slot.copy_from_slice(row);
+        }
+        self.end += 1;
+    }
+
+    /// [`ChunkQueue::push`] of a row of `N` bytes.
+    #[inline]
+    pub(super) fn push_fixed<const N: usize>(&mut self, row: &[u8; N]) {
+        let (chunk, at) = self.next_place(N);
+        let chunk = self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(at..));
+        if let Some(slot) = chunk.and_then(<[u8]>::first_chunk_mut) {
+            *slot = *row;
         }
         self.end += 1;
     }
@@ -94,42 +101,110 @@ impl ChunkQueue {
     /// Forgets every row before `number`.
     #[inline]
     pub(super) fn release_before(&mut self, number: u64) {
-        if number <= self.start {
-            return;
-        }
-        self.start = number.min(self.end);
-        let rows = 1_u64 << self.shift;
-        while self.base + rows <= self.start
-            && let Some(chunk) = self.chunks.pop_front()
-        {
-            self.spare = Some(chunk);
-            self.base += rows;
+        let number = number.min(self.end);
+        let (first, kept) = (self.start >> self.shift, number >> self.shift);
+        self.start = self.start.max(number);
+        if first < kept {
+            self.release_chunks(first, kept);
         }
     }
 
     /// Restarts an empty queue at row `number`.
     pub(super) fn restart(&mut self, number: u64) {
-        self.chunks.clear();
-        self.base = number >> self.shift << self.shift;
-        self.start = number;
-        self.end = number;
+        self.chunks = vec![Box::default()];
+        (self.filled, self.start, self.end) = (0, number, number);
     }
 
-    /// Chunk and byte within it of a row not before `base`.
+    /// Place of a chunk, and byte within it, of a live row of `width` bytes.
     #[inline]
-    const fn place(&self, number: u64) -> (usize, usize) {
-        let offset = number.wrapping_sub(self.base);
-        #[expect(clippy::cast_possible_truncation, reason = "a live row is in memory")]
-        let (chunk, row) = ((offset >> self.shift) as usize, offset as usize);
-        (chunk, (row & ((1 << self.shift) - 1)) * self.row)
+    const fn place(&self, number: u32, width: usize) -> (usize, usize) {
+        let chunk = (number >> self.shift) as usize & (self.chunks.len() - 1);
+        (chunk, (number & ((1 << self.shift) - 1)) as usize * width)
     }
 
-    #[cold]
-    fn grow(&mut self) {
-        let size = self.row << self.shift;
-        let chunk = self.spare.take().unwrap_or_else(|| vec![0; size].into_boxed_slice());
-        self.chunks.push_back(chunk);
+    /// As [`ChunkQueue::place`] for the next row, with a chunk there.
+    #[inline]
+    fn next_place(&mut self, width: usize) -> (usize, usize) {
+        let (chunk, at) = self.place(lower(self.end), width);
+        if at == 0 || self.filled == 0 {
+            return self.begin_chunk(width);
+        }
+        (chunk, at)
     }
+
+    /// Puts a chunk in the place of the next row.
+    #[cold]
+    fn begin_chunk(&mut self, width: usize) -> (usize, usize) {
+        if self.filled == self.chunks.len() {
+            self.double();
+        }
+        let (chunk, at) = self.place(lower(self.end), width);
+        let size = self.row << self.shift;
+        let fresh = self.spare.take().unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        if let Some(place) = self.chunks.get_mut(chunk) {
+            *place = fresh;
+        }
+        self.filled += 1;
+        (chunk, at)
+    }
+
+    /// Doubles the number of places; every chunk goes to its new one.
+    fn double(&mut self) {
+        let old = std::mem::take(&mut self.chunks);
+        let mask = old.len() - 1;
+        self.chunks = vec![Box::default(); 2 * old.len()];
+        let first = lower(self.start >> self.shift) as usize;
+        let new_mask = self.chunks.len() - 1;
+        for (place, chunk) in old.into_iter().enumerate() {
+            // The chunk of all time that stands in `place`: the one at or after the oldest.
+            let number = first + (place.wrapping_sub(first) & mask);
+            if let Some(slot) = self.chunks.get_mut(number & new_mask) {
+                *slot = chunk;
+            }
+        }
+    }
+
+    /// Empties the places of chunks `first..kept`; the last is kept for reuse.
+    #[cold]
+    fn release_chunks(&mut self, first: u64, kept: u64) {
+        let mask = self.chunks.len() - 1;
+        for chunk in first..kept {
+            if let Some(place) = self.chunks.get_mut(lower(chunk) as usize & mask)
+                && !place.is_empty()
+            {
+                self.spare = Some(std::mem::take(place));
+                self.filled -= 1;
+            }
+        }
+    }
+}
+
+/// The rows of a queue, each of `N` bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a, const N: usize> {
+    chunks: &'a [Box<[u8]>],
+    shift: u32,
+    mask: usize,
+    row_mask: u32,
+}
+
+impl<const N: usize> Reader<'_, N> {
+    /// Copies the live row whose number has this lower half into `row`.
+    #[inline]
+    pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
+        let at = (number & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+        if let Some(source) = chunk.and_then(|chunk| chunk.get(at..at + N)?.first_chunk()) {
+            *row = *source;
+        }
+    }
+}
+
+/// The lower half of a number.
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+#[inline]
+pub(super) const fn lower(number: u64) -> u32 {
+    number as u32
 }
 
 #[cfg(test)]
@@ -149,7 +224,7 @@ mod tests {
                 queue.release_before(number.saturating_sub(70));
                 for live in [queue.start(), (queue.start() + number) / 2, number] {
                     assert_eq!(queue.get(live), Some(row(live).as_slice()));
-                    assert_eq!(queue.fixed::<8>(live), Some(&row(live)));
+                    assert_eq!(queue.fixed::<8>(lower(live)), Some(&row(live)));
                 }
                 assert_eq!(queue.get(number + 1), None);
                 assert!(queue.start() == 0 || queue.get(queue.start() - 1).is_none());
@@ -180,5 +255,20 @@ mod tests {
         queue.restart(77);
         queue.push(&row(77));
         assert_eq!((queue.start(), queue.get(77)), (77, Some(row(77).as_slice())));
+    }
+
+    #[test]
+    fn numbers_go_on_past_the_lower_half() {
+        for expected in [1, 64, 1_000] {
+            let mut queue = ChunkQueue::new(8, expected);
+            queue.restart((1 << 32) - 500);
+            for number in (1 << 32) - 500..(1_u64 << 32) + 500 {
+                queue.push(&row(number));
+                queue.release_before(number.saturating_sub(90));
+                for live in queue.start()..queue.end() {
+                    assert_eq!(queue.get(live), Some(row(live).as_slice()));
+                }
+            }
+        }
     }
 }

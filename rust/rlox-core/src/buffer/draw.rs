@@ -25,12 +25,19 @@ impl Draws {
         let Ok(bound) = u32::try_from(bound) else { return self.below_wide(bound) };
         let mut product = u64::from(self.word()) * u64::from(bound);
         if low(product) < bound {
-            let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
-            while low(product) < threshold {
-                product = u64::from(self.word()) * u64::from(bound);
-            }
+            product = self.redraw(bound, product);
         }
         (product >> 32) as usize
+    }
+
+    /// Draws until the product lies outside the short interval that makes small numbers likelier.
+    #[cold]
+    fn redraw(&mut self, bound: u32, mut product: u64) -> u64 {
+        let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
+        while low(product) < threshold {
+            product = u64::from(self.word()) * u64::from(bound);
+        }
+        product
     }
 
     /// [`Draws::below`] for bounds of more than 32 bits, from 64 bits without rejection: the bias

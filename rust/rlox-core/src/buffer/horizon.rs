@@ -103,8 +103,11 @@ impl Storage {
         let (next_obs, out) = out.split_at_mut(n_obs.min(out.len()));
         let (columns, out) = out.split_at_mut(n_columns.min(out.len()));
         let [terminated, truncated, indices, out @ ..] = out else { return };
-        for (column, out) in obs.iter_mut().enumerate() {
-            self.gather_obs(column, Moment::Now, rows, out);
+        for (column, (now, next)) in obs.iter_mut().zip(next_obs.iter_mut()).enumerate() {
+            match horizon {
+                None => self.gather_both(column, rows, now, next),
+                Some(_) => self.gather_obs(column, Moment::Now, rows, now),
+            }
         }
         for (column, out) in columns.iter_mut().enumerate() {
             if horizon.is_none() || column != Schema::REWARDS {
@@ -117,11 +120,11 @@ impl Storage {
         {
             windows.reserve(rows.len());
             self.look_ahead(horizon, rows, rewards, discounts, &mut windows);
+            for (column, out) in next_obs.iter_mut().enumerate() {
+                self.gather_obs(column, Moment::Next, &windows, out);
+            }
         }
         let last = if horizon.is_some() { windows.as_slice() } else { rows };
-        for (column, out) in next_obs.iter_mut().enumerate() {
-            self.gather_obs(column, Moment::Next, last, out);
-        }
         self.gather_flags(last, terminated, truncated);
         for (&row, index) in rows.iter().zip(indices.as_chunks_mut().0) {
             *index = self.index(row).to_ne_bytes();

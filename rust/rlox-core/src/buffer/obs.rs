@@ -1,8 +1,9 @@
 //! Observations of one column and stream, each stored once.
 
-use super::chunks::ChunkQueue;
+use super::chunks::{ChunkQueue, lower};
 use super::schema::ObsField;
 use super::stacks::Stacks;
+use super::storage::number_behind;
 use super::width::with_width;
 
 /// The observations of one stream in the order they were met: the `next_obs` of a row follows
@@ -52,15 +53,20 @@ impl Observations {
         &mut self,
         pushed: Pushed<'_>,
         ended: impl Fn(usize) -> bool,
-        mut number: impl FnMut(usize, u64),
+        mut number: impl FnMut(usize, u32),
     ) -> bool {
+        if let Self::Plain(rows) = self {
+            with_width!(pushed.width, N => {
+                return push_fixed::<N>(rows, pushed, ended, number);
+            }, else ());
+        }
         let Pushed { obs, next_obs, width, mut open } = pushed;
         let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
         for (row, obs) in obs.chunks_exact(width).enumerate() {
             if open || !self.newest_is(obs) {
                 self.append(obs);
             }
-            number(row, self.items().end() - 1);
+            number(row, lower(self.items().end() - 1));
             let next = next_rows.as_mut().and_then(Iterator::next);
             // A row that ends an episode never takes the observation after the reset.
             let next = next.or_else(|| ended(row).then_some(obs));
@@ -164,36 +170,105 @@ impl Observations {
     }
 }
 
-/// Copies observation `number(i)` of stream `stream(i)` into row i of `out`, for each i.
+/// [`Observations::push`] of rows of `N` bytes.
+fn push_fixed<const N: usize>(
+    rows: &mut ChunkQueue,
+    pushed: Pushed<'_>,
+    ended: impl Fn(usize) -> bool,
+    mut number: impl FnMut(usize, u32),
+) -> bool {
+    let mut open = pushed.open;
+    let mut next_rows = pushed.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
+    for (row, obs) in pushed.obs.as_chunks::<N>().0.iter().enumerate() {
+        let newest = lower(rows.end()).wrapping_sub(1);
+        let same = rows.end() > rows.start() && rows.fixed(newest) == Some(obs);
+        if open || !same {
+            rows.push_fixed(obs);
+        }
+        number(row, lower(rows.end()).wrapping_sub(1));
+        let next = next_rows.as_mut().and_then(Iterator::next);
+        let next = next.or_else(|| ended(row).then_some(obs));
+        open = next.is_none();
+        if let Some(next) = next {
+            rows.push_fixed(next);
+        }
+    }
+    open
+}
+
+/// An observation of a stream: the lower half of its number.
+pub(super) type Item = (usize, u32);
+
+/// Copies each item into its row of `out`.
 pub(super) fn gather(
     streams: &[Observations],
-    items: impl Iterator<Item = (usize, u64)>,
+    items: impl Iterator<Item = Item>,
     width: usize,
     out: &mut [u8],
 ) {
-    with_width!(width, N => gather_fixed::<N>(streams, items, out), else {
-        for ((stream, number), row) in items.zip(out.chunks_exact_mut(width)) {
-            if let Some(observations) = streams.get(stream) {
-                observations.copy(number, row);
+    with_width!(width, N => {
+        let out = out.as_chunks_mut::<N>().0;
+        if let [Observations::Plain(rows)] = streams {
+            let rows = rows.reader::<N>();
+            for ((_, number), row) in items.zip(out) {
+                rows.copy(number, row);
             }
+            return;
+        }
+        for (item, row) in items.zip(out) {
+            copy_fixed(streams, item, row);
+        }
+    }, else {
+        for (item, row) in items.zip(out.chunks_exact_mut(width)) {
+            copy_any(streams, item, row);
         }
     });
 }
 
-fn gather_fixed<const N: usize>(
+/// [`gather`] of two items for each row, the second mostly next to the first.
+pub(super) fn gather_pairs(
     streams: &[Observations],
-    items: impl Iterator<Item = (usize, u64)>,
-    out: &mut [u8],
+    items: impl Iterator<Item = (Item, Item)>,
+    width: usize,
+    now: &mut [u8],
+    next: &mut [u8],
 ) {
-    for ((stream, number), row) in items.zip(out.as_chunks_mut::<N>().0) {
-        match streams.get(stream) {
-            Some(Observations::Plain(rows)) => {
-                if let Some(source) = rows.fixed(number) {
-                    *row = *source;
-                }
+    with_width!(width, N => {
+        let out = now.as_chunks_mut::<N>().0.iter_mut().zip(next.as_chunks_mut::<N>().0);
+        if let [Observations::Plain(rows)] = streams {
+            let rows = rows.reader::<N>();
+            for (((_, first), (_, second)), (now, next)) in items.zip(out) {
+                rows.copy(first, now);
+                rows.copy(second, next);
             }
-            Some(stacked) => stacked.copy(number, row),
-            None => {}
+            return;
         }
+        for ((first, second), (now, next)) in items.zip(out) {
+            copy_fixed(streams, first, now);
+            copy_fixed(streams, second, next);
+        }
+    }, else {
+        let out = now.chunks_exact_mut(width).zip(next.chunks_exact_mut(width));
+        for ((first, second), (now, next)) in items.zip(out) {
+            copy_any(streams, first, now);
+            copy_any(streams, second, next);
+        }
+    });
+}
+
+#[inline]
+fn copy_fixed<const N: usize>(streams: &[Observations], item: Item, row: &mut [u8; N]) {
+    if let Some(Observations::Plain(rows)) = streams.get(item.0) {
+        if let Some(source) = rows.fixed(item.1) {
+            *row = *source;
+        }
+    } else {
+        copy_any(streams, item, row);
+    }
+}
+
+fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8]) {
+    if let Some(observations) = streams.get(stream) {
+        observations.copy(number_behind(observations.items().end(), number), row);
     }
 }

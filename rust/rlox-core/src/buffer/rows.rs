@@ -1,8 +1,9 @@
 //! Finding rows and copying them out.
 
+use super::chunks::lower;
 use super::draw::Draws;
-use super::obs;
-use super::storage::{Row, Storage, TERMINATED, TRUNCATED, number_at, number_behind};
+use super::obs::{self, Item, Observations};
+use super::storage::{Row, Storage, TERMINATED, TRUNCATED, number_at};
 use super::width;
 use crate::error::{Error, Result};
 
@@ -106,18 +107,42 @@ impl Storage {
 
     /// Copies an observation column of `rows` into `out`, `[rows, ...]` bytes.
     pub fn gather_obs(&self, column: usize, moment: Moment, rows: &[Row], out: &mut [u8]) {
-        let Some((field, streams)) = self.schema.obs().get(column).zip(self.obs.get(column)) else {
-            return;
+        let Some((width, streams)) = self.observations(column) else { return };
+        let items = self.items(column, streams, rows);
+        let items = items.map(|(now, next)| if moment == Moment::Now { now } else { next });
+        obs::gather(streams, items, width, out);
+    }
+
+    /// [`Storage::gather_obs`] of both moments at once.
+    pub(super) fn gather_both(&self, column: usize, rows: &[Row], now: &mut [u8], next: &mut [u8]) {
+        let Some((width, streams)) = self.observations(column) else { return };
+        obs::gather_pairs(streams, self.items(column, streams, rows), width, now, next);
+    }
+
+    /// Bytes of an observation, and the observations of each stream.
+    fn observations(&self, column: usize) -> Option<(usize, &[Observations])> {
+        Some((*self.layout.obs.get(column)?, self.obs.get(column)?))
+    }
+
+    /// The observations of each row: acted on, and led to.
+    fn items<'a>(
+        &'a self,
+        column: usize,
+        streams: &'a [Observations],
+        rows: &'a [Row],
+    ) -> impl Iterator<Item = (Item, Item)> + 'a {
+        let newest = |stream: usize| {
+            streams.get(stream).map_or(0, |all| lower(all.items().end())).wrapping_sub(1)
         };
-        let ahead = u64::from(moment == Moment::Next);
-        let items = rows.iter().map(|row| {
+        let only = (streams.len() == 1).then(|| newest(0));
+        rows.iter().map(move |row| {
             let stream = row.stream as usize;
-            let end = streams.get(stream).map_or(0, |observations| observations.items().end());
-            let number = number_behind(end, number_at(&self.records, row.record + 4 * column));
+            let newest = only.unwrap_or_else(|| newest(stream));
+            let number = number_at(&self.records, row.record + 4 * column);
             // The newest row may still wait for what follows: its own observation stands in.
-            (stream, (number + ahead).min(end.wrapping_sub(1)))
-        });
-        obs::gather(streams, items, field.field.row_bytes(), out);
+            let next = if number == newest { number } else { number.wrapping_add(1) };
+            ((stream, number), (stream, next))
+        })
     }
 
     /// Copies a column of `rows` into `out`, `[rows, ...]` bytes.

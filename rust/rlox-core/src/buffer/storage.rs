@@ -65,6 +65,8 @@ pub(super) struct Layout {
     pub flags: usize,
     /// Offset and bytes of each column.
     pub columns: Vec<(usize, usize)>,
+    /// Bytes of each observation column, which are kept apart.
+    pub obs: Vec<usize>,
 }
 
 impl Layout {
@@ -77,7 +79,8 @@ impl Layout {
             place
         });
         let columns = columns.collect();
-        Self { stride, flags, columns }
+        let obs = schema.obs().iter().map(|column| column.field.row_bytes()).collect();
+        Self { stride, flags, columns, obs }
     }
 }
 
@@ -252,8 +255,8 @@ impl Storage {
         }
         for given in std::iter::once(rows.obs).chain(rows.next_obs) {
             check_len("observation columns", given.len(), self.obs.len(), "the schema's")?;
-            for (bytes, column) in given.iter().zip(self.schema.obs()) {
-                check_len("obs", bytes.len(), rows.n * column.field.row_bytes(), "bytes")?;
+            for (bytes, width) in given.iter().zip(&self.layout.obs) {
+                check_len("obs", bytes.len(), rows.n * width, "bytes")?;
             }
         }
         check_len("columns", rows.columns.len(), self.layout.columns.len(), "the schema's")?;
@@ -303,15 +306,14 @@ impl Storage {
         let ended = |row: usize| [terminated, truncated].iter().any(|f| f.get(row) != Some(&0));
         let records = &mut self.records;
         let mut open = false;
-        for (column, (field, observations)) in
-            self.schema.obs().iter().zip(&mut self.obs).enumerate()
+        for (column, (&width, observations)) in
+            self.layout.obs.iter().zip(&mut self.obs).enumerate()
         {
             let (Some(observations), Some(bytes)) =
                 (observations.get_mut(stream), rows.obs.get(column))
             else {
                 continue;
             };
-            let width = field.field.row_bytes();
             let next = rows.next_obs.and_then(|next| next.get(column));
             let pushed = Pushed {
                 obs: part(bytes, width),
@@ -319,8 +321,8 @@ impl Storage {
                 width,
                 open: state.open,
             };
-            open = observations.push(pushed, ended, |row, number| {
-                put_number(records, place(row) + 4 * column, number);
+            open = observations.push(pushed, ended, |row, lower| {
+                put_number(records, place(row) + 4 * column, lower);
             });
         }
         state.open = open;
@@ -372,9 +374,7 @@ fn sub<T>(values: &[T], from: usize, to: usize) -> &[T] {
 
 /// Writes the lower half of an observation's number into a record.
 #[inline]
-pub(super) fn put_number(records: &mut [u8], at: usize, number: u64) {
-    #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 observations live")]
-    let lower = number as u32;
+pub(super) fn put_number(records: &mut [u8], at: usize, lower: u32) {
     if let Some(slot) = records.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *slot = lower.to_ne_bytes();
     }

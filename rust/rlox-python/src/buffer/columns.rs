@@ -15,6 +15,7 @@ pub(super) struct Columns {
     /// Names of the observation columns, None if the observation is one array.
     obs_keys: Vec<Option<Py<PyString>>>,
     column_keys: Vec<Py<PyString>>,
+    row_bytes: usize,
 }
 
 /// The arguments of a push, in the order of its signature.
@@ -34,7 +35,10 @@ impl Columns {
         let obs_keys = schema.obs().iter().map(|column| {
             Some(column.field.name.as_str()).filter(|name| !name.is_empty()).map(key)
         });
+        let obs: usize = schema.obs().iter().map(|column| column.field.row_bytes()).sum();
+        let columns: usize = schema.columns().iter().map(Field::row_bytes).sum();
         Self {
+            row_bytes: 2 * obs + columns + 16,
             obs_keys: obs_keys.collect(),
             column_keys: schema.columns().iter().map(|column| key(&column.name)).collect(),
             n_envs,
@@ -64,9 +68,8 @@ impl Columns {
     }
 
     /// Bytes of one row in a batch, `obs` and `next_obs` both counted.
-    pub(super) fn row_bytes(&self) -> usize {
-        let obs: usize = self.schema.obs().iter().map(|column| column.field.row_bytes()).sum();
-        2 * obs + self.schema.columns().iter().map(Field::row_bytes).sum::<usize>() + 16
+    pub(super) const fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// Reads `n` rows (None: one without leading axis) and hands them to `store`.
@@ -165,7 +168,7 @@ impl Columns {
                 None => None,
             };
             let value = value.ok_or_else(|| {
-                let message = format!("column {} is missing; pass it as a keyword", field.name);
+                let message = format!("column {} is missing; pass it in extra", field.name);
                 errors::new(py, Class::Shape, message)
             })?;
             columns.push(incoming::read(&value, &field.name, field, lead)?);

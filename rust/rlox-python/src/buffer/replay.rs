@@ -41,7 +41,7 @@ use crate::coerce::Number;
 ///         first or last axis, oldest first (for dict observations, a mapping from names to such
 ///         pairs): each frame is stored once. Stacks are compared by bytes, so any reset
 ///         convention is reproduced exactly; frames that a reset changes take memory of their own.
-///     extra_columns: `{name: (dtype, shape)}` of further columns, pushed by keyword.
+///     extra_columns: `{name: (dtype, shape)}` of further columns, pushed as `extra`.
 ///
 /// Raises:
 ///     ConfigError: a setting is out of range or contradicts another.
@@ -129,13 +129,13 @@ impl PyReplayBuffer {
     ///     next_obs: what the step led to, the last observation of the episode where one ended.
     ///         Left out, it is the next `obs` pushed for the same environment (until then, and
     ///         where the episode ends, `obs` itself).
-    ///     extra: the extra columns, by name.
+    ///     extra: the extra columns, a dict by name.
     ///
     /// Raises:
     ///     ShapeError: an array of another shape, or a number that the column cannot hold.
     #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, **extra),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, **extra)"
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push<'py>(
@@ -156,7 +156,7 @@ impl PyReplayBuffer {
             terminated,
             truncated,
             next_obs,
-            extra: extra.filter(|extra| !extra.is_empty()),
+            extra,
         };
         shared::push(py, &self.columns, &self.buffer, pushed)
     }
@@ -169,8 +169,8 @@ impl PyReplayBuffer {
     ///         without it all are of environment 0.
     #[pyo3(
         signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            **extra),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, **extra)"
+            extra=None),
+        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push_batch<'py>(
@@ -185,7 +185,6 @@ impl PyReplayBuffer {
         env_ids: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
     }

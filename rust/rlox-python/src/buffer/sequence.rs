@@ -102,8 +102,8 @@ impl PySequenceReplayBuffer {
 
     /// As `ReplayBuffer.push`.
     #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, **extra),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, **extra)"
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push<'py>(
@@ -118,7 +118,6 @@ impl PySequenceReplayBuffer {
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
         let (actions, rewards) = (action, reward);
-        let extra = extra.filter(|extra| !extra.is_empty());
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         shared::push(py, &self.columns, &self.buffer, pushed)
     }
@@ -126,8 +125,8 @@ impl PySequenceReplayBuffer {
     /// As `ReplayBuffer.push_batch`.
     #[pyo3(
         signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            **extra),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, **extra)"
+            extra=None),
+        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push_batch<'py>(
@@ -142,7 +141,6 @@ impl PySequenceReplayBuffer {
         env_ids: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
     }
