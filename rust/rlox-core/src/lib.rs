@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod advantage;
+pub mod buffer;
 pub mod env;
 pub mod error;
 pub mod seed;
