@@ -13,6 +13,7 @@ pub(crate) enum Class {
     Env,
     NonFinite,
     Checkpoint,
+    Storage,
     Internal,
 }
 
@@ -25,6 +26,7 @@ impl Class {
             Self::Env => "EnvError",
             Self::NonFinite => "NonFiniteError",
             Self::Checkpoint => "CheckpointError",
+            Self::Storage => "StorageError",
             Self::Internal => "InternalError",
         }
     }
@@ -38,7 +40,8 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::UnknownName { .. } => Class::UnknownName,
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
-        Error::Snapshot { .. } => Class::Checkpoint,
+        Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
+        Error::Storage { .. } => Class::Storage,
     };
     new(py, class, error.to_string())
 }
