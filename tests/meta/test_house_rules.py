@@ -19,6 +19,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|home|Users|work|opt)/\w")
 REGISTRY_HOST = re.compile(r"\b(?:pypi|pythonhosted|crates)\.(?:org|io)\b(?!-index)")
 UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")
 RUST_FN = re.compile(r"( *)(?:pub(?:\([^)]*\))? )?(?:const |unsafe |async )*fn (\w+)")
+UNSAFE_RUST = re.compile(r"\bunsafe(?:_code)?\b")
+AUDITED = {"rust/rlox-python/src/views.rs"}  # the modules whose head says why they are sound
 UNSAFE_LOAD = re.compile(r"\bimport (?:cloud)?pickle|\bfrom (?:cloud)?pickle|torch\.load\(")
 CHECKS = re.compile(r"^(?:assert|check|raises$|warns$|fail$)")
 
@@ -112,6 +114,15 @@ def test_the_patterns_find_what_they_forbid():
     assert UNFINISHED.search("# TO" + "DO later")
     assert UNSAFE_LOAD.search("    import cloudpickle")
     assert UNSAFE_LOAD.search("torch.load(path)")
+
+
+def test_unsafe_rust_stands_in_the_audited_modules_only():
+    code = [p for p in RUST if str(p.relative_to(ROOT)) not in AUDITED]
+    found = [
+        line for line in lines_with(UNSAFE_RUST, code) if "#![forbid(unsafe_code)]" not in line
+    ]
+    assert found == []
+    assert all(lines_with(UNSAFE_RUST, [ROOT / name]) for name in AUDITED)
 
 
 def test_the_library_and_the_runner_never_load_code_with_data():

@@ -1,17 +1,18 @@
 //! Actions from Python: the common arrays as they are, everything else converted.
 
-use numpy::{PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use rlox_core::env::Actions;
 use rlox_core::space::ActionSpace;
 
 use crate::coerce;
 use crate::errors::{self, Class};
+use crate::views::{Span, View};
 
 /// Contiguous actions of the kind an environment takes.
 pub(crate) enum ActionArray<'py> {
-    Discrete(PyReadonlyArrayDyn<'py, i64>),
-    Box(PyReadonlyArrayDyn<'py, f32>),
+    Discrete(View<'py, i64>),
+    Box(View<'py, f32>),
 }
 
 impl<'py> ActionArray<'py> {
@@ -41,10 +42,18 @@ impl<'py> ActionArray<'py> {
     }
 
     /// The core's view.
-    pub(crate) fn view(&self) -> PyResult<Actions<'_>> {
+    pub(crate) fn view(&self) -> Actions<'_> {
         match self {
-            Self::Discrete(array) => coerce::slice(array, "actions").map(Actions::Discrete),
-            Self::Box(array) => coerce::slice(array, "actions").map(Actions::Box),
+            Self::Discrete(array) => Actions::Discrete(array.slice()),
+            Self::Box(array) => Actions::Box(array.slice()),
+        }
+    }
+
+    /// The memory of the actions, for comparing outputs with it.
+    pub(crate) fn span(&self) -> &dyn Span {
+        match self {
+            Self::Discrete(array) => array,
+            Self::Box(array) => array,
         }
     }
 }

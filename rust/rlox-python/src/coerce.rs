@@ -1,14 +1,13 @@
 //! What Python passes in -> contiguous slices of the right type, or a typed error.
 
-use numpy::ndarray::Dimension;
 use numpy::{
-    Element, PyArray, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
-    PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
+    Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{self, Class};
+use crate::views::{Plain, Refusal, Span, View, ViewMut, Written};
 
 /// An integer argument as it came, `None` included; read with the argument's name for messages.
 pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);
@@ -70,46 +69,61 @@ pub(crate) fn array<'py>(
     })
 }
 
-/// True if the array holds elements `T` in this machine's byte order.
-pub(crate) fn holds<T: Element>(array: &Bound<'_, PyUntypedArray>) -> bool {
-    let dtype = array.dtype();
-    dtype.num() == numpy::dtype::<T>(array.py()).num() && dtype.is_native_byteorder() != Some(false)
-}
-
 /// A C-contiguous view or copy of `array` with elements `T`; `kinds` are the dtype kinds accepted.
-pub(crate) fn elements<'py, T: Element>(
+pub(crate) fn elements<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
     kinds: &str,
-) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
-    let py = array.py();
-    if let Ok(same) = array.cast::<PyArrayDyn<T>>()
-        && same.is_c_contiguous()
-        && same.is_aligned()
-    {
-        return readonly(same, name);
+) -> PyResult<View<'py, T>> {
+    match View::of(array) {
+        Some(view) => Ok(view),
+        // Float64 beyond float32's range becomes infinite, which the kernels report by index.
+        None => converted::<T, _>(array, name, kinds, View::of),
     }
-    if !kinds.as_bytes().contains(&array.dtype().kind()) {
+}
+
+/// A C-contiguous view or copy of `array` as bools: a byte each, 0 is false, all others true.
+pub(crate) fn bools<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+) -> PyResult<View<'py, u8>> {
+    match View::of_bools(array) {
+        Some(view) => Ok(view),
+        None => converted::<bool, _>(array, name, "fiub", View::of_bools),
+    }
+}
+
+/// A view of a copy of `array` with elements `T`.
+fn converted<'py, T: Element, V>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+    kinds: &str,
+    view: impl Fn(&Bound<'py, PyUntypedArray>) -> Option<V>,
+) -> PyResult<V> {
+    let py = array.py();
+    let wrong = || {
         let message = format!(
             "{name} has dtype {}, expected {}",
             array.dtype(),
             if kinds.contains('f') { "numbers" } else { "integers" }
         );
-        return Err(errors::new(py, Class::Shape, message));
+        errors::new(py, Class::Shape, message)
+    };
+    if !kinds.as_bytes().contains(&array.dtype().kind()) {
+        return Err(wrong());
     }
     let options = PyDict::new(py);
     options.set_item("dtype", numpy::dtype::<T>(py))?;
-    // Float64 beyond float32's range becomes infinite, which the kernels report by index.
     let copied =
         get_array_module(py)?.call_method("ascontiguousarray", (array,), Some(&options))?;
-    readonly(copied.cast::<PyArrayDyn<T>>()?, name)
+    view(copied.cast::<PyUntypedArray>()?).ok_or_else(wrong)
 }
 
 /// Floats, integers or bools as `T`.
-pub(crate) fn numbers<'py, T: Element>(
+pub(crate) fn numbers<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
-) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
+) -> PyResult<View<'py, T>> {
     elements(array, name, "fiub")
 }
 
@@ -141,75 +155,35 @@ pub(crate) fn check_shape(
     Err(errors::new(array.py(), Class::Shape, message))
 }
 
-/// Shared access to an array's memory.
-fn readonly<'py, T: Element>(
-    array: &Bound<'py, PyArrayDyn<T>>,
-    name: &str,
-) -> PyResult<PyReadonlyArrayDyn<'py, T>> {
-    array.try_readonly().map_err(|cause| borrow_error(array.py(), name, &cause))
-}
-
-/// The elements of a contiguous array.
-pub(crate) fn slice<'a, T: Element>(
-    array: &'a PyReadonlyArrayDyn<'_, T>,
-    name: &str,
-) -> PyResult<&'a [T]> {
-    array.as_slice().map_err(|cause| borrow_error(array.py(), name, &cause))
-}
-
-/// Exclusive access to a caller-owned C-contiguous output of exactly this type and shape.
-pub(crate) fn output<'py, T: Element, D: Dimension>(
+/// A caller-owned C-contiguous output of exactly this type and shape; `others` are all other views
+/// that are alive in this call.
+pub(crate) fn output<'py, T: Written>(
     value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],
-) -> PyResult<PyReadwriteArray<'py, T, D>> {
+    others: &[&dyn Span],
+) -> PyResult<ViewMut<'py, T>> {
+    let refused = match value.cast::<PyUntypedArray>() {
+        Ok(array) if array.shape() == shape => match ViewMut::of(array, others) {
+            Ok(view) => return Ok(view),
+            Err(refused) => refused,
+        },
+        _ => Refusal::Layout,
+    };
     let py = value.py();
-    let fits = value
-        .cast::<PyArray<T, D>>()
-        .ok()
-        .filter(|array| array.shape() == shape && array.is_c_contiguous() && array.is_aligned());
-    let Some(array) = fits else {
-        let message = format!(
+    let message = match refused {
+        Refusal::Layout => format!(
             "{name} is {}, expected a C-contiguous {} array of shape {shape:?}",
             described(value),
             numpy::dtype::<T>(py)
-        );
-        return Err(errors::new(py, Class::Shape, message));
+        ),
+        Refusal::ReadOnly => format!("{name} is read-only, expected a writeable array"),
+        Refusal::Overlap => format!(
+            "{name} shares memory with another argument; outputs must not share memory with other \
+             arguments"
+        ),
     };
-    array.try_readwrite().map_err(|cause| borrow_error(py, name, &cause))
-}
-
-/// A fresh zeroed array of `shape`, borrowed for writing.
-pub(crate) fn fresh<T: Element, D: Dimension>(
-    py: Python<'_>,
-    shape: D,
-) -> PyResult<PyReadwriteArray<'_, T, D>> {
-    let array = PyArray::<T, D>::zeros(py, shape, false);
-    array.try_readwrite().map_err(|cause| borrow_error(py, "output", &cause))
-}
-
-/// The elements of a contiguous output.
-pub(crate) fn slice_mut<'a, T: Element, D: Dimension>(
-    array: &'a mut PyReadwriteArray<'_, T, D>,
-    name: &str,
-) -> PyResult<&'a mut [T]> {
-    let py = array.py();
-    array.as_slice_mut().map_err(|cause| borrow_error(py, name, &cause))
-}
-
-/// The array behind a borrow.
-pub(crate) fn owned<'py, T: Element, D: Dimension>(
-    array: &PyReadwriteArray<'py, T, D>,
-) -> Bound<'py, PyArray<T, D>> {
-    let bound: &Bound<'py, PyArray<T, D>> = array;
-    bound.clone()
-}
-
-fn borrow_error(py: Python<'_>, name: &str, cause: &dyn std::fmt::Display) -> PyErr {
-    let message = format!(
-        "{name}: {cause}; outputs must be writeable and must not share memory with other arguments"
-    );
-    errors::new(py, Class::Shape, message)
+    Err(errors::new(py, Class::Shape, message))
 }
 
 /// Type, dtype, shape and layout of what was passed as an output.

@@ -1,11 +1,12 @@
 //! Episode flags from Python: `dones`, or `terminated` and `truncated`.
 
-use numpy::{Element, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray};
+use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use rlox_core::advantage::{Ends, Flag};
 
 use crate::coerce;
 use crate::errors::{self, Class};
+use crate::views::{Plain, Span, View, ViewMut, is_of};
 
 /// An optional argument.
 pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -19,27 +20,32 @@ pub(crate) struct EndArgs<'a, 'py> {
 
 /// Flags in the dtype they came in, so that the common ones are not copied.
 pub(crate) enum EndArrays<'py> {
-    Bool(EndPair<'py, bool>),
+    Bool(EndPair<'py, u8>),
     Single(EndPair<'py, f32>),
     Double(EndPair<'py, f64>),
 }
 
 /// Contiguous flags; without `truncated` every end is a termination.
-pub(crate) struct EndPair<'py, G: Element> {
-    terminated: PyReadonlyArrayDyn<'py, G>,
-    truncated: Option<PyReadonlyArrayDyn<'py, G>>,
+pub(crate) struct EndPair<'py, G> {
+    terminated: View<'py, G>,
+    truncated: Option<View<'py, G>>,
 }
 
-impl<G: Element + Flag> EndPair<'_, G> {
+impl<G: Plain + Flag> EndPair<'_, G> {
     /// The kernels' view.
-    pub(crate) fn ends(&self) -> PyResult<Ends<'_, G>> {
-        let terminated = coerce::slice(&self.terminated, "terminated")?;
+    pub(crate) fn ends(&self) -> Ends<'_, G> {
+        let terminated = self.terminated.slice();
         match &self.truncated {
-            Some(truncated) => {
-                Ok(Ends { terminated, truncated: coerce::slice(truncated, "truncated")? })
-            }
-            None => Ok(Ends::without_truncation(terminated)),
+            Some(truncated) => Ends { terminated, truncated: truncated.slice() },
+            None => Ends::without_truncation(terminated),
         }
+    }
+}
+
+impl<G> EndPair<'_, G> {
+    fn spans(&self) -> Vec<&dyn Span> {
+        let truncated = self.truncated.iter().map(|view| view as &dyn Span);
+        std::iter::once(&self.terminated as &dyn Span).chain(truncated).collect()
     }
 }
 
@@ -69,8 +75,8 @@ impl<'py> EndArrays<'py> {
                 Self::single(&flags(flag, "terminated", shape)?, "terminated")
             }
             (None, None, Some(cut)) => {
-                let never = PyArrayDyn::<bool>::zeros(py, shape, false);
-                Self::both(never.as_untyped(), &flags(cut, "truncated", shape)?)
+                let never = ViewMut::<bool>::fresh(py, shape)?.into_array();
+                Self::both(&never, &flags(cut, "truncated", shape)?)
             }
             (None, Some(flag), Some(cut)) => {
                 Self::both(&flags(flag, "terminated", shape)?, &flags(cut, "truncated", shape)?)
@@ -79,12 +85,12 @@ impl<'py> EndArrays<'py> {
     }
 
     fn single(ends: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<Self> {
-        Ok(if coerce::holds::<f64>(ends) {
+        Ok(if is_of::<f64>(ends) {
             Self::Double(EndPair { terminated: coerce::numbers(ends, name)?, truncated: None })
-        } else if coerce::holds::<f32>(ends) {
+        } else if is_of::<f32>(ends) {
             Self::Single(EndPair { terminated: coerce::numbers(ends, name)?, truncated: None })
         } else {
-            Self::Bool(EndPair { terminated: coerce::numbers(ends, name)?, truncated: None })
+            Self::Bool(EndPair { terminated: coerce::bools(ends, name)?, truncated: None })
         })
     }
 
@@ -92,24 +98,32 @@ impl<'py> EndArrays<'py> {
         terminated: &Bound<'py, PyUntypedArray>,
         truncated: &Bound<'py, PyUntypedArray>,
     ) -> PyResult<Self> {
-        Ok(if coerce::holds::<f64>(terminated) && coerce::holds::<f64>(truncated) {
-            Self::Double(pair(terminated, truncated)?)
-        } else if coerce::holds::<f32>(terminated) && coerce::holds::<f32>(truncated) {
-            Self::Single(pair(terminated, truncated)?)
+        Ok(if is_of::<f64>(terminated) && is_of::<f64>(truncated) {
+            Self::Double(EndPair {
+                terminated: coerce::numbers(terminated, "terminated")?,
+                truncated: Some(coerce::numbers(truncated, "truncated")?),
+            })
+        } else if is_of::<f32>(terminated) && is_of::<f32>(truncated) {
+            Self::Single(EndPair {
+                terminated: coerce::numbers(terminated, "terminated")?,
+                truncated: Some(coerce::numbers(truncated, "truncated")?),
+            })
         } else {
-            Self::Bool(pair(terminated, truncated)?)
+            Self::Bool(EndPair {
+                terminated: coerce::bools(terminated, "terminated")?,
+                truncated: Some(coerce::bools(truncated, "truncated")?),
+            })
         })
     }
-}
 
-fn pair<'py, G: Element>(
-    terminated: &Bound<'py, PyUntypedArray>,
-    truncated: &Bound<'py, PyUntypedArray>,
-) -> PyResult<EndPair<'py, G>> {
-    Ok(EndPair {
-        terminated: coerce::numbers(terminated, "terminated")?,
-        truncated: Some(coerce::numbers(truncated, "truncated")?),
-    })
+    /// The memory of the flags, for comparing outputs with it.
+    pub(crate) fn spans(&self) -> Vec<&dyn Span> {
+        match self {
+            Self::Bool(pair) => pair.spans(),
+            Self::Single(pair) => pair.spans(),
+            Self::Double(pair) => pair.spans(),
+        }
+    }
 }
 
 fn flags<'py>(

@@ -1,8 +1,6 @@
 //! GAE calls from Python whose arguments are understood: pick the precision, borrow, run, return.
 
-use numpy::{
-    Element, Ix1, Ix2, PyReadonlyArrayDyn, PyReadwriteArray, PyUntypedArray, PyUntypedArrayMethods,
-};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Result as CoreResult;
 use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
@@ -11,6 +9,7 @@ use rlox_core::advantage::{Discount, Ends, Flag, Real};
 use crate::coerce;
 use crate::detach::detached;
 use crate::ends::{EndArrays, Given};
+use crate::views::{Plain, Span, View, ViewMut, Written, is_of};
 
 /// (advantages, returns).
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -32,7 +31,7 @@ impl<'py> Inputs<'py> {
         let values = coerce::array(values, "values")?;
         coerce::check_ndim(&rewards, "rewards", dims)?;
         coerce::check_shape(&values, "values", rewards.shape(), "the shape of rewards")?;
-        let single = coerce::holds::<f32>(&rewards) && coerce::holds::<f32>(&values);
+        let single = is_of::<f32>(&rewards) && is_of::<f32>(&values);
         Ok(Self { rewards, values, single })
     }
 
@@ -68,27 +67,24 @@ impl<'py> Flat<'py> {
         if self.inputs.single { self.run_as::<f32>(py) } else { self.run_as::<f64>(py) }
     }
 
-    fn run_as<F: Element + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+    fn run_as<F: Plain + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
         match &self.ends {
-            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()?),
-            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()?),
-            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()?),
+            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
+            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
+            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()),
         }
     }
 
-    fn kernel<F: Element + Real, G: Flag>(
+    fn kernel<F: Plain + Real, G: Flag>(
         &self,
         py: Python<'py>,
         ends: Ends<'_, G>,
     ) -> PyResult<Pair<'py>> {
-        let (rewards, values) = (
-            coerce::numbers::<F>(&self.inputs.rewards, "rewards")?,
-            coerce::numbers::<F>(&self.inputs.values, "values")?,
-        );
-        let (rewards, values) =
-            (coerce::slice(&rewards, "rewards")?, coerce::slice(&values, "values")?);
+        let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
+        let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
+        let (rewards, values) = (rewards.slice(), values.slice());
         let next = optional::<F>(self.next_values.as_ref(), "next_values")?;
-        let next = next.as_ref().map(|next| coerce::slice(next, "next_values")).transpose()?;
+        let next = next.as_ref().map(View::slice);
         let discount = self.discount;
         match &self.layout {
             Layout::Single { last_value } => {
@@ -99,9 +95,8 @@ impl<'py> Flat<'py> {
             }
             Layout::Batched { last_values, n_steps } => {
                 let last = optional::<F>(last_values.as_ref(), "last_values")?;
-                let last = last.as_ref().map(|last| coerce::slice(last, "last_values"));
                 let zeros = vec![F::from_f64(0.0); rewards.len() / n_steps.max(&1)];
-                let last = last.transpose()?.unwrap_or(&zeros);
+                let last = last.as_ref().map_or(zeros.as_slice(), View::slice);
                 let next = next.map_or(Next::Bootstrap(last), Next::Values);
                 fill(py, rewards.len(), |out| {
                     gae::env_major(rewards, values, next, ends, *n_steps, discount, out)
@@ -111,27 +106,24 @@ impl<'py> Flat<'py> {
     }
 }
 
-fn optional<'py, F: Element>(
+fn optional<'py, F: Plain>(
     array: Option<&Bound<'py, PyUntypedArray>>,
     name: &str,
-) -> PyResult<Option<PyReadonlyArrayDyn<'py, F>>> {
+) -> PyResult<Option<View<'py, F>>> {
     array.map(|array| coerce::numbers(array, name)).transpose()
 }
 
 /// Allocates `[len]` advantages and returns and lets `kernel` fill them.
-fn fill<F: Element + Real>(
+fn fill<F: Plain + Real>(
     py: Python<'_>,
     len: usize,
     kernel: impl FnOnce(Out<'_, F>) -> CoreResult<()> + Send,
 ) -> PyResult<Pair<'_>> {
-    let mut advantages = coerce::fresh::<F, Ix1>(py, Ix1(len))?;
-    let mut returns = coerce::fresh::<F, Ix1>(py, Ix1(len))?;
-    let out = Out {
-        advantages: coerce::slice_mut(&mut advantages, "advantages")?,
-        returns: coerce::slice_mut(&mut returns, "returns")?,
-    };
+    let mut advantages = ViewMut::<F>::fresh(py, &[len])?;
+    let mut returns = ViewMut::<F>::fresh(py, &[len])?;
+    let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
     detached(py, len * 2, || kernel(out))?;
-    Ok((coerce::owned(&advantages).into_any(), coerce::owned(&returns).into_any()))
+    Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
 }
 
 /// A `[T, N]` call once its arguments are understood.
@@ -157,56 +149,54 @@ impl<'py> Grid<'py> {
         }
     }
 
-    fn run_as<F: Element + Real>(
+    fn run_as<F: Plain + Real>(
         &self,
         py: Python<'py>,
         advantages: Given<'_, 'py>,
         returns: Given<'_, 'py>,
     ) -> PyResult<Pair<'py>> {
-        let mut advantages = self.out::<F>(py, advantages, "advantages")?;
-        let mut returns = self.out::<F>(py, returns, "returns")?;
-        let out = Out {
-            advantages: coerce::slice_mut(&mut advantages, "advantages")?,
-            returns: coerce::slice_mut(&mut returns, "returns")?,
-        };
-        match &self.ends {
-            EndArrays::Bool(pair) => self.kernel(py, pair.ends()?, out),
-            EndArrays::Single(pair) => self.kernel(py, pair.ends()?, out),
-            EndArrays::Double(pair) => self.kernel(py, pair.ends()?, out),
-        }?;
-        Ok((coerce::owned(&advantages).into_any(), coerce::owned(&returns).into_any()))
-    }
-
-    fn kernel<F: Element + Real, G: Flag>(
-        &self,
-        py: Python<'py>,
-        ends: Ends<'_, G>,
-        out: Out<'_, F>,
-    ) -> PyResult<()> {
         let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
         let next_values = coerce::numbers::<F>(&self.next_values, "next_values")?;
-        let input = TimeMajor {
-            rewards: coerce::slice(&rewards, "rewards")?,
-            values: coerce::slice(&values, "values")?,
-            next_values: coerce::slice(&next_values, "next_values")?,
-            ends,
-            n_envs: self.inputs.rewards.shape().last().copied().unwrap_or(0),
-        };
+        let mut others = self.ends.spans();
+        others.extend([&rewards as &dyn Span, &values, &next_values]);
+        let mut advantages = self.out::<F>(py, advantages, "advantages", &others)?;
+        others.push(&advantages);
+        let mut returns = self.out::<F>(py, returns, "returns", &others)?;
+        let given = (rewards.slice(), values.slice(), next_values.slice());
+        let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
+        match &self.ends {
+            EndArrays::Bool(pair) => self.kernel(py, given, pair.ends(), out),
+            EndArrays::Single(pair) => self.kernel(py, given, pair.ends(), out),
+            EndArrays::Double(pair) => self.kernel(py, given, pair.ends(), out),
+        }?;
+        Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
+    }
+
+    fn kernel<F: Plain + Real, G: Flag>(
+        &self,
+        py: Python<'py>,
+        (rewards, values, next_values): (&[F], &[F], &[F]),
+        ends: Ends<'_, G>,
+        out: Out<'_, F>,
+    ) -> PyResult<()> {
+        let n_envs = self.inputs.rewards.shape().last().copied().unwrap_or(0);
+        let input = TimeMajor { rewards, values, next_values, ends, n_envs };
         let discount = self.discount;
         detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
     }
 
-    fn out<F: Element>(
+    fn out<F: Written>(
         &self,
         py: Python<'py>,
         given: Given<'_, 'py>,
         name: &str,
-    ) -> PyResult<PyReadwriteArray<'py, F, Ix2>> {
-        match (given, self.inputs.rewards.shape()) {
-            (Some(given), shape) => coerce::output(given, name, shape),
-            (None, &[t, n]) => coerce::fresh(py, Ix2(t, n)),
-            (None, _) => coerce::fresh(py, Ix2(0, 0)),
+        others: &[&dyn Span],
+    ) -> PyResult<ViewMut<'py, F>> {
+        let shape = self.inputs.rewards.shape();
+        match given {
+            Some(given) => coerce::output(given, name, shape, others),
+            None => ViewMut::fresh(py, shape),
         }
     }
 }

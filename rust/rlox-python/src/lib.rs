@@ -7,10 +7,12 @@ mod ends;
 mod errors;
 mod gae;
 mod gae_call;
+mod pool;
 mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
+mod views;
 
 /// The compiled half of rlox: native environments, advantage kernels, random streams.
 ///

@@ -1,6 +1,6 @@
 //! Snapshots of environments as plain dicts of arrays, integers and strings.
 
-use numpy::{Element, PyArray1, PyArrayMethods};
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{Snapshot, VecEnv};
@@ -8,6 +8,7 @@ use rlox_core::env::{Snapshot, VecEnv};
 use crate::coerce;
 use crate::detach::detached;
 use crate::errors::{self, Class};
+use crate::views::Plain;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 1;
@@ -47,7 +48,7 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, n: usize) -> PyResult<Snapshot
         indices: numbers(&field(dict, "indices")?, "indices", n)?,
         positions: numbers(&field(dict, "positions")?, "positions", n)?,
         elapsed: steps(&field(dict, "elapsed")?, "elapsed", n)?,
-        state: coerce::slice(&state, "state")?.to_vec(),
+        state: state.slice().to_vec(),
     })
 }
 
@@ -57,11 +58,11 @@ pub(crate) fn steps(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<
     Ok(counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect())
 }
 
-fn numbers<T: Element + Copy>(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<T>> {
+fn numbers<T: Plain>(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<T>> {
     let array = coerce::array(value, name)?;
     coerce::check_shape(&array, name, &[n], "n_envs")?;
     let array = coerce::elements::<T>(&array, name, "iu")?;
-    Ok(coerce::slice(&array, name)?.to_vec())
+    Ok(array.slice().to_vec())
 }
 
 fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -1,12 +1,12 @@
 //! The parts of a step that both `step_all` and `step_into` take.
 
-use numpy::{Ix2, PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::env::{Finals, StepOut, VecEnv, registry};
 
 use crate::actions::ActionArray;
-use crate::coerce;
 use crate::detach::detached;
+use crate::views::ViewMut;
 
 /// Nanoseconds one environment step takes, about.
 pub(crate) const STEP_COST: usize = 8;
@@ -14,24 +14,20 @@ pub(crate) const STEP_COST: usize = 8;
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// Checks the actions and steps every environment.
-pub(crate) fn step<'py>(
-    py: Python<'py>,
+/// Steps every environment.
+pub(crate) fn step(
+    py: Python<'_>,
     envs: &mut VecEnv,
-    actions: &Bound<'py, PyAny>,
+    actions: &ActionArray<'_>,
     out: StepOut<'_>,
 ) -> PyResult<()> {
-    let actions = ActionArray::read(actions, &envs.spec().action, envs.n_envs())?;
-    let actions = actions.view()?;
+    let actions = actions.view();
     detached(py, envs.n_envs() * STEP_COST, || envs.step_into(actions, out))
 }
 
 /// A fresh `[n, obs_dim]`.
-pub(crate) fn fresh_obs<'py>(
-    py: Python<'py>,
-    envs: &VecEnv,
-) -> PyResult<PyReadwriteArray<'py, f32, Ix2>> {
-    coerce::fresh(py, Ix2(envs.n_envs(), envs.obs_dim()))
+pub(crate) fn fresh_obs<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<ViewMut<'py, f32>> {
+    ViewMut::fresh(py, &[envs.n_envs(), envs.obs_dim()])
 }
 
 /// The ended episodes as arrays, None if there are none.

@@ -1,12 +1,12 @@
 //! Named random streams for Python.
 
-use numpy::Ix1;
 use pyo3::prelude::*;
 use rlox_core::seed::{self, Stream};
 
-use crate::coerce::{self, Number};
+use crate::coerce::Number;
 use crate::detach::detached;
 use crate::errors::{self, Class};
+use crate::views::ViewMut;
 
 /// Numbers per call, at most: 2 GiB of float64.
 const MOST_DRAWS: u64 = 1 << 28;
@@ -84,14 +84,14 @@ impl PyStream {
             return Err(errors::new(py, Class::Config, message));
         }
         let n = usize::try_from(n).unwrap_or_default();
-        let mut numbers = coerce::fresh::<f64, _>(py, Ix1(n))?;
-        let out = coerce::slice_mut(&mut numbers, "numbers")?;
+        let mut numbers = ViewMut::<f64>::fresh(py, &[n])?;
+        let out = numbers.slice_mut();
         let stream = &mut self.inner;
         detached(py, n * cost, || {
             out.fill_with(|| one(stream));
             Ok(())
         })?;
-        Ok(coerce::owned(&numbers).into_any())
+        Ok(numbers.into_array().into_any())
     }
 }
 

@@ -1,19 +1,21 @@
 //! Native environments for Python.
 
-use numpy::{Ix1, Ix2, PyArray1, PyArray2};
+use numpy::{PyArray1, PyUntypedArray};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
 use rlox_core::space::{ActionSpace, BoxSpace};
 
+use crate::actions::ActionArray;
 use crate::coerce::{self, Number};
 use crate::detach::detached;
 use crate::snapshot;
 use crate::step::{self, FinalArrays, STEP_COST};
+use crate::views::{Span, ViewMut};
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
-type Array2<'py, T> = Bound<'py, PyArray2<T>>;
+type Array<'py> = Bound<'py, PyUntypedArray>;
 
 /// `n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
 ///
@@ -79,14 +81,14 @@ impl PyVecEnv {
     }
 
     /// Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`.
-    fn reset_all<'py>(&mut self, py: Python<'py>) -> PyResult<Array2<'py, f32>> {
+    fn reset_all<'py>(&mut self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut obs = step::fresh_obs(py, &self.inner)?;
-        let (envs, out) = (&mut self.inner, coerce::slice_mut(&mut obs, "obs")?);
+        let (envs, out) = (&mut self.inner, obs.slice_mut());
         detached(py, envs.n_envs() * 100, || {
             envs.reset_all();
             envs.observe_into(out)
         })?;
-        Ok(coerce::owned(&obs))
+        Ok(obs.into_array())
     }
 
     /// Writes the current observations into `obs`, a C-contiguous float32 array `[n, obs_dim]`.
@@ -94,8 +96,8 @@ impl PyVecEnv {
     /// Raises ShapeError if `obs` is anything else.
     fn observe_into(&self, py: Python<'_>, obs: &Bound<'_, PyAny>) -> PyResult<()> {
         let shape = [self.inner.n_envs(), self.inner.obs_dim()];
-        let mut obs = coerce::output::<f32, Ix2>(obs, "obs", &shape)?;
-        let out = coerce::slice_mut(&mut obs, "obs")?;
+        let mut obs = coerce::output::<f32>(obs, "obs", &shape, &[])?;
+        let out = obs.slice_mut();
         detached(py, self.inner.n_envs() * STEP_COST, || self.inner.observe_into(out))
     }
 
@@ -120,33 +122,30 @@ impl PyVecEnv {
         py: Python<'py>,
         actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let n = self.inner.n_envs();
-        let mut obs = step::fresh_obs(py, &self.inner)?;
-        let mut rewards = coerce::fresh::<f64, _>(py, Ix1(n))?;
-        let mut terminated = coerce::fresh::<bool, _>(py, Ix1(n))?;
-        let mut truncated = coerce::fresh::<bool, _>(py, Ix1(n))?;
+        let envs = &mut self.inner;
+        let n = envs.n_envs();
+        let actions = ActionArray::read(actions, &envs.spec().action, n)?;
+        let mut obs = step::fresh_obs(py, envs)?;
+        let mut rewards = ViewMut::fresh(py, &[n])?;
+        let mut terminated = ViewMut::fresh(py, &[n])?;
+        let mut truncated = ViewMut::fresh(py, &[n])?;
         let out = StepOut {
-            obs: coerce::slice_mut(&mut obs, "obs")?,
-            rewards: coerce::slice_mut(&mut rewards, "rewards")?,
-            terminated: coerce::slice_mut(&mut terminated, "terminated")?,
-            truncated: coerce::slice_mut(&mut truncated, "truncated")?,
+            obs: obs.slice_mut(),
+            rewards: rewards.slice_mut(),
+            terminated: terminated.slice_mut(),
+            truncated: truncated.slice_mut(),
         };
-        step::step(py, &mut self.inner, actions, out)?;
-        let mut final_obs = step::fresh_obs(py, &self.inner)?;
-        let mut final_mask = coerce::fresh::<bool, _>(py, Ix1(n))?;
-        step::spread_finals(
-            &self.inner,
-            coerce::slice_mut(&mut obs, "obs")?,
-            coerce::slice_mut(&mut final_obs, "final_obs")?,
-            coerce::slice_mut(&mut final_mask, "final_mask")?,
-        );
+        step::step(py, envs, &actions, out)?;
+        let mut final_obs = step::fresh_obs(py, envs)?;
+        let mut final_mask = ViewMut::fresh(py, &[n])?;
+        step::spread_finals(envs, obs.slice_mut(), final_obs.slice_mut(), final_mask.slice_mut());
         let result = PyDict::new(py);
-        result.set_item(intern!(py, "obs"), coerce::owned(&obs))?;
-        result.set_item(intern!(py, "rewards"), coerce::owned(&rewards))?;
-        result.set_item(intern!(py, "terminated"), coerce::owned(&terminated))?;
-        result.set_item(intern!(py, "truncated"), coerce::owned(&truncated))?;
-        result.set_item(intern!(py, "final_obs"), coerce::owned(&final_obs))?;
-        result.set_item(intern!(py, "final_mask"), coerce::owned(&final_mask))?;
+        result.set_item(intern!(py, "obs"), obs.into_array())?;
+        result.set_item(intern!(py, "rewards"), rewards.into_array())?;
+        result.set_item(intern!(py, "terminated"), terminated.into_array())?;
+        result.set_item(intern!(py, "truncated"), truncated.into_array())?;
+        result.set_item(intern!(py, "final_obs"), final_obs.into_array())?;
+        result.set_item(intern!(py, "final_mask"), final_mask.into_array())?;
         Ok(result)
     }
 
@@ -177,28 +176,33 @@ impl PyVecEnv {
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
     ) -> PyResult<Option<FinalArrays<'py>>> {
-        let n = self.inner.n_envs();
-        let mut obs = coerce::output::<_, Ix2>(obs, "obs", &[n, self.inner.obs_dim()])?;
-        let mut rewards = coerce::output::<_, Ix1>(rewards, "rewards", &[n])?;
-        let mut terminated = coerce::output::<_, Ix1>(terminated, "terminated", &[n])?;
-        let mut truncated = coerce::output::<_, Ix1>(truncated, "truncated", &[n])?;
+        let envs = &mut self.inner;
+        let n = envs.n_envs();
+        let actions = ActionArray::read(actions, &envs.spec().action, n)?;
+        let given = actions.span();
+        let mut obs = coerce::output(obs, "obs", &[n, envs.obs_dim()], &[given])?;
+        let mut rewards = coerce::output(rewards, "rewards", &[n], &[given, &obs])?;
+        let mut terminated =
+            coerce::output(terminated, "terminated", &[n], &[given, &obs, &rewards])?;
+        let others: [&dyn Span; 4] = [given, &obs, &rewards, &terminated];
+        let mut truncated = coerce::output(truncated, "truncated", &[n], &others)?;
         let out = StepOut {
-            obs: coerce::slice_mut(&mut obs, "obs")?,
-            rewards: coerce::slice_mut(&mut rewards, "rewards")?,
-            terminated: coerce::slice_mut(&mut terminated, "terminated")?,
-            truncated: coerce::slice_mut(&mut truncated, "truncated")?,
+            obs: obs.slice_mut(),
+            rewards: rewards.slice_mut(),
+            terminated: terminated.slice_mut(),
+            truncated: truncated.slice_mut(),
         };
-        step::step(py, &mut self.inner, actions, out)?;
-        step::finals(py, &self.inner)
+        step::step(py, envs, &actions, out)?;
+        step::finals(py, envs)
     }
 
     /// The state of every environment, float64 `[n, state_dim]`.
-    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array2<'py, f64>> {
-        let shape = Ix2(self.inner.n_envs(), self.inner.spec().state_dim);
-        let mut state = coerce::fresh::<f64, _>(py, shape)?;
-        let out = coerce::slice_mut(&mut state, "state")?;
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
+        let shape = [self.inner.n_envs(), self.inner.spec().state_dim];
+        let mut state = ViewMut::<f64>::fresh(py, &shape)?;
+        let out = state.slice_mut();
         detached(py, self.inner.n_envs() * STEP_COST, || self.inner.get_state(out))?;
-        Ok(coerce::owned(&state))
+        Ok(state.into_array())
     }
 
     /// Replaces the state of every environment, streams and step counts staying as they are.
@@ -222,7 +226,7 @@ impl PyVecEnv {
         coerce::check_shape(&state, "state", &[n, dim], "n_envs, state_dim")?;
         let state = coerce::numbers::<f64>(&state, "state")?;
         let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", n)).transpose()?;
-        let (envs, state) = (&mut self.inner, coerce::slice(&state, "state")?);
+        let (envs, state) = (&mut self.inner, state.slice());
         detached(py, n * STEP_COST, || envs.set_state(state, elapsed.as_deref()))
     }
 

@@ -43,6 +43,13 @@ impl Flag for bool {
     }
 }
 
+/// A byte of a foreign bool array: set unless 0.
+impl Flag for u8 {
+    fn is_set(self) -> bool {
+        self != 0
+    }
+}
+
 impl Flag for f32 {
     fn is_set(self) -> bool {
         self != 0.0
