@@ -61,6 +61,14 @@ pub enum Error {
         /// The offending value.
         value: f64,
     },
+    /// A row of a buffer that was overwritten or never written.
+    #[error("row {index} is not in the buffer, which holds {held}")]
+    StaleIndex {
+        /// The index asked for.
+        index: u64,
+        /// What the buffer holds.
+        held: String,
+    },
     /// A snapshot that belongs to another kind of object or was altered.
     #[error("snapshot field {field} is {got}, expected {expected}")]
     Snapshot {

@@ -9,13 +9,8 @@ use rlox_core::seed::Stream;
 use rlox_core::store::{ColumnData, FaultyFs, Folder, Fs, Manifest, RealFs, Segment, SegmentRef};
 use rlox_core::{Error, Result};
 
-/// A folder of its own for each test, emptied first.
-fn folder(test: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("rlox-store-{}-{test}", std::process::id()));
-    drop(fs::remove_dir_all(&path));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
+mod scratch;
+use scratch::folder;
 
 fn bytes(len: usize, index: u64) -> Vec<u8> {
     let mut stream = Stream::new(4, "bytes", index);
@@ -56,7 +51,8 @@ fn sealed(dir: &Path) -> (PathBuf, Vec<u8>, Vec<u8>) {
 
 #[test]
 fn rows_read_back_alone_and_in_ranges_across_blocks() {
-    let (path, wide, narrow) = sealed(&folder("ranges"));
+    let dir = folder("store-ranges");
+    let (path, wide, narrow) = sealed(&dir);
     let segment = Segment::open(&RealFs, &path).unwrap();
     assert_eq!(segment.meta(), b"a description");
     assert_eq!(read_all(&path).unwrap(), (wide, narrow.clone(), b"a description".to_vec()));
@@ -80,7 +76,7 @@ fn rows_read_back_alone_and_in_ranges_across_blocks() {
 
 #[test]
 fn a_column_of_no_whole_rows_is_refused() {
-    let mut store = Folder::open_real(&folder("whole")).unwrap();
+    let mut store = Folder::open_real(&folder("store-whole")).unwrap();
     for (row_bytes, len) in [(0, 4), (3, 4)] {
         let rows = vec![0; len];
         let column = ColumnData { name: "x".into(), row_bytes, first: 0, parts: vec![&rows] };
@@ -90,7 +86,8 @@ fn a_column_of_no_whole_rows_is_refused() {
 
 #[test]
 fn every_flipped_bit_and_every_truncation_is_found() {
-    let (path, ..) = sealed(&folder("flips"));
+    let dir = folder("store-flips");
+    let (path, ..) = sealed(&dir);
     let good = fs::read(&path).unwrap();
     let cases = if std::env::var_os("RLOX_FULL").is_some() { 1_000 } else { 200 };
     let mut stream = Stream::new(1, "damage", 0);
@@ -117,7 +114,8 @@ fn every_flipped_bit_and_every_truncation_is_found() {
 
 #[test]
 fn a_file_that_shrinks_or_changes_while_it_is_open_is_an_error() {
-    let (path, wide, _) = sealed(&folder("shrinks"));
+    let dir = folder("store-shrinks");
+    let (path, wide, _) = sealed(&dir);
     let segment = Segment::open(&RealFs, &path).unwrap();
     let mut row = vec![0; 5_000];
     segment.read_rows(0, 15..16, &mut row, &mut Vec::new()).unwrap();
@@ -129,7 +127,7 @@ fn a_file_that_shrinks_or_changes_while_it_is_open_is_an_error() {
 
 #[test]
 fn a_link_a_folder_and_a_missing_file_are_refused() {
-    let dir = folder("links");
+    let dir = folder("store-links");
     let (path, ..) = sealed(&dir);
     let link = dir.join("000000000001.seg");
     std::os::unix::fs::symlink(&path, &link).unwrap();
@@ -143,7 +141,7 @@ fn a_link_a_folder_and_a_missing_file_are_refused() {
 
 #[test]
 fn one_writer_at_a_time_and_the_next_after_it() {
-    let dir = folder("lock");
+    let dir = folder("store-lock");
     let first = Folder::open_real(&dir).unwrap();
     let error = Folder::open_real(&dir).unwrap_err();
     assert!(error.to_string().contains("another buffer or process"), "{error}");
@@ -165,7 +163,7 @@ fn listing(segments: &[SegmentRef]) -> Manifest {
 
 #[test]
 fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
-    let dir = folder("sweep");
+    let dir = folder("store-sweep");
     let mut store = Folder::open_real(&dir).unwrap();
     let all: Vec<SegmentRef> = (0..5).map(|i| small(&mut store, i)).collect();
     store.publish("step-1", &listing(&all[..2])).unwrap();
@@ -186,7 +184,7 @@ fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
 
 #[test]
 fn nothing_is_removed_while_a_manifest_cannot_be_read() {
-    let dir = folder("unreadable");
+    let dir = folder("store-unreadable");
     let mut store = Folder::open_real(&dir).unwrap();
     let all: Vec<SegmentRef> = (0..2).map(|i| small(&mut store, i)).collect();
     store.publish("a", &listing(&all)).unwrap();
@@ -200,7 +198,7 @@ fn nothing_is_removed_while_a_manifest_cannot_be_read() {
 
 #[test]
 fn another_segment_under_a_listed_number_is_noticed() {
-    let dir = folder("swapped");
+    let dir = folder("store-swapped");
     let mut store = Folder::open_real(&dir).unwrap();
     let (first, second) = (small(&mut store, 0), small(&mut store, 1));
     fs::copy(dir.join("000000000001.seg"), dir.join("000000000000.seg")).unwrap();
@@ -235,7 +233,7 @@ fn work(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
 fn whichever_disk_operation_fails_nothing_published_is_lost() {
     for for_ever in [false, true] {
         for fail_at in 0.. {
-            let dir = folder(&format!("faults-{for_ever}"));
+            let dir = folder(&format!("store-faults-{for_ever}"));
             let disk = FaultyFs::new(fail_at, for_ever);
             let durable = work(&dir, disk.clone()).unwrap_or_default();
             let store = Folder::open_real(&dir).unwrap();
@@ -262,7 +260,7 @@ fn whichever_disk_operation_fails_nothing_published_is_lost() {
 
 #[test]
 fn deleting_a_folder_leaves_what_is_not_its_own() {
-    let dir = folder("delete");
+    let dir = folder("store-delete");
     let mut store = Folder::open_real(&dir).unwrap();
     let segment = small(&mut store, 0);
     store.publish("last", &listing(&[segment])).unwrap();

@@ -12,6 +12,7 @@ pub(crate) enum Class {
     UnknownName,
     Env,
     NonFinite,
+    StaleIndex,
     Checkpoint,
     Storage,
     Internal,
@@ -25,6 +26,7 @@ impl Class {
             Self::UnknownName => "UnknownNameError",
             Self::Env => "EnvError",
             Self::NonFinite => "NonFiniteError",
+            Self::StaleIndex => "StaleIndexError",
             Self::Checkpoint => "CheckpointError",
             Self::Storage => "StorageError",
             Self::Internal => "InternalError",
@@ -40,6 +42,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::UnknownName { .. } => Class::UnknownName,
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
+        Error::StaleIndex { .. } => Class::StaleIndex,
         Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
         Error::Storage { .. } => Class::Storage,
     };

@@ -30,9 +30,6 @@ pub struct Priorities {
     beta: f64,
     /// Largest priority ever set, 1 at first: what a row gets that comes without one.
     most: f64,
-    points: Vec<f64>,
-    slots: Vec<usize>,
-    weights: Vec<f64>,
 }
 
 impl Priorities {
@@ -43,15 +40,7 @@ impl Priorities {
     pub fn new(capacity: usize, alpha: f64, beta: f64) -> Result<Self> {
         check_exponent("alpha", alpha)?;
         check_exponent("beta", beta)?;
-        Ok(Self {
-            tree: SumTree::new(capacity)?,
-            alpha,
-            beta,
-            most: 1.0,
-            points: Vec::new(),
-            slots: Vec::new(),
-            weights: Vec::new(),
-        })
+        Ok(Self { tree: SumTree::new(capacity)?, alpha, beta, most: 1.0 })
     }
 
     /// The exponent of the priorities.
@@ -121,22 +110,20 @@ impl Priorities {
         slot_of: impl Fn(u64) -> Option<usize>,
     ) -> Result<usize> {
         crate::error::check_len("priorities", priorities.len(), indices.len(), "one per index")?;
-        for (at, &priority) in priorities.iter().enumerate() {
-            check_priority(at, priority)?;
-        }
-        self.slots.clear();
-        self.weights.clear();
+        check_all(priorities)?;
+        let mut slots = Vec::with_capacity(indices.len());
+        let mut weights = Vec::with_capacity(indices.len());
         let mut most = self.most;
         for (&index, &priority) in indices.iter().zip(priorities) {
             if let Some(slot) = slot_of(index) {
-                self.slots.push(slot);
-                self.weights.push(priority.powf(self.alpha));
+                slots.push(slot);
+                weights.push(self.weight(priority));
                 most = most.max(priority);
             }
         }
-        self.tree.set_many(&self.slots, &self.weights)?;
+        self.tree.set_many(&slots, &weights)?;
         self.most = most;
-        Ok(indices.len() - self.slots.len())
+        Ok(indices.len() - slots.len())
     }
 
     /// Draws `weights.len()` slots with replacement and their importance weights.
@@ -146,11 +133,11 @@ impl Priorities {
     /// # Errors
     /// [`Error::Config`] if no slot can be drawn.
     pub fn sample(
-        &mut self,
+        &self,
         draw: Draw,
         stream: &mut Stream,
         weights: &mut [f64],
-    ) -> Result<&[usize]> {
+    ) -> Result<Vec<usize>> {
         let (total, least) = (self.tree.total(), self.tree.min());
         if total <= 0.0 {
             return Err(Error::config(
@@ -161,21 +148,21 @@ impl Priorities {
         }
         #[expect(clippy::cast_precision_loss, reason = "batches are far smaller than 2^53")]
         let size = weights.len() as f64;
-        self.points.clear();
         let mut part = 0.0;
-        self.points.extend(weights.iter().map(|_| {
+        let points = weights.iter().map(|_| {
             let unit = stream.uniform();
             part += 1.0;
             match draw {
                 Draw::Stratified => (part - 1.0 + unit) / size * total,
                 Draw::Independent => unit * total,
             }
-        }));
-        self.tree.find_many(&mut self.points, &mut self.slots);
-        for (weight, &slot) in weights.iter_mut().zip(&self.slots) {
+        });
+        let (mut points, mut slots): (Vec<f64>, _) = (points.collect(), Vec::new());
+        self.tree.find_many(&mut points, &mut slots);
+        for (weight, &slot) in weights.iter_mut().zip(&slots) {
             *weight = importance(least, self.tree.get(slot), self.beta);
         }
-        Ok(&self.slots)
+        Ok(slots)
     }
 
     /// priority^alpha.
@@ -214,6 +201,11 @@ fn check_exponent(name: &'static str, value: f64) -> Result<()> {
         return Ok(());
     }
     Err(Error::config(name, value, "a number in [0, 1]"))
+}
+
+/// Checks that each is a priority.
+pub(super) fn check_all(priorities: &[f64]) -> Result<()> {
+    priorities.iter().enumerate().try_for_each(|(at, &priority)| check_priority(at, priority))
 }
 
 fn check_priority(index: usize, priority: f64) -> Result<()> {

@@ -21,13 +21,17 @@ impl Scaling {
         for row in values.chunks_exact(width) {
             mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
         }
-        mean.iter_mut().for_each(|sum| *sum /= n);
+        for sum in &mut mean {
+            *sum /= n;
+        }
         let mut std = vec![0.0; width];
         for row in values.chunks_exact(width) {
             let each = std.iter_mut().zip(row).zip(&mean);
             each.for_each(|((sum, x), mean)| *sum += (x - mean) * (x - mean));
         }
-        std.iter_mut().for_each(|sum| *sum = (*sum / n).sqrt());
+        for sum in &mut std {
+            *sum = (*sum / n).sqrt();
+        }
         Self { mean, std }
     }
 

@@ -158,7 +158,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
-    pub fn delete(self) -> Result<()> {
+    pub fn delete(&self) -> Result<()> {
         for file in self.names()? {
             let ours =
                 segment_number(&file).is_some() || file.ends_with(MANIFEST) || is_unfinished(&file);

@@ -13,6 +13,7 @@ mod segment;
 
 pub use faulty::FaultyFs;
 pub use folder::{Folder, Leftovers};
+pub(crate) use folder::{open_segment, read_manifest};
 pub use fs::{Fs, RandomRead, RealFs, replace_file};
 pub use header::{Column, ColumnData};
 pub use manifest::{Manifest, SegmentRef};

@@ -1,0 +1,136 @@
+//! n-step returns over stored rows.
+
+use super::rows::Moment;
+use super::schema::{Dtype, Schema};
+use super::storage::{Row, Storage, TERMINATED};
+use crate::error::{Error, Result};
+
+/// How far returns look ahead.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Horizon {
+    n: usize,
+    gamma: f64,
+}
+
+impl Horizon {
+    /// `n` steps discounted by `gamma` each.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless `n` is in 1 to 65,536 and `gamma` in [0, 1].
+    pub fn new(n: usize, gamma: f64) -> Result<Self> {
+        if !(1..=65_536).contains(&n) {
+            return Err(Error::config("n_step", n, "1 to 65536"));
+        }
+        if !(0.0..=1.0).contains(&gamma) {
+            return Err(Error::config("gamma", gamma, "a number in [0, 1]"));
+        }
+        Ok(Self { n, gamma })
+    }
+}
+
+impl Storage {
+    /// The n-step view of `rows`: writes R = sum_{k<m} gamma^k r_{t+k} into `rewards` (bytes of the
+    /// reward's type, summed in f64), gamma^m (1 - terminated) into `discounts`, and puts the last
+    /// row of each window, t+m-1, into `last`, whose `next_obs` and flags go with them.
+    ///
+    /// m is n, or less where the episode ends or the newest row is reached first, so that
+    /// R + discount V(next_obs) is always a valid target.
+    pub fn look_ahead(
+        &self,
+        horizon: Horizon,
+        rows: &[Row],
+        rewards: &mut [u8],
+        discounts: &mut [f32],
+        last: &mut Vec<Row>,
+    ) {
+        let single =
+            self.schema.columns().get(Schema::REWARDS).map(|c| c.dtype) == Some(Dtype::F32);
+        let width = if single { 4 } else { 8 };
+        let rewards = rewards.chunks_exact_mut(width);
+        for ((&row, reward), discount) in rows.iter().zip(rewards).zip(discounts) {
+            let (end, total, factor) = self.window(horizon, row);
+            let terminal = self.flags(end) & TERMINATED != 0;
+            #[expect(clippy::cast_possible_truncation, reason = "rounding to the column's type")]
+            {
+                *discount = if terminal { 0.0 } else { factor as f32 };
+                if single {
+                    reward.copy_from_slice(&(total as f32).to_ne_bytes());
+                } else {
+                    reward.copy_from_slice(&total.to_ne_bytes());
+                }
+            }
+            last.push(end);
+        }
+    }
+
+    /// Last row, discounted reward sum and gamma^m of the window that starts at `row`.
+    fn window(&self, horizon: Horizon, row: Row) -> (Row, f64, f64) {
+        let stream = row.stream as usize;
+        let end = self.streams.get(stream).map_or(row.position, |s| s.episode(row.position).1);
+        let end = end.min(row.position + horizon.n as u64);
+        let (mut last, mut total, mut factor) = (row, 0.0, 1.0);
+        for position in row.position..end {
+            last = self.row(stream, position);
+            total += factor * self.reward(last);
+            factor *= horizon.gamma;
+        }
+        (last, total, factor)
+    }
+
+    /// The reward of a row.
+    fn reward(&self, row: Row) -> f64 {
+        let Some(&(offset, width)) = self.layout.columns.get(Schema::REWARDS) else { return 0.0 };
+        let bytes = self.records.get(row.record + offset..row.record + offset + width);
+        match bytes {
+            Some(&[a, b, c, d]) => f64::from(f32::from_ne_bytes([a, b, c, d])),
+            Some(bytes) => bytes.first_chunk().map_or(0.0, |bytes| f64::from_ne_bytes(*bytes)),
+            None => 0.0,
+        }
+    }
+}
+
+/// Where a batch of rows is written, each `[rows, ...]` in row-major bytes.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// The observation columns.
+    pub obs: &'a mut [&'a mut [u8]],
+    /// What each step (of an n-step window: the last) led to.
+    pub next_obs: &'a mut [&'a mut [u8]],
+    /// Actions, rewards and extras.
+    pub columns: &'a mut [&'a mut [u8]],
+    /// 1 where `next_obs` is terminal.
+    pub terminated: &'a mut [u8],
+    /// 1 where the episode was cut short there.
+    pub truncated: &'a mut [u8],
+    /// Index of each row.
+    pub indices: &'a mut [u64],
+    /// What multiplies the value of `next_obs`, gamma^m (1 - terminated); empty without a horizon.
+    pub discounts: &'a mut [f32],
+}
+
+impl Storage {
+    /// Copies `rows` out: as they are, or as n-step windows if `horizon` is given.
+    pub fn fill(&self, rows: &[Row], horizon: Option<Horizon>, batch: Batch<'_>) {
+        for (column, out) in batch.obs.iter_mut().enumerate() {
+            self.gather_obs(column, Moment::Now, rows, out);
+        }
+        for (column, out) in batch.columns.iter_mut().enumerate() {
+            if horizon.is_none() || column != Schema::REWARDS {
+                self.gather_column(column, rows, out);
+            }
+        }
+        let mut windows = Vec::new();
+        if let (Some(horizon), Some(rewards)) = (horizon, batch.columns.get_mut(Schema::REWARDS)) {
+            windows.reserve(rows.len());
+            self.look_ahead(horizon, rows, rewards, batch.discounts, &mut windows);
+        }
+        let last = if horizon.is_some() { windows.as_slice() } else { rows };
+        for (column, out) in batch.next_obs.iter_mut().enumerate() {
+            self.gather_obs(column, Moment::Next, last, out);
+        }
+        self.gather_flags(last, batch.terminated, batch.truncated);
+        for (&row, index) in rows.iter().zip(batch.indices) {
+            *index = self.index(row);
+        }
+    }
+}

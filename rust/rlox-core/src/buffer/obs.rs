@@ -1,0 +1,172 @@
+//! Observations of one column and stream, each stored once.
+
+use super::chunks::ChunkQueue;
+use super::schema::ObsField;
+use super::stacks::Stacks;
+use super::width::with_width;
+
+/// The observations of one stream in the order they were met: the `next_obs` of a row follows
+/// its `obs`, and is the `obs` of the next row too unless that was pushed with other bytes.
+#[derive(Debug, Clone)]
+pub(super) enum Observations {
+    /// Whole rows.
+    Plain(ChunkQueue),
+    /// Stacks that share frames.
+    Stacked(Box<Stacks>),
+}
+
+/// What a block of pushed rows brings, `rows` of `width` bytes each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pushed<'a> {
+    /// Observations, `[n]` rows.
+    pub obs: &'a [u8],
+    /// Next observations, `[n]` rows; without them the next row's `obs` follows.
+    pub next_obs: Option<&'a [u8]>,
+    /// Bytes per row.
+    pub width: usize,
+    /// True if the newest row still waits for the next `obs` to follow it.
+    pub open: bool,
+}
+
+impl Observations {
+    /// None yet, of which about `expected` will live at once.
+    pub(super) fn new(column: &ObsField, expected: usize) -> Self {
+        match column.stack {
+            Some(stack) => Self::Stacked(Box::new(Stacks::new(column, stack, expected))),
+            None => Self::Plain(ChunkQueue::new(column.field.row_bytes(), expected)),
+        }
+    }
+
+    /// The queue whose numbers rows refer to.
+    #[inline]
+    pub(super) const fn items(&self) -> &ChunkQueue {
+        match self {
+            Self::Plain(rows) => rows,
+            Self::Stacked(stacks) => stacks.items(),
+        }
+    }
+
+    /// Appends rows; `number` is told the number of each row's `obs`, `ended` whether row i ends
+    /// an episode. Returns whether the newest row waits for the next `obs`.
+    pub(super) fn push(
+        &mut self,
+        pushed: Pushed<'_>,
+        ended: impl Fn(usize) -> bool,
+        mut number: impl FnMut(usize, u64),
+    ) -> bool {
+        let Pushed { obs, next_obs, width, mut open } = pushed;
+        let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
+        for (row, obs) in obs.chunks_exact(width).enumerate() {
+            if open || !self.newest_is(obs) {
+                self.append(obs);
+            }
+            number(row, self.items().end() - 1);
+            let next = next_rows.as_mut().and_then(Iterator::next);
+            // A row that ends an episode never takes the observation after the reset.
+            let next = next.or_else(|| ended(row).then_some(obs));
+            open = next.is_none();
+            if let Some(next) = next {
+                self.append(next);
+            }
+        }
+        open
+    }
+
+    /// Makes the newest observation follow itself.
+    pub(super) fn repeat_newest(&mut self) {
+        let newest = self.items().end().saturating_sub(1);
+        let mut row = vec![0; self.width()];
+        self.copy(newest, &mut row);
+        self.append(&row);
+    }
+
+    /// Forgets every observation before `number`.
+    #[inline]
+    pub(super) fn release_before(&mut self, number: u64) {
+        match self {
+            Self::Plain(rows) => rows.release_before(number),
+            Self::Stacked(stacks) => stacks.release_before(number),
+        }
+    }
+
+    /// Writes observation `number` into `out`.
+    #[inline]
+    pub(super) fn copy(&self, number: u64, out: &mut [u8]) {
+        match self {
+            Self::Plain(rows) => {
+                if let Some(row) = rows.get(number) {
+                    out.copy_from_slice(row);
+                }
+            }
+            Self::Stacked(stacks) => stacks.copy(number, out),
+        }
+    }
+
+    /// Bytes of one observation.
+    fn width(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.width(),
+            Self::Stacked(stacks) => stacks.width(),
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn nbytes(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.nbytes(),
+            Self::Stacked(stacks) => stacks.nbytes(),
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, obs: &[u8]) {
+        match self {
+            Self::Plain(rows) => rows.push(obs),
+            Self::Stacked(stacks) => stacks.push(obs),
+        }
+    }
+
+    #[inline]
+    fn newest_is(&mut self, obs: &[u8]) -> bool {
+        match self {
+            Self::Plain(rows) => {
+                rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs)
+            }
+            Self::Stacked(stacks) => stacks.newest_is(obs),
+        }
+    }
+}
+
+/// Copies observation `number(i)` of stream `stream(i)` into row i of `out`, for each i.
+pub(super) fn gather(
+    streams: &[Observations],
+    items: impl Iterator<Item = (usize, u64)>,
+    width: usize,
+    out: &mut [u8],
+) {
+    with_width!(width, N => gather_fixed::<N>(streams, items, out), else {
+        for ((stream, number), row) in items.zip(out.chunks_exact_mut(width)) {
+            if let Some(observations) = streams.get(stream) {
+                observations.copy(number, row);
+            }
+        }
+    });
+}
+
+fn gather_fixed<const N: usize>(
+    streams: &[Observations],
+    items: impl Iterator<Item = (usize, u64)>,
+    out: &mut [u8],
+) {
+    for ((stream, number), row) in items.zip(out.as_chunks_mut::<N>().0) {
+        match streams.get(stream) {
+            Some(Observations::Plain(rows)) => {
+                if let Some(source) = rows.fixed(number) {
+                    *row = *source;
+                }
+            }
+            Some(stacked) => stacked.copy(number, row),
+            None => {}
+        }
+    }
+}
