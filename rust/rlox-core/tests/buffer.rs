@@ -189,7 +189,7 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
         let horizon = Horizon::new(n, 0.9).unwrap();
         for t in 60 - capacity.min(60)..60 {
             let row = buffer.storage().find(t as u64).unwrap();
-            let (mut reward, mut discount, mut last) = ([0; 4], [0.0], Vec::new());
+            let (mut reward, mut discount, mut last) = ([0; 4], [0; 4], Vec::new());
             buffer.storage().look_ahead(horizon, &[row], &mut reward, &mut discount, &mut last);
             let (mut total, mut factor, mut end) = (0.0, 1.0, t);
             for k in t..60.min(t + n) {
@@ -202,7 +202,11 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
             }
             #[allow(clippy::cast_possible_truncation)]
             let expected = (total as f32, if steps[end].terminated { 0.0 } else { factor as f32 });
-            assert_eq!((f32::from_ne_bytes(reward), discount[0]), expected, "{t} of {capacity}");
+            assert_eq!(
+                (f32::from_ne_bytes(reward), f32::from_ne_bytes(discount)),
+                expected,
+                "{t} of {capacity}"
+            );
             assert_eq!(buffer.storage().index(last[0]), end as u64);
             assert_eq!(read(&buffer, last[0]), steps[end]);
         }

@@ -53,7 +53,7 @@ fn a_restored_buffer_samples_the_same_rows_and_goes_on_alike() {
             fill(&mut left, 0..steps, n);
             left.save(&dir, "last").unwrap();
             let mut right = buffer(30 * n, n);
-            right.restore(&dir, "last").unwrap();
+            right.load(&dir, "last").unwrap();
             assert_eq!(right.storage().pushed(), steps * n as u64);
             same(&left, &right);
             fill(&mut left, steps..steps + 17, n);
@@ -80,7 +80,7 @@ fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
     assert!(little.new_bytes * 20 < whole.new_bytes, "{little:?} after {whole:?}");
     assert_eq!((little.segments, left.save(&dir, "step-3").unwrap().new_bytes), (2, 0));
     for name in ["step-1", "step-2", "step-3"] {
-        buffer(1_000, 1).restore(&dir, name).unwrap();
+        buffer(1_000, 1).load(&dir, name).unwrap();
     }
     // The first rows leave the ring: the segment goes when the last manifest that lists it does.
     for (step, name) in ["step-1", "step-2", "step-3"].iter().enumerate() {
@@ -91,7 +91,7 @@ fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
     }
     assert!(segment_bytes(&dir).len() <= 4 && !dir.join("000000000000.seg").exists());
     let mut right = buffer(1_000, 1);
-    right.restore(&dir, "step-3").unwrap();
+    right.load(&dir, "step-3").unwrap();
     same(&left, &right);
 }
 
@@ -102,7 +102,7 @@ fn a_restored_buffer_shares_the_segments_it_came_from() {
     fill(&mut left, 0..400, 1);
     left.save(&dir, "a").unwrap();
     let mut right = buffer(500, 1);
-    right.restore(&dir, "a").unwrap();
+    right.load(&dir, "a").unwrap();
     fill(&mut right, 400..405, 1);
     let saved = right.save(&dir, "b").unwrap();
     assert!(saved.segments == 2 && saved.new_bytes < 8_000, "{saved:?}");
@@ -111,11 +111,11 @@ fn a_restored_buffer_shares_the_segments_it_came_from() {
     assert_eq!(right.save(&other, "b").unwrap().segments, 1);
     drop(fs::remove_dir_all(&dir));
     let mut third = buffer(500, 1);
-    third.restore(&other, "b").unwrap();
+    third.load(&other, "b").unwrap();
     same(&right, &third);
     // Segments that somebody removed are written again.
     assert_eq!(left.save(&dir, "a").unwrap().segments, 1);
-    third.restore(&dir, "a").unwrap();
+    third.load(&dir, "a").unwrap();
     same(&left, &third);
 }
 
@@ -130,13 +130,13 @@ fn columns_written_after_a_save_are_in_the_next() {
     assert_eq!(left.storage_mut().update(column, &[60, 149], &latent).unwrap(), 0);
     left.save(&dir, "last").unwrap();
     let mut right = buffer(100, 1);
-    right.restore(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
     let row = right.storage().find(149).unwrap();
     assert_eq!(read(right.storage(), &[row]).columns[2], latent[8..]);
     same(&left, &right);
     fill(&mut left, 150..160, 1);
     left.save(&dir, "last").unwrap();
-    right.restore(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
     same(&left, &right);
 }
 
@@ -149,7 +149,7 @@ fn many_saves_are_folded_into_one_segment() {
         assert!(left.save(&dir, "last").unwrap().segments <= 128);
     }
     let mut right = buffer(2_000, 1);
-    right.restore(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
     same(&left, &right);
     assert!(segment_bytes(&dir).len() < 128);
 }
@@ -164,9 +164,9 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
     fill(&mut right, 0..20, 1);
     let before = read(right.storage(), &right.sample(request(50, Some(1))).unwrap());
     let mut larger = buffer(51, 1);
-    assert!(matches!(larger.restore(&dir, "last"), Err(Error::Snapshot { .. })));
-    assert!(matches!(right.restore(&dir, "other"), Err(Error::Damaged { .. })));
-    assert!(matches!(right.restore(&dir, "../last"), Err(Error::Config { .. })));
+    assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
+    assert!(matches!(right.load(&dir, "other"), Err(Error::Damaged { .. })));
+    assert!(matches!(right.load(&dir, "../last"), Err(Error::Config { .. })));
     for file in ["000000000000.seg", "last.manifest"] {
         let good = fs::read(dir.join(file)).unwrap();
         let mut stream = Stream::new(3, "damage", 0);
@@ -179,7 +179,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
                 bad[at] ^= 1 << (at % 8);
             }
             fs::write(dir.join(file), &bad).unwrap();
-            let error = right.restore(&dir, "last").unwrap_err();
+            let error = right.load(&dir, "last").unwrap_err();
             assert!(
                 matches!(&error, Error::Damaged { path, .. } if path.ends_with(file)),
                 "{error}"
@@ -188,7 +188,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
         fs::write(dir.join(file), &good).unwrap();
     }
     assert!(before == read(right.storage(), &right.sample(request(50, Some(1))).unwrap()));
-    right.restore(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
     same(&left, &right);
 }
 
@@ -201,20 +201,20 @@ fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
             fill(&mut left, 0..60, 1);
             left.save(&dir, "last").unwrap();
             let mut early = buffer(40, 1);
-            early.restore(&dir, "last").unwrap();
+            early.load(&dir, "last").unwrap();
             let disk = FaultyFs::new(fail_at, for_ever);
             left.set_file_system(Arc::new(disk.clone()));
             fill(&mut left, 60..75, 1);
             let saved = left.save(&dir, "last");
             let mut right = buffer(40, 1);
-            right.restore(&dir, "last").unwrap();
+            right.load(&dir, "last").unwrap();
             same(
                 if saved.is_ok() || right.storage().pushed() == 75 { &left } else { &early },
                 &right,
             );
             if saved.is_err() && !for_ever {
                 left.save(&dir, "last").unwrap();
-                right.restore(&dir, "last").unwrap();
+                right.load(&dir, "last").unwrap();
                 same(&left, &right);
             }
             if disk.operations() <= fail_at {
@@ -239,7 +239,7 @@ fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     left.set_beta(0.7).unwrap();
     left.save(&dir, "last").unwrap();
     let mut right = make(0.6);
-    right.restore(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
     for t in 100..130 {
         push(t, 1, |target, rows| left.push(target, rows, None).unwrap());
         push(t, 1, |target, rows| right.push(target, rows, None).unwrap());
@@ -250,7 +250,7 @@ fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
         assert!(read(left.storage(), &rows) == read(right.storage(), &rows));
     }
     assert_eq!(right.priorities().beta(), 0.7);
-    assert!(matches!(make(0.5).restore(&dir, "last"), Err(Error::Snapshot { .. })));
+    assert!(matches!(make(0.5).load(&dir, "last"), Err(Error::Snapshot { .. })));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod actions;
+mod buffer;
 mod coerce;
 mod detach;
 mod ends;
@@ -20,6 +21,8 @@ mod views;
 /// tensors. Errors are subclasses of `rlox.errors.RloxError`.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::buffer::{PyHindsightConfig, PyReplayBuffer, PySequenceReplayBuffer};
     #[pymodule_export]
     use crate::gae::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::replay::DrawState;
 use super::saved;
 use super::source::{Source, describe, layout, sources};
-use super::storage::Storage;
+use super::storage::{Changes, Storage};
 use crate::error::{Error, Result};
 use crate::store::{
     ColumnData, Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment, read_manifest,
@@ -42,8 +42,8 @@ pub(super) struct Archive {
     pub entries: Vec<Entry>,
     /// Rows below this number are sealed, `[sources]`.
     sealed: Vec<u64>,
-    /// [`Storage::revision`] at the last seal: a column that was written to since is sealed again.
-    revision: u64,
+    /// Those of the storage at the last seal: what was written to since is sealed again.
+    changes: Changes,
 }
 
 impl Default for Archive {
@@ -64,7 +64,13 @@ pub(super) struct Restored {
 impl Archive {
     /// Nothing sealed yet.
     pub(super) fn on(fs: Arc<dyn Fs>) -> Self {
-        Self { fs, folder: None, entries: Vec::new(), sealed: Vec::new(), revision: 0 }
+        Self {
+            fs,
+            folder: None,
+            entries: Vec::new(),
+            sealed: Vec::new(),
+            changes: Changes::default(),
+        }
     }
 
     /// Position below which the records of `stream` are sealed.
@@ -92,7 +98,8 @@ impl Archive {
         let mut open = Folder::open(folder, Arc::clone(&self.fs))?;
         let path = folder.canonicalize().map_err(|e| Error::storage("open", folder, e))?;
         let missing = |entry: &Entry| open.segment(entry.reference).is_err();
-        if self.folder.as_ref() != Some(&path) || self.entries.iter().any(missing) {
+        let replaced = self.changes.replaced != storage.changes.replaced;
+        if replaced || self.folder.as_ref() != Some(&path) || self.entries.iter().any(missing) {
             self.entries.clear();
             self.folder = Some(path);
         }
@@ -123,7 +130,7 @@ impl Archive {
         all: &[Source<'_>],
         folder: &mut Folder,
     ) -> Result<Option<SegmentRef>> {
-        let changed = self.revision != storage.revision;
+        let changed = self.changes.updates != storage.changes.updates;
         self.sealed.resize(all.len(), 0);
         let again = |source: &Source<'_>| changed && source.name.starts_with("records");
         let from = all.iter().zip(&self.sealed).map(|(source, &sealed)| {
@@ -152,7 +159,7 @@ impl Archive {
         let ranges = from.iter().zip(all).map(|(&from, source)| (from, source.end)).collect();
         self.entries.push(Entry { reference, ranges });
         self.sealed = all.iter().map(|source| source.end).collect();
-        self.revision = storage.revision;
+        self.changes = storage.changes;
         Ok(Some(reference))
     }
 
@@ -188,7 +195,7 @@ impl Archive {
     }
 
     /// Fills `storage`, which is empty, with what was saved as `name` in `folder`.
-    pub(super) fn restore(storage: Storage, folder: &Path, name: &str) -> Result<Restored> {
+    pub(super) fn load(storage: Storage, folder: &Path, name: &str) -> Result<Restored> {
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
         let manifest = read_manifest(&*fs, folder, name)?;
         saved::check_meta(&manifest, &describe(&storage))?;
@@ -197,9 +204,9 @@ impl Archive {
         let all = sources(&storage);
         let entries = entries(&manifest, &segments);
         let sealed = all.iter().map(|source| source.end).collect();
-        let revision = storage.revision;
+        let changes = storage.changes;
         let folder = folder.canonicalize().map_err(|e| Error::storage("open", folder, e))?;
-        let archive = Self { fs, folder: Some(folder), entries, sealed, revision };
+        let archive = Self { fs, folder: Some(folder), entries, sealed, changes };
         Ok(Restored { storage, draws, archive, manifest })
     }
 }

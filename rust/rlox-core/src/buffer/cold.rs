@@ -169,7 +169,7 @@ impl Cold {
         let Scratch { ids, frame, block, .. } = scratch;
         ids.resize(stacks.items().width(), 0);
         self.read(source, number, ids, block)?;
-        let (_, frames) = stacks.queues();
+        let frames = stacks.frames();
         let size = ids.len() / 4;
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
             let number = stacks.frame_number(u32::from_ne_bytes(id));

@@ -30,7 +30,7 @@ impl Horizon {
 
 impl Storage {
     /// The n-step view of `rows`: writes R = sum_{k<m} gamma^k r_{t+k} into `rewards` (bytes of the
-    /// reward's type, summed in f64), gamma^m (1 - terminated) into `discounts`, and puts the last
+    /// reward's type, summed in f64), gamma^m (1 - terminated) into `discounts` (f32), and puts the last
     /// row of each window, t+m-1, into `last`, whose `next_obs` and flags go with them.
     ///
     /// m is n, or less where the episode ends or the newest row is reached first, so that
@@ -40,19 +40,20 @@ impl Storage {
         horizon: Horizon,
         rows: &[Row],
         rewards: &mut [u8],
-        discounts: &mut [f32],
+        discounts: &mut [u8],
         last: &mut Vec<Row>,
     ) {
         let single =
             self.schema.columns().get(Schema::REWARDS).map(|c| c.dtype) == Some(Dtype::F32);
         let width = if single { 4 } else { 8 };
         let rewards = rewards.chunks_exact_mut(width);
-        for ((&row, reward), discount) in rows.iter().zip(rewards).zip(discounts) {
+        for ((&row, reward), discount) in rows.iter().zip(rewards).zip(discounts.as_chunks_mut().0)
+        {
             let (end, total, factor) = self.window(horizon, row);
             let terminal = self.flags(end) & TERMINATED != 0;
             #[expect(clippy::cast_possible_truncation, reason = "rounding to the column's type")]
             {
-                *discount = if terminal { 0.0 } else { factor as f32 };
+                *discount = (if terminal { 0.0 } else { factor as f32 }).to_ne_bytes();
                 if single {
                     reward.copy_from_slice(&(total as f32).to_ne_bytes());
                 } else {
@@ -89,48 +90,41 @@ impl Storage {
     }
 }
 
-/// Where a batch of rows is written, each `[rows, ...]` in row-major bytes.
-#[derive(Debug)]
-pub struct Batch<'a> {
-    /// The observation columns.
-    pub obs: &'a mut [&'a mut [u8]],
-    /// What each step (of an n-step window: the last) led to.
-    pub next_obs: &'a mut [&'a mut [u8]],
-    /// Actions, rewards and extras.
-    pub columns: &'a mut [&'a mut [u8]],
-    /// 1 where `next_obs` is terminal.
-    pub terminated: &'a mut [u8],
-    /// 1 where the episode was cut short there.
-    pub truncated: &'a mut [u8],
-    /// Index of each row.
-    pub indices: &'a mut [u64],
-    /// What multiplies the value of `next_obs`, gamma^m (1 - terminated); empty without a horizon.
-    pub discounts: &'a mut [f32],
-}
-
 impl Storage {
     /// Copies `rows` out: as they are, or as n-step windows if `horizon` is given.
-    pub fn fill(&self, rows: &[Row], horizon: Option<Horizon>, batch: Batch<'_>) {
-        for (column, out) in batch.obs.iter_mut().enumerate() {
+    ///
+    /// `out` are the arrays of a batch as bytes, each `[rows, ...]` row-major, in this order: the
+    /// observation columns, the same for `next_obs`, the other columns, `terminated`, `truncated`
+    /// (u8), `indices` (u64) and, with a horizon, `discounts` (f32). Of a window come the first
+    /// row's columns and index, the sum of rewards, and the last row's `next_obs` and flags.
+    pub fn fill(&self, rows: &[Row], horizon: Option<Horizon>, out: &mut [&mut [u8]]) {
+        let (n_obs, n_columns) = (self.obs.len(), self.layout.columns.len());
+        let (obs, out) = out.split_at_mut(n_obs.min(out.len()));
+        let (next_obs, out) = out.split_at_mut(n_obs.min(out.len()));
+        let (columns, out) = out.split_at_mut(n_columns.min(out.len()));
+        let [terminated, truncated, indices, out @ ..] = out else { return };
+        for (column, out) in obs.iter_mut().enumerate() {
             self.gather_obs(column, Moment::Now, rows, out);
         }
-        for (column, out) in batch.columns.iter_mut().enumerate() {
+        for (column, out) in columns.iter_mut().enumerate() {
             if horizon.is_none() || column != Schema::REWARDS {
                 self.gather_column(column, rows, out);
             }
         }
         let mut windows = Vec::new();
-        if let (Some(horizon), Some(rewards)) = (horizon, batch.columns.get_mut(Schema::REWARDS)) {
+        if let (Some(horizon), Some(rewards), Some(discounts)) =
+            (horizon, columns.get_mut(Schema::REWARDS), out.first_mut())
+        {
             windows.reserve(rows.len());
-            self.look_ahead(horizon, rows, rewards, batch.discounts, &mut windows);
+            self.look_ahead(horizon, rows, rewards, discounts, &mut windows);
         }
         let last = if horizon.is_some() { windows.as_slice() } else { rows };
-        for (column, out) in batch.next_obs.iter_mut().enumerate() {
+        for (column, out) in next_obs.iter_mut().enumerate() {
             self.gather_obs(column, Moment::Next, last, out);
         }
-        self.gather_flags(last, batch.terminated, batch.truncated);
-        for (&row, index) in rows.iter().zip(batch.indices) {
-            *index = self.index(row);
+        self.gather_flags(last, terminated, truncated);
+        for (&row, index) in rows.iter().zip(indices.as_chunks_mut().0) {
+            *index = self.index(row).to_ne_bytes();
         }
     }
 }

@@ -102,6 +102,33 @@ impl Observations {
         }
     }
 
+    /// The queue of items, and of frames if items are stacks.
+    pub(super) const fn queues(&self) -> (&ChunkQueue, Option<&ChunkQueue>) {
+        match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => (stacks.items(), Some(stacks.frames())),
+        }
+    }
+
+    /// As [`Observations::queues`], to be filled.
+    pub(super) const fn queues_mut(&mut self) -> (&mut ChunkQueue, Option<&mut ChunkQueue>) {
+        match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => {
+                let (items, frames) = stacks.queues_mut();
+                (items, Some(frames))
+            }
+        }
+    }
+
+    /// True if every frame that a stack refers to is there.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Stacked(stacks) => stacks.is_whole(),
+        }
+    }
+
     /// Bytes of one observation.
     fn width(&self) -> usize {
         match self {

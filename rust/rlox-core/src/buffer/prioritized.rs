@@ -59,6 +59,11 @@ impl PrioritizedReplayBuffer {
         &self.draws
     }
 
+    /// Replaces where draws come from.
+    pub fn set_draws(&mut self, draws: DrawState) {
+        self.draws = draws;
+    }
+
     /// The priorities.
     #[must_use]
     pub const fn priorities(&self) -> &Priorities {
@@ -150,12 +155,12 @@ impl PrioritizedReplayBuffer {
         self.archive.save(&self.storage, &self.draws, folder, name, &own)
     }
 
-    /// Continues from what was saved; see [`super::ReplayBuffer::restore`]. Beta is the saved one.
+    /// Continues from what was saved; see [`super::ReplayBuffer::load`]. Beta is the saved one.
     ///
     /// # Errors
     /// As there; [`Error::Snapshot`] for another alpha.
-    pub fn restore(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let restored = Archive::restore(self.storage.empty_copy()?, folder, name)?;
+    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
         let floats = |name| -> Result<Vec<f64>> {
             let bytes = restored.manifest.column(name)?;
             Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())

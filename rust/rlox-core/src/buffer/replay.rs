@@ -132,8 +132,8 @@ impl ReplayBuffer {
     /// # Errors
     /// [`Error::Damaged`] for files that are not what was written, [`Error::Snapshot`] for a buffer
     /// of another layout, [`Error::Storage`] if the disk refuses. Nothing is changed then.
-    pub fn restore(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let restored = Archive::restore(self.storage.empty_copy()?, folder, name)?;
+    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
         (self.storage, self.draws) = (restored.storage, restored.draws);
         self.archive = restored.archive;
         Ok(())
@@ -144,17 +144,34 @@ impl ReplayBuffer {
         self.archive = Archive::on(fs);
     }
 
+    /// Replaces where draws come from.
+    pub fn set_draws(&mut self, draws: DrawState) {
+        self.draws = draws;
+    }
+
     /// Draws rows, uniformly and with replacement, batch after batch.
     ///
     /// # Errors
     /// [`Error::Config`] for an empty buffer or a request out of range.
     pub fn sample(&self, request: Request) -> Result<Vec<Row>> {
+        self.sample_each(request, |_, _, _| {})
+    }
+
+    /// [`ReplayBuffer::sample`]; `more` may go on drawing from each batch's stream, and is told
+    /// the batch's place among all rows and its rows.
+    pub(super) fn sample_each(
+        &self,
+        request: Request,
+        mut more: impl FnMut(&mut Draws, usize, &[Row]),
+    ) -> Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(request.rows()?);
         check_filled(&self.storage)?;
         let (seed, first) = self.draws.take(request.seed, request.n_batches);
         for batch in 0..request.n_batches as u64 {
             let mut draws = Draws::new(seed, first.wrapping_add(batch));
+            let place = rows.len();
             self.storage.draw(&mut draws, request.batch_size, &mut rows);
+            more(&mut draws, place, rows.get(place..).unwrap_or_default());
         }
         Ok(rows)
     }

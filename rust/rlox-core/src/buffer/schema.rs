@@ -254,4 +254,17 @@ impl Schema {
             Error::unknown_name("column", name, &known)
         })
     }
+
+    /// The columns as text, the same for two schemas only if they are equal.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let field = |f: &Field| format!("{:?}:{}{:?}", f.name, f.dtype.name(), f.shape);
+        let obs = self.obs.iter().map(|column| match column.stack {
+            Some(stack) => {
+                format!("obs {} stack {} {:?}", field(&column.field), stack.size, stack.axis)
+            }
+            None => format!("obs {}", field(&column.field)),
+        });
+        obs.chain(self.columns.iter().map(field)).collect::<Vec<_>>().join("; ")
+    }
 }

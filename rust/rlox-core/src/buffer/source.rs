@@ -2,7 +2,6 @@
 
 use super::chunks::ChunkQueue;
 use super::obs::Observations;
-use super::schema::{Field, FrameStack};
 use super::storage::Storage;
 use super::stream::Stream;
 
@@ -72,17 +71,13 @@ pub(super) fn sources(storage: &Storage) -> Vec<Source<'_>> {
             rows: Held::Ring { bytes, stream, capacity: storage.capacity },
         });
         for (column, streams) in storage.obs.iter().enumerate() {
-            match streams.get(number) {
-                Some(Observations::Plain(rows)) => {
-                    all.push(Source::queue(format!("obs{column}/{number}"), rows));
-                }
-                Some(Observations::Stacked(stacks)) => {
-                    let (numbers, frames) = stacks.queues();
-                    all.push(Source::queue(format!("stacks{column}/{number}"), numbers));
-                    all.push(Source::queue(format!("frames{column}/{number}"), frames));
-                }
-                None => {}
-            }
+            let Some((items, frames)) = streams.get(number).map(Observations::queues) else {
+                continue;
+            };
+            let kind = if frames.is_some() { "stacks" } else { "obs" };
+            all.push(Source::queue(format!("{kind}{column}/{number}"), items));
+            let named = |frames| Source::queue(format!("frames{column}/{number}"), frames);
+            all.extend(frames.map(named));
         }
     }
     all
@@ -92,31 +87,28 @@ pub(super) fn sources(storage: &Storage) -> Vec<Source<'_>> {
 pub(super) fn queues_mut(storage: &mut Storage, stream: usize) -> Vec<&mut ChunkQueue> {
     let mut all = Vec::new();
     for streams in &mut storage.obs {
-        match streams.get_mut(stream) {
-            Some(Observations::Plain(rows)) => all.push(rows),
-            Some(Observations::Stacked(stacks)) => {
-                let (numbers, frames) = stacks.queues_mut();
-                all.extend([numbers, frames]);
-            }
-            None => {}
+        if let Some(observations) = streams.get_mut(stream) {
+            let (items, frames) = observations.queues_mut();
+            all.push(items);
+            all.extend(frames);
         }
     }
     all
 }
 
+impl Storage {
+    /// An empty storage of the same columns and size.
+    ///
+    /// # Errors
+    /// As [`Storage::new`].
+    pub fn empty_copy(&self) -> crate::error::Result<Self> {
+        Self::new(self.schema.clone(), self.capacity(), self.streams.len())
+    }
+}
+
 /// The columns and streams of a storage in words, to recognise what was saved by another.
 pub(super) fn layout(storage: &Storage) -> String {
-    let field = |kind: &str, field: &Field| {
-        format!("{kind} {:?} {} {:?}", field.name, field.dtype.name(), field.shape)
-    };
-    let stack = |stack: FrameStack| format!(" stack {} {:?}", stack.size, stack.axis);
-    let obs =
-        storage.schema.obs().iter().map(|column| {
-            field("obs", &column.field) + &column.stack.map(stack).unwrap_or_default()
-        });
-    let first = ["rlox buffer 1".to_owned(), format!("envs {}", storage.streams.len())];
-    let columns = storage.schema.columns().iter().map(|column| field("column", column));
-    first.into_iter().chain(obs).chain(columns).collect::<Vec<_>>().join("\n")
+    format!("rlox buffer 1\nenvs {}\n{}", storage.streams.len(), storage.schema.describe())
 }
 
 /// [`layout`] and the capacity.

@@ -47,12 +47,12 @@ impl Stacks {
         &self.numbers
     }
 
-    /// Both queues: stacks as frame numbers, and frames.
-    pub(super) const fn queues(&self) -> (&ChunkQueue, &ChunkQueue) {
-        (&self.numbers, &self.frames)
+    /// The queue of frames.
+    pub(super) const fn frames(&self) -> &ChunkQueue {
+        &self.frames
     }
 
-    /// Both queues for restoring.
+    /// Both queues, to be filled.
     pub(super) const fn queues_mut(&mut self) -> (&mut ChunkQueue, &mut ChunkQueue) {
         (&mut self.numbers, &mut self.frames)
     }
@@ -136,6 +136,14 @@ impl Stacks {
             }
             StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
         }
+    }
+
+    /// True if every frame that a stack refers to is there.
+    pub(super) fn is_whole(&self) -> bool {
+        let stacks = (self.numbers.start()..self.numbers.end()).filter_map(|n| self.numbers.get(n));
+        stacks
+            .flat_map(|ids| absolute(&self.frames, ids))
+            .all(|number| self.frames.get(number).is_some())
     }
 
     /// Bytes of a stack.

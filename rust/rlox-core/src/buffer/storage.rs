@@ -93,8 +93,17 @@ pub struct Storage {
     pub(super) records: Vec<u8>,
     /// `[obs columns][streams]`.
     pub(super) obs: Vec<Vec<Observations>>,
-    /// Counts the calls that changed rows after they were pushed.
-    pub(super) revision: u64,
+    /// What happened to rows after they were pushed.
+    pub(super) changes: Changes,
+}
+
+/// Counts what makes an older copy of rows on disk differ from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Changes {
+    /// Calls that wrote to columns.
+    pub updates: u64,
+    /// Calls that replaced all rows.
+    pub replaced: u64,
 }
 
 impl Storage {
@@ -130,16 +139,8 @@ impl Storage {
             capacity: each,
             streams: vec![Stream::empty_at(0); streams],
             records,
-            revision: 0,
+            changes: Changes::default(),
         })
-    }
-
-    /// An empty storage of the same columns and size.
-    ///
-    /// # Errors
-    /// As [`Storage::new`].
-    pub fn empty_copy(&self) -> Result<Self> {
-        Self::new(self.schema.clone(), self.capacity(), self.streams.len())
     }
 
     /// The columns.

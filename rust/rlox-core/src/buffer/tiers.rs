@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use super::cold::Scratch;
-use super::horizon::Batch;
-use super::rows::Moment;
-use super::storage::{Row, Rows, Storage, TERMINATED, TRUNCATED, Target};
+use super::cold::{Cold, Scratch};
+use super::storage::{Rows, Storage, TERMINATED, TRUNCATED, Target};
 use super::tiered::{MmapReplayBuffer, Pick};
 use crate::error::Result;
 
@@ -23,68 +21,57 @@ impl Storage {
 }
 
 impl MmapReplayBuffer {
-    /// Copies rows out; cold ones are read from disk and checked.
+    /// Copies rows out; cold ones are read from disk and checked. `out` are the arrays of a batch
+    /// as for [`Storage::fill`] without a horizon.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a row that is not what was written, [`Error::Storage`] if the disk
-    /// refuses.
-    pub fn fill(&self, picks: &[Pick], batch: Batch<'_>) -> Result<()> {
+    /// [`crate::Error::Damaged`] for a row that is not what was written, [`crate::Error::Storage`] if the
+    /// disk refuses.
+    pub fn fill(&self, picks: &[Pick], out: &mut [&mut [u8]]) -> Result<()> {
         let (cold, storage) = (self.open()?, self.storage());
         let n = storage.streams.len() as u64;
         let mut scratch = Scratch::default();
-        for (at, (pick, index)) in picks.iter().zip(batch.indices.iter_mut()).enumerate() {
-            *index = pick.position * n + pick.stream as u64;
-            let hot = storage.held(*index);
-            if hot.is_none() {
-                cold.record(storage, pick.stream, pick.position, &mut scratch)?;
-            }
-            for (moment, outs) in
-                [(Moment::Now, &mut *batch.obs), (Moment::Next, &mut *batch.next_obs)]
-            {
-                for (column, out) in outs.iter_mut().enumerate() {
-                    let out = row_of(out, at, picks.len());
-                    let ahead = u64::from(moment == Moment::Next);
-                    match hot {
-                        Some(row) => storage.gather_obs(column, moment, &[row], out),
-                        None => {
-                            cold.obs(storage, (pick.stream, column, ahead), out, &mut scratch)?;
-                        }
-                    }
-                }
-            }
-            let flags = self.fill_record(hot, &scratch.record, at, picks.len(), batch.columns);
-            for (flag, outs) in
-                [(TERMINATED, &mut *batch.terminated), (TRUNCATED, &mut *batch.truncated)]
-            {
-                if let Some(out) = outs.get_mut(at) {
-                    *out = u8::from(flags & flag != 0);
-                }
+        for (at, pick) in picks.iter().enumerate() {
+            let parts = out.iter_mut().map(|all| row_of(all, at, picks.len()));
+            let mut row: Vec<&mut [u8]> = parts.collect();
+            let index = pick.position * n + pick.stream as u64;
+            match storage.held(index) {
+                Some(hot) => storage.fill(&[hot], None, &mut row),
+                None => read_row(cold, storage, *pick, &mut row, &mut scratch)?,
             }
         }
         Ok(())
     }
+}
 
-    /// Copies the columns of one record; returns its flags.
-    fn fill_record(
-        &self,
-        hot: Option<Row>,
-        record: &[u8],
-        at: usize,
-        rows: usize,
-        outs: &mut [&mut [u8]],
-    ) -> u8 {
-        let (storage, layout) = (self.storage(), &self.storage().layout);
-        for (column, (out, &(offset, width))) in outs.iter_mut().zip(&layout.columns).enumerate() {
-            let out = row_of(out, at, rows);
-            match (hot, record.get(offset..offset + width)) {
-                (Some(row), _) => storage.gather_column(column, &[row], out),
-                (None, Some(bytes)) => out.copy_from_slice(bytes),
-                (None, None) => {}
-            }
-        }
-        let cold = record.get(layout.flags).copied().unwrap_or(0);
-        hot.map_or(cold, |row| storage.flags(row))
+/// Copies a row from disk into `out`, one row of each array of a batch.
+fn read_row(
+    cold: &Cold,
+    storage: &Storage,
+    pick: Pick,
+    out: &mut [&mut [u8]],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let Pick { stream, position } = pick;
+    cold.record(storage, stream, position, scratch)?;
+    let n_obs = storage.obs.len();
+    for (at, out) in out.iter_mut().take(2 * n_obs).enumerate() {
+        let (column, ahead) = (at % n_obs, u64::from(at >= n_obs));
+        cold.obs(storage, (stream, column, ahead), out, scratch)?;
     }
+    let layout = &storage.layout;
+    let flags = scratch.record.get(layout.flags).copied().unwrap_or(0);
+    let index = (position * storage.streams.len() as u64 + stream as u64).to_ne_bytes();
+    let [terminated, truncated] = [TERMINATED, TRUNCATED].map(|flag| [u8::from(flags & flag != 0)]);
+    let columns = layout
+        .columns
+        .iter()
+        .map(|&(offset, width)| scratch.record.get(offset..offset + width).unwrap_or_default());
+    let rest = columns.chain([terminated.as_slice(), &truncated, &index]);
+    for (out, bytes) in out.iter_mut().skip(2 * n_obs).zip(rest) {
+        out.copy_from_slice(bytes);
+    }
+    Ok(())
 }
 
 /// Row `at` of `[rows, ...]` bytes.

@@ -2,7 +2,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
 use rlox_core::buffer::{
-    Batch, Dtype, Field, FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target,
+    Dtype, Field, FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target,
 };
 
 /// A vector, a stack of three frames of bytes, and an extra column.
@@ -55,26 +55,19 @@ pub(crate) struct Outputs {
 }
 
 /// What `fill` writes for `n` rows.
-pub(crate) fn filled(n: usize, fill: impl FnOnce(Batch<'_>)) -> Outputs {
-    let mut out = Outputs {
-        obs: [8, 15, 8, 15].map(|width| vec![0; width * n]),
-        columns: [4, 4, 8].map(|width| vec![0; width * n]),
-        flags: [1, 1].map(|width| vec![0; width * n]),
-        indices: vec![0; n],
-    };
-    let [x, pixels, next_x, next_pixels] = &mut out.obs;
-    let [actions, rewards, latents] = &mut out.columns;
-    let [terminated, truncated] = &mut out.flags;
-    fill(Batch {
-        obs: &mut [x, pixels],
-        next_obs: &mut [next_x, next_pixels],
-        columns: &mut [actions, rewards, latents],
-        terminated,
-        truncated,
-        indices: &mut out.indices,
-        discounts: &mut [],
-    });
-    out
+pub(crate) fn filled(n: usize, fill: impl FnOnce(&mut [&mut [u8]])) -> Outputs {
+    let widths = [8, 15, 8, 15, 4, 4, 8, 1, 1, 8];
+    let mut all = widths.map(|width| vec![0; width * n]);
+    fill(&mut all.each_mut().map(Vec::as_mut_slice));
+    let [x, pixels, next_x, next_pixels, actions, rewards, latents, terminated, truncated, ids] =
+        all;
+    let indices = ids.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
+    Outputs {
+        obs: [x, pixels, next_x, next_pixels],
+        columns: [actions, rewards, latents],
+        flags: [terminated, truncated],
+        indices,
+    }
 }
 
 /// One batch.

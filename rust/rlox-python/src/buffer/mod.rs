@@ -1,0 +1,16 @@
+//! Experience buffers for Python.
+
+mod columns;
+mod door;
+mod goals;
+mod incoming;
+mod outgoing;
+mod replay;
+mod sequence;
+mod settings;
+mod shared;
+mod state;
+
+pub(crate) use goals::PyHindsightConfig;
+pub(crate) use replay::PyReplayBuffer;
+pub(crate) use sequence::PySequenceReplayBuffer;
