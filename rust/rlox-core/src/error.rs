@@ -79,6 +79,26 @@ pub enum Error {
         /// What the receiver needs.
         expected: String,
     },
+    /// The file system refused.
+    #[error("cannot {action} {path}: {cause}")]
+    Storage {
+        /// What was tried, such as `write`.
+        action: &'static str,
+        /// The file or folder.
+        path: String,
+        /// The system's message.
+        cause: String,
+    },
+    /// A file does not hold what was written to it.
+    #[error("{path} is damaged at byte {offset}: {what}; go back to an earlier copy")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Where in the file.
+        offset: u64,
+        /// What was found, and what was expected.
+        what: String,
+    },
 }
 
 impl Error {
@@ -98,6 +118,20 @@ impl Error {
         expected: impl std::fmt::Display,
     ) -> Self {
         Self::Snapshot { field, got: got.to_string(), expected: expected.to_string() }
+    }
+
+    /// An [`Error::Storage`].
+    pub fn storage(
+        action: &'static str,
+        path: &std::path::Path,
+        cause: impl std::fmt::Display,
+    ) -> Self {
+        Self::Storage { action, path: path.display().to_string(), cause: cause.to_string() }
+    }
+
+    /// An [`Error::Damaged`].
+    pub fn damaged(path: &std::path::Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), offset, what: what.into() }
     }
 
     /// An [`Error::UnknownName`] that proposes the names within two edits, or lists all.

@@ -7,5 +7,6 @@ pub mod env;
 pub mod error;
 pub mod seed;
 pub mod space;
+pub mod store;
 
 pub use error::{Error, Result};

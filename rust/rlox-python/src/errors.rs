@@ -15,6 +15,7 @@ pub(crate) enum Class {
     NonFinite,
     StaleIndex,
     Checkpoint,
+    Storage,
     Internal,
 }
 
@@ -29,6 +30,7 @@ impl Class {
             Self::NonFinite => "NonFiniteError",
             Self::StaleIndex => "StaleIndexError",
             Self::Checkpoint => "CheckpointError",
+            Self::Storage => "StorageError",
             Self::Internal => "InternalError",
         }
     }
@@ -43,7 +45,8 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
         Error::StaleIndex { .. } => Class::StaleIndex,
-        Error::Snapshot { .. } => Class::Checkpoint,
+        Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
+        Error::Storage { .. } => Class::Storage,
     };
     new(py, class, error.to_string())
 }

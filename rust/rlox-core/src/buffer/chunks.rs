@@ -109,6 +109,22 @@ impl ChunkQueue {
         }
     }
 
+    /// The bytes of the live rows from `number` to the end, chunk by chunk.
+    pub(super) fn parts(&self, number: u64) -> Vec<&[u8]> {
+        let rows = 1_u64 << self.shift;
+        let mut parts = Vec::new();
+        let mut next = number.max(self.start);
+        while next < self.end {
+            let until = ((next >> self.shift) + 1).saturating_mul(rows).min(self.end);
+            let (chunk, at) = self.place(next);
+            #[expect(clippy::cast_possible_truncation, reason = "a live row is in memory")]
+            let bytes = (until - next) as usize * self.row;
+            parts.extend(self.chunks.get(chunk).and_then(|chunk| chunk.get(at..at + bytes)));
+            next = until;
+        }
+        parts
+    }
+
     /// Restarts an empty queue at row `number`.
     pub(super) fn restart(&mut self, number: u64) {
         self.chunks = vec![Box::default()];

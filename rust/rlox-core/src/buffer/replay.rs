@@ -1,11 +1,15 @@
 //! The uniform replay buffer.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::archive::{Archive, Saved};
 use super::draw::Draws;
 use super::schema::Schema;
 use super::storage::{Row, Storage};
 use crate::error::{Error, Result};
+use crate::store::Fs;
 
 /// The largest number of rows of one sampling call.
 pub const MAX_BATCH: usize = 1 << 28;
@@ -83,6 +87,7 @@ impl Request {
 pub struct ReplayBuffer {
     storage: Storage,
     draws: DrawState,
+    archive: Archive,
 }
 
 impl ReplayBuffer {
@@ -91,7 +96,8 @@ impl ReplayBuffer {
     /// # Errors
     /// As [`Storage::new`].
     pub fn new(schema: Schema, capacity: usize, n_envs: usize, seed: u64) -> Result<Self> {
-        Ok(Self { storage: Storage::new(schema, capacity, n_envs)?, draws: DrawState::new(seed) })
+        let storage = Storage::new(schema, capacity, n_envs)?;
+        Ok(Self { storage, draws: DrawState::new(seed), archive: Archive::default() })
     }
 
     /// The rows.
@@ -109,6 +115,33 @@ impl ReplayBuffer {
     #[must_use]
     pub const fn draws(&self) -> &DrawState {
         &self.draws
+    }
+
+    /// Saves the buffer as `name` in `folder`, which other saves and buffers may share: what was
+    /// sealed there before is only listed, and segments that no saved buffer needs are removed.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses: what was saved before under any name is still whole.
+    /// [`Error::Config`] unless `name` is of letters, digits, `_` and `-`.
+    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
+        self.archive.save(&self.storage, &self.draws, folder, name, &[])
+    }
+
+    /// Continues from what a buffer of the same columns and size saved as `name` in `folder`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for files that are not what was written, [`Error::Snapshot`] for a buffer
+    /// of another layout, [`Error::Storage`] if the disk refuses. Nothing is changed then.
+    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
+        (self.storage, self.draws) = (restored.storage, restored.draws);
+        self.archive = restored.archive;
+        Ok(())
+    }
+
+    /// Puts another file system in place, to try what happens when it fails.
+    pub fn set_file_system(&mut self, fs: Arc<dyn Fs>) {
+        self.archive = Archive::on(fs);
     }
 
     /// Replaces where draws come from.

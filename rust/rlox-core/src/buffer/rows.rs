@@ -177,6 +177,7 @@ impl Storage {
         let Some(&(offset, width)) = self.layout.columns.get(column) else { return Ok(0) };
         let expected = indices.len() * width;
         crate::error::check_len("values", values.len(), expected, "bytes, one row per index")?;
+        self.changes.updates += 1;
         let mut stale = 0;
         for (&index, value) in indices.iter().zip(values.chunks_exact(width)) {
             let Some(row) = self.held(index) else {

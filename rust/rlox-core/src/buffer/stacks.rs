@@ -111,15 +111,30 @@ impl Stacks {
             let Some(frame) = self.frames.get(full(&self.frames, u32::from_ne_bytes(id))) else {
                 continue;
             };
-            match self.stack.axis {
-                StackAxis::First => {
-                    let start = place * self.frame_bytes;
-                    if let Some(slot) = out.get_mut(start..start + self.frame_bytes) {
-                        slot.copy_from_slice(frame);
-                    }
+            self.put(frame, place, out);
+        }
+    }
+
+    /// The axis that counts the frames.
+    pub(super) const fn axis(&self) -> StackAxis {
+        self.stack.axis
+    }
+
+    /// The number of a frame from its lower half.
+    pub(super) const fn frame_number(&self, lower: u32) -> u64 {
+        full(&self.frames, lower)
+    }
+
+    /// Writes a frame into its place of the stack `out`.
+    pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8]) {
+        match self.stack.axis {
+            StackAxis::First => {
+                let start = place * self.frame_bytes;
+                if let Some(slot) = out.get_mut(start..start + self.frame_bytes) {
+                    slot.copy_from_slice(frame);
                 }
-                StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
             }
+            StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
         }
     }
 

@@ -124,6 +124,7 @@ impl Storage {
             }
         }
         (self.streams, self.obs) = (streams, obs);
+        self.changes.replaced += 1;
         Ok(())
     }
 }

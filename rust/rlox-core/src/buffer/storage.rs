@@ -96,6 +96,17 @@ pub struct Storage {
     pub(super) records: Vec<u8>,
     /// `[obs columns][streams]`.
     pub(super) obs: Vec<Vec<Observations>>,
+    /// What happened to rows after they were pushed.
+    pub(super) changes: Changes,
+}
+
+/// Counts what makes an older copy of rows on disk differ from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Changes {
+    /// Calls that wrote to columns.
+    pub updates: u64,
+    /// Calls that replaced all rows.
+    pub replaced: u64,
 }
 
 impl Storage {
@@ -131,6 +142,7 @@ impl Storage {
             capacity: each,
             streams: vec![Stream::empty_at(0); streams],
             records,
+            changes: Changes::default(),
         })
     }
 
@@ -237,7 +249,8 @@ impl Storage {
         Ok(())
     }
 
-    fn check(&self, target: Target<'_>, rows: &Rows<'_>) -> Result<()> {
+    /// Checks that rows fit the schema and their target.
+    pub(super) fn check(&self, target: Target<'_>, rows: &Rows<'_>) -> Result<()> {
         let n = self.streams.len();
         let wrong = match target {
             Target::Stream(stream) => Some(stream).filter(|&stream| stream >= n),
@@ -268,7 +281,7 @@ impl Storage {
     }
 
     /// Stores rows `from..to` in one stream; at most its capacity.
-    fn push_block(
+    pub(super) fn push_block(
         &mut self,
         stream: usize,
         rows: &Rows<'_>,

@@ -1,0 +1,188 @@
+//! The replay buffer with prioritized draws.
+
+use std::path::Path;
+
+use super::archive::{Archive, Saved};
+use super::draw::STREAM;
+use super::priorities::{Draw, Priorities};
+use super::replay::{DrawState, Request, check_filled};
+use super::schema::Schema;
+use super::storage::{Row, Rows, Storage, Target};
+use crate::error::{Error, Result, check_len};
+use crate::seed::Stream;
+
+/// A ring of transitions sampled in proportion to priority^alpha; see [`Priorities`].
+#[derive(Debug)]
+pub struct PrioritizedReplayBuffer {
+    storage: Storage,
+    draws: DrawState,
+    priorities: Priorities,
+    draw: Draw,
+    archive: Archive,
+    /// Slots of the rows being pushed.
+    pushed: Vec<Row>,
+}
+
+impl PrioritizedReplayBuffer {
+    /// An empty buffer; see [`Storage::new`] and [`Priorities::new`].
+    ///
+    /// # Errors
+    /// As those.
+    pub fn new(
+        schema: Schema,
+        capacity: usize,
+        n_envs: usize,
+        seed: u64,
+        (alpha, beta): (f64, f64),
+        draw: Draw,
+    ) -> Result<Self> {
+        let storage = Storage::new(schema, capacity, n_envs)?;
+        let priorities = Priorities::new(storage.capacity(), alpha, beta)?;
+        let (draws, archive, pushed) = (DrawState::new(seed), Archive::default(), Vec::new());
+        Ok(Self { storage, draws, priorities, draw, archive, pushed })
+    }
+
+    /// The rows.
+    #[must_use]
+    pub const fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The rows, to update columns; rows are pushed through the buffer.
+    pub const fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+
+    /// Where draws come from.
+    #[must_use]
+    pub const fn draws(&self) -> &DrawState {
+        &self.draws
+    }
+
+    /// Replaces where draws come from.
+    pub fn set_draws(&mut self, draws: DrawState) {
+        self.draws = draws;
+    }
+
+    /// The priorities.
+    #[must_use]
+    pub const fn priorities(&self) -> &Priorities {
+        &self.priorities
+    }
+
+    /// Replaces beta.
+    ///
+    /// # Errors
+    /// As [`Priorities::set_beta`].
+    pub fn set_beta(&mut self, beta: f64) -> Result<()> {
+        self.priorities.set_beta(beta)
+    }
+
+    /// Stores rows with their priorities, `[n]`; without, each gets the largest seen so far.
+    ///
+    /// # Errors
+    /// As [`Storage::push`] and [`Priorities::insert`]. Nothing is stored then.
+    pub fn push(
+        &mut self,
+        target: Target<'_>,
+        rows: Rows<'_>,
+        priorities: Option<&[f64]>,
+    ) -> Result<()> {
+        if let Some(priorities) = priorities {
+            check_len("priorities", priorities.len(), rows.n, "one per row")?;
+            super::priorities::check_all(priorities)?;
+        }
+        self.pushed.clear();
+        let pushed = &mut self.pushed;
+        self.storage.push(target, rows, |row| pushed.push(row))?;
+        for (at, &row) in self.pushed.iter().enumerate() {
+            let own = priorities.and_then(|all| all.get(at)).copied();
+            self.priorities.insert(self.storage.slot(row), own)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets every row and its priority; the largest priority seen stays.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn clear(&mut self) -> Result<()> {
+        self.storage.clear();
+        let empty = vec![0.0; self.priorities.tree().len()];
+        self.priorities.restore(&empty, self.priorities.most())
+    }
+
+    /// Draws rows with replacement, batch after batch, and writes the weight of each.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an empty buffer or a request out of range, [`Error::Shape`] unless
+    /// there is one weight per row.
+    pub fn sample(&self, request: Request, weights: &mut [f64]) -> Result<Vec<Row>> {
+        let count = request.rows()?;
+        check_len("weights", weights.len(), count, "one per row")?;
+        check_filled(&self.storage)?;
+        let (seed, first) = self.draws.take(request.seed, request.n_batches);
+        let mut rows = Vec::with_capacity(count);
+        let batches = weights.chunks_exact_mut(request.batch_size);
+        for (batch, weights) in batches.enumerate() {
+            let mut stream = Stream::new(seed, STREAM, first.wrapping_add(batch as u64));
+            let slots = self.priorities.sample(self.draw, &mut stream, weights)?;
+            rows.extend(slots.into_iter().filter_map(|slot| self.storage.in_slot(slot)));
+        }
+        Ok(rows)
+    }
+
+    /// Sets the priorities of rows by index; returns how many of them are no longer held and were
+    /// left out.
+    ///
+    /// # Errors
+    /// As [`Priorities::update`]. Nothing is changed then.
+    pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
+        let storage = &self.storage;
+        let slot_of = |index| storage.held(index).map(|row| storage.slot(row));
+        self.priorities.update(indices, priorities, slot_of)
+    }
+
+    /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
+        let (tree, most) = self.priorities.state();
+        let numbers = [self.priorities.alpha(), self.priorities.beta(), most];
+        let bytes = |all: &[f64]| all.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let own = [("tree", 8, bytes(&tree)), ("exponents", 8, bytes(&numbers))];
+        self.archive.save(&self.storage, &self.draws, folder, name, &own)
+    }
+
+    /// Continues from what was saved; see [`super::ReplayBuffer::load`]. Beta is the saved one.
+    ///
+    /// # Errors
+    /// As there; [`Error::Snapshot`] for another alpha.
+    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
+        let floats = |name| -> Result<Vec<f64>> {
+            let bytes = restored.manifest.column(name)?;
+            Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+        };
+        let [alpha, beta, most] = floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
+            Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
+        })?;
+        let own = self.priorities.alpha();
+        if alpha.to_bits() != own.to_bits() {
+            return Err(Error::snapshot("alpha", alpha, own));
+        }
+        let mut priorities = Priorities::new(self.storage.capacity(), alpha, beta)?;
+        priorities.restore(&floats("tree")?, most)?;
+        let stray = (0..priorities.tree().len()).find(|&slot| {
+            priorities.tree().get(slot) > 0.0 && restored.storage.in_slot(slot).is_none()
+        });
+        if let Some(slot) = stray {
+            return Err(Error::snapshot("tree", format!("slot {slot} without a row"), "a row"));
+        }
+        self.priorities = priorities;
+        (self.storage, self.draws) = (restored.storage, restored.draws);
+        self.archive = restored.archive;
+        Ok(())
+    }
+}
