@@ -7,6 +7,7 @@ use super::draw::STREAM;
 use super::priorities::{Draw, Priorities};
 use super::replay::{DrawState, Request, check_filled};
 use super::schema::Schema;
+use super::state::SavedStorage;
 use super::storage::{Row, Rows, Storage, Target};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
@@ -97,7 +98,7 @@ impl PrioritizedReplayBuffer {
         self.storage.push(target, rows, |row| pushed.push(row))?;
         for (at, &row) in self.pushed.iter().enumerate() {
             let own = priorities.and_then(|all| all.get(at)).copied();
-            self.priorities.insert(self.storage.slot(row), own)?;
+            self.priorities.insert(leaf(&self.storage, row), own)?;
         }
         Ok(())
     }
@@ -127,7 +128,7 @@ impl PrioritizedReplayBuffer {
         for (batch, weights) in batches.enumerate() {
             let mut stream = Stream::new(seed, STREAM, first.wrapping_add(batch as u64));
             let slots = self.priorities.sample(self.draw, &mut stream, weights)?;
-            rows.extend(slots.into_iter().filter_map(|slot| self.storage.in_slot(slot)));
+            rows.extend(slots.into_iter().filter_map(|leaf| row(&self.storage, leaf)));
         }
         Ok(rows)
     }
@@ -139,8 +140,36 @@ impl PrioritizedReplayBuffer {
     /// As [`Priorities::update`]. Nothing is changed then.
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
         let storage = &self.storage;
-        let slot_of = |index| storage.held(index).map(|row| storage.slot(row));
+        let slot_of = |index| storage.held(index).map(|row| leaf(storage, row));
         self.priorities.update(indices, priorities, slot_of)
+    }
+
+    /// Continues from a saved storage and the `tree` of its priorities, `[capacity]`.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`], [`Error::Shape`] or [`Error::Config`] for a state of another buffer.
+    /// Nothing is changed then.
+    pub fn restore(
+        &mut self,
+        saved: &SavedStorage,
+        tree: &[f64],
+        (alpha, beta, most): (f64, f64, f64),
+    ) -> Result<()> {
+        self.check_alpha(alpha)?;
+        let mut storage = self.storage.empty_copy()?;
+        storage.restore(saved)?;
+        self.priorities = restored_priorities(&storage, alpha, beta, most, tree)?;
+        self.storage = storage;
+        self.archive = Archive::default();
+        Ok(())
+    }
+
+    fn check_alpha(&self, alpha: f64) -> Result<()> {
+        let own = self.priorities.alpha();
+        if alpha.to_bits() == own.to_bits() {
+            return Ok(());
+        }
+        Err(Error::snapshot("alpha", alpha, own))
     }
 
     /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
@@ -168,21 +197,45 @@ impl PrioritizedReplayBuffer {
         let [alpha, beta, most] = floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
             Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
         })?;
-        let own = self.priorities.alpha();
-        if alpha.to_bits() != own.to_bits() {
-            return Err(Error::snapshot("alpha", alpha, own));
-        }
-        let mut priorities = Priorities::new(self.storage.capacity(), alpha, beta)?;
-        priorities.restore(&floats("tree")?, most)?;
-        let stray = (0..priorities.tree().len()).find(|&slot| {
-            priorities.tree().get(slot) > 0.0 && restored.storage.in_slot(slot).is_none()
-        });
-        if let Some(slot) = stray {
-            return Err(Error::snapshot("tree", format!("slot {slot} without a row"), "a row"));
-        }
-        self.priorities = priorities;
+        self.check_alpha(alpha)?;
+        self.priorities =
+            restored_priorities(&restored.storage, alpha, beta, most, &floats("tree")?)?;
         (self.storage, self.draws) = (restored.storage, restored.draws);
         self.archive = restored.archive;
         Ok(())
+    }
+}
+
+/// The place of a row among the priorities. It follows from the row's index alone, so that a
+/// restored buffer draws the same rows.
+#[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
+fn leaf(storage: &Storage, row: Row) -> usize {
+    let ahead = row.position.checked_rem(storage.capacity as u64).unwrap_or(0);
+    row.stream as usize * storage.capacity + ahead as usize
+}
+
+/// The row in a place; None if it is empty.
+fn row(storage: &Storage, leaf: usize) -> Option<Row> {
+    let (stream, ahead) = (leaf.checked_div(storage.capacity)?, leaf % storage.capacity);
+    let (state, capacity) = (storage.streams.get(stream)?, storage.capacity as u64);
+    let first = state.start - state.start % capacity + ahead as u64;
+    let position = if first < state.start { first + capacity } else { first };
+    (position < state.pushed).then(|| storage.row(stream, position))
+}
+
+/// Priorities of which none is of a row that is not there.
+fn restored_priorities(
+    storage: &Storage,
+    alpha: f64,
+    beta: f64,
+    most: f64,
+    tree: &[f64],
+) -> Result<Priorities> {
+    let mut priorities = Priorities::new(storage.capacity(), alpha, beta)?;
+    priorities.restore(tree, most)?;
+    let stray = |leaf: &usize| priorities.tree().get(*leaf) > 0.0 && row(storage, *leaf).is_none();
+    match (0..tree.len()).find(stray) {
+        Some(leaf) => Err(Error::snapshot("tree", format!("place {leaf} without a row"), "a row")),
+        None => Ok(priorities),
     }
 }

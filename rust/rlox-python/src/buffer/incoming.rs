@@ -70,6 +70,26 @@ pub(super) fn flags<'py>(
     coerce::bools(&array, name).map(Bytes::Array)
 }
 
+/// One priority, or `lead` of them.
+pub(super) fn priorities(
+    value: &Bound<'_, PyAny>,
+    name: &str,
+    lead: Option<usize>,
+) -> PyResult<Vec<f64>> {
+    if lead.is_none()
+        && let Ok(number) = value.extract::<f64>()
+    {
+        return Ok(vec![number]);
+    }
+    let array = coerce::array(value, name)?;
+    if array.len() != lead.unwrap_or(1) || array.ndim() > 1 {
+        let expected = lead.map_or("a number".to_owned(), |n| format!("shape [{n}]"));
+        let message = format!("{name} has shape {:?}, expected {expected}", array.shape());
+        return Err(errors::new(value.py(), Class::Shape, message));
+    }
+    Ok(coerce::numbers::<f64>(&array, name)?.slice().to_vec())
+}
+
 fn from_array<'py>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,

@@ -72,6 +72,20 @@ impl<'a, 'py> Arrays<'a, 'py> {
         Ok(arrays)
     }
 
+    /// The caller's array `key` of the given shape, or a fresh one, that is none of these.
+    pub(super) fn another<T: Written>(
+        &self,
+        key: &Bound<'py, PyString>,
+        shape: &[usize],
+    ) -> PyResult<ViewMut<'py, T>> {
+        let Some(given) = self.given else { return ViewMut::fresh(key.py(), shape) };
+        let value = given.get_item(key)?.ok_or_else(|| missing(key, "an array"))?;
+        let name = key.to_string();
+        let array = coerce::array(&value, &name)?;
+        let others: Vec<&dyn Span> = self.views.iter().map(|view| view as &dyn Span).collect();
+        coerce::output::<T>(array.as_any(), &name, shape, &others)
+    }
+
     /// The bytes of all arrays.
     pub(super) fn slices(&mut self) -> Vec<&mut [u8]> {
         self.views.iter_mut().map(ViewMut::slice_mut).collect()

@@ -78,15 +78,20 @@ pub(super) fn push_batch<'py, B: Held>(
 ) -> PyResult<()> {
     let ids = env_ids.map(settings::env_ids).transpose()?;
     let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-    let terminated = coerce::array(pushed.terminated, "terminated")?;
-    let Some(&n) = terminated.shape().first() else {
-        let message = "terminated has shape [], expected [n]";
-        return Err(errors::new(py, Class::Shape, message));
-    };
+    let n = rows_of(pushed.terminated)?;
     columns.read(pushed, Some(n), |rows| {
         door::writing(py, buffer, cost(columns, n), |buffer| {
             buffer.storage_mut().push(target, rows, |_| {})
         })
+    })
+}
+
+/// Number of rows of a batch: the length of `terminated`.
+pub(super) fn rows_of(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let array = coerce::array(terminated, "terminated")?;
+    array.shape().first().copied().ok_or_else(|| {
+        let message = "terminated has shape [], expected [n]";
+        errors::new(terminated.py(), Class::Shape, message)
     })
 }
 

@@ -21,8 +21,18 @@ pub(super) fn save<'py, B: Held>(
     py: Python<'py>,
     buffer: &RwLock<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (saved, seed, drawn) = door::reading(py, buffer, LONG, |buffer| {
-        Ok((buffer.storage().save(), buffer.draws().seed(), buffer.draws().drawn()))
+    save_with(py, buffer, |_| ()).map(|(dict, ())| dict)
+}
+
+/// Writes the dict, and what `also` reads at the same moment.
+pub(super) fn save_with<'py, B: Held, T: Send>(
+    py: Python<'py>,
+    buffer: &RwLock<B>,
+    also: impl FnOnce(&B) -> T + Send,
+) -> PyResult<(Bound<'py, PyDict>, T)> {
+    let (saved, seed, drawn, other) = door::reading(py, buffer, LONG, |buffer| {
+        let draws = buffer.draws();
+        Ok((buffer.storage().save(), draws.seed(), draws.drawn(), also(buffer)))
     })?;
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
@@ -50,7 +60,7 @@ pub(super) fn save<'py, B: Held>(
             put(&dict, &format!("frames{number}"), frames)?;
         }
     }
-    Ok(dict)
+    Ok((dict, other))
 }
 
 /// Continues from a dict that [`save`] wrote.
@@ -59,6 +69,19 @@ pub(super) fn restore<B: Held>(
     buffer: &RwLock<B>,
     dict: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
+    let (saved, draws) = read(py, dict)?;
+    door::writing(py, buffer, LONG, |buffer| {
+        buffer.storage_mut().restore(&saved)?;
+        buffer.set_draws(draws);
+        Ok(())
+    })
+}
+
+/// Reads the storage and the draws of a dict that [`save`] wrote.
+pub(super) fn read(
+    py: Python<'_>,
+    dict: &Bound<'_, PyDict>,
+) -> PyResult<(SavedStorage, DrawState)> {
     let format: u32 = scalar(dict, "format")?;
     if format != FORMAT {
         let message = format!("state field format is {format}, expected {FORMAT}");
@@ -79,11 +102,7 @@ pub(super) fn restore<B: Held>(
         records: array(dict, "records")?,
         obs: (0..n_obs.min(1 << 16)).map(column).collect::<PyResult<_>>()?,
     };
-    door::writing(py, buffer, LONG, |buffer| {
-        buffer.storage_mut().restore(&saved)?;
-        buffer.set_draws(DrawState::at(seed, drawn));
-        Ok(())
-    })
+    Ok((saved, DrawState::at(seed, drawn)))
 }
 
 fn streams(dict: &Bound<'_, PyDict>) -> PyResult<Vec<SavedStream>> {
@@ -126,10 +145,12 @@ fn take(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<SavedQueue> {
     })
 }
 
-fn array<T: Plain>(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<T>> {
+pub(super) fn array<T: Plain>(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<T>> {
     let array = coerce::array(&field(dict, name)?, name)?;
     coerce::check_ndim(&array, name, &["n"])?;
-    Ok(coerce::elements::<T>(&array, name, "iu")?.slice().to_vec())
+    Ok(coerce::elements::<T>(&array, name, if T::KIND == b'f' { "f" } else { "iu" })?
+        .slice()
+        .to_vec())
 }
 
 fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -139,7 +160,7 @@ fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAn
     })
 }
 
-fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
+pub(super) fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
