@@ -216,10 +216,13 @@ fn leaf(storage: &Storage, row: Row) -> usize {
 
 /// The row in a place; None if it is empty.
 fn row(storage: &Storage, leaf: usize) -> Option<Row> {
-    let (stream, ahead) = (leaf.checked_div(storage.capacity)?, leaf % storage.capacity);
-    let (state, capacity) = (storage.streams.get(stream)?, storage.capacity as u64);
-    let first = state.start - state.start % capacity + ahead as u64;
-    let position = if first < state.start { first + capacity } else { first };
+    let capacity = storage.capacity;
+    // Divisions are a good part of a draw's cost, and mostly not needed.
+    let (stream, ahead) =
+        if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
+    let state = storage.streams.get(stream)?;
+    let first = state.start - state.start.checked_rem(capacity as u64)? + ahead as u64;
+    let position = if first < state.start { first + capacity as u64 } else { first };
     (position < state.pushed).then(|| storage.row(stream, position))
 }
 
