@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlox._core import (
         HindsightConfig,
+        PrioritizedReplayBuffer,
         ReplayBuffer,
         SequenceReplayBuffer,
         Stream,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "GymVecEnv": "rlox.gym_vec_env",
     "HindsightConfig": "rlox._core",
+    "PrioritizedReplayBuffer": "rlox._core",
     "ReplayBuffer": "rlox._core",
     "RloxError": "rlox.errors",
     "SequenceReplayBuffer": "rlox._core",
@@ -44,6 +46,7 @@ _HOMES = {
 __all__ = [
     "GymVecEnv",
     "HindsightConfig",
+    "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RloxError",
     "SequenceReplayBuffer",

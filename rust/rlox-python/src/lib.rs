@@ -22,7 +22,9 @@ mod views;
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::buffer::{PyHindsightConfig, PyReplayBuffer, PySequenceReplayBuffer};
+    use crate::buffer::{
+        PyHindsightConfig, PyPrioritizedReplayBuffer, PyReplayBuffer, PySequenceReplayBuffer,
+    };
     #[pymodule_export]
     use crate::gae::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,

@@ -116,7 +116,7 @@ impl ChunkQueue {
         let mut next = number.max(self.start);
         while next < self.end {
             let until = ((next >> self.shift) + 1).saturating_mul(rows).min(self.end);
-            let (chunk, at) = self.place(next);
+            let (chunk, at) = self.place(lower(next), self.row);
             #[expect(clippy::cast_possible_truncation, reason = "a live row is in memory")]
             let bytes = (until - next) as usize * self.row;
             parts.extend(self.chunks.get(chunk).and_then(|chunk| chunk.get(at..at + bytes)));

@@ -7,6 +7,7 @@ use super::draw::STREAM;
 use super::priorities::{Draw, Priorities};
 use super::replay::{DrawState, Request, check_filled};
 use super::schema::Schema;
+use super::state::SavedStorage;
 use super::storage::{Row, Rows, Storage, Target};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
@@ -141,6 +142,38 @@ impl PrioritizedReplayBuffer {
         let storage = &self.storage;
         let slot_of = |index| storage.held(index).map(|row| storage.slot(row));
         self.priorities.update(indices, priorities, slot_of)
+    }
+
+    /// Continues from a storage's state and p = priority^alpha of each of its rows, in the order of
+    /// [`Storage::rows`].
+    ///
+    /// # Errors
+    /// As [`Storage::restore`] and [`Priorities::restore`]; [`Error::Snapshot`] for another alpha.
+    /// Nothing is changed then.
+    pub fn restore(
+        &mut self,
+        saved: &SavedStorage,
+        weights: &[f64],
+        (alpha, beta): (f64, f64),
+        most: f64,
+    ) -> Result<()> {
+        let own = self.priorities.alpha();
+        if alpha.to_bits() != own.to_bits() {
+            return Err(Error::snapshot("alpha", alpha, own));
+        }
+        let mut storage = self.storage.empty_copy()?;
+        storage.restore(saved)?;
+        check_len("priorities", weights.len(), storage.len(), "rows held")?;
+        let mut by_slot = vec![0.0; self.priorities.tree().len()];
+        for (row, &weight) in storage.rows().zip(weights) {
+            if let Some(slot) = by_slot.get_mut(storage.slot(row)) {
+                *slot = weight;
+            }
+        }
+        let mut priorities = Priorities::new(self.storage.capacity(), alpha, beta)?;
+        priorities.restore(&by_slot, most)?;
+        (self.storage, self.priorities) = (storage, priorities);
+        Ok(())
     }
 
     /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].

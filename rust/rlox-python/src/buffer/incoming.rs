@@ -133,9 +133,12 @@ fn check_shape(
 ) -> PyResult<()> {
     let shape = array.shape();
     if let Some(row) = shape.strip_prefix(lead) {
+        if row == field.shape {
+            return Ok(());
+        }
         let flat = field.shape.len() <= 1 && row.iter().product::<usize>() == field.len();
         let single = lead.is_empty() && shape.strip_prefix(&[1]) == Some(&field.shape);
-        if row == field.shape || flat || single {
+        if flat || single {
             return Ok(());
         }
     }

@@ -5,6 +5,7 @@ mod door;
 mod goals;
 mod incoming;
 mod outgoing;
+mod prioritized;
 mod replay;
 mod sequence;
 mod settings;
@@ -12,5 +13,6 @@ mod shared;
 mod state;
 
 pub(crate) use goals::PyHindsightConfig;
+pub(crate) use prioritized::PyPrioritizedReplayBuffer;
 pub(crate) use replay::PyReplayBuffer;
 pub(crate) use sequence::PySequenceReplayBuffer;

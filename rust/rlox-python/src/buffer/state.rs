@@ -5,7 +5,9 @@ use std::sync::RwLock;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{DrawState, SavedColumn, SavedQueue, SavedStorage, SavedStream};
+use rlox_core::buffer::{
+    DrawState, PrioritizedReplayBuffer, SavedColumn, SavedQueue, SavedStorage, SavedStream,
+};
 
 use super::door;
 use super::shared::{Held, LONG};
@@ -16,12 +18,43 @@ use crate::views::Plain;
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 1;
 
+/// Writes the dict of a prioritized buffer: also p = priority^alpha of each row, in the order of
+/// the records.
+pub(super) fn save_prioritized<'py>(
+    py: Python<'py>,
+    buffer: &RwLock<PrioritizedReplayBuffer>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut own = None;
+    let dict = save_with(py, buffer, |buffer| {
+        let (priorities, rows) = (buffer.priorities(), buffer.storage().rows());
+        let weights: Vec<f64> =
+            rows.map(|row| priorities.tree().get(buffer.storage().slot(row))).collect();
+        own = Some((weights, priorities.alpha(), priorities.beta(), priorities.most()));
+    })?;
+    if let Some((weights, alpha, beta, most)) = own {
+        dict.set_item("priorities", PyArray1::from_vec(py, weights))?;
+        dict.set_item("alpha", alpha)?;
+        dict.set_item("beta", beta)?;
+        dict.set_item("max_priority", most)?;
+    }
+    Ok(dict)
+}
+
 /// Writes the dict.
 pub(super) fn save<'py, B: Held>(
     py: Python<'py>,
     buffer: &RwLock<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    save_with(py, buffer, |_| {})
+}
+
+fn save_with<'py, B: Held>(
+    py: Python<'py>,
+    buffer: &RwLock<B>,
+    more: impl FnOnce(&B) + Send,
+) -> PyResult<Bound<'py, PyDict>> {
     let (saved, seed, drawn) = door::reading(py, buffer, LONG, |buffer| {
+        more(buffer);
         Ok((buffer.storage().save(), buffer.draws().seed(), buffer.draws().drawn()))
     })?;
     let dict = PyDict::new(py);
@@ -53,11 +86,36 @@ pub(super) fn save<'py, B: Held>(
     Ok(dict)
 }
 
+/// Continues from a dict that [`save_prioritized`] wrote, of the same alpha.
+pub(super) fn restore_prioritized(
+    py: Python<'_>,
+    buffer: &RwLock<PrioritizedReplayBuffer>,
+    dict: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let weights = coerce::array(&field(dict, "priorities")?, "priorities")?;
+    let weights = coerce::numbers::<f64>(&weights, "priorities")?;
+    let weights = weights.slice();
+    let (alpha, beta): (f64, f64) = (scalar(dict, "alpha")?, scalar(dict, "beta")?);
+    let most: f64 = scalar(dict, "max_priority")?;
+    restore_with(py, buffer, dict, |buffer, saved| {
+        buffer.restore(saved, weights, (alpha, beta), most)
+    })
+}
+
 /// Continues from a dict that [`save`] wrote.
 pub(super) fn restore<B: Held>(
     py: Python<'_>,
     buffer: &RwLock<B>,
     dict: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    restore_with(py, buffer, dict, |buffer, saved| buffer.storage_mut().restore(saved))
+}
+
+fn restore_with<B: Held>(
+    py: Python<'_>,
+    buffer: &RwLock<B>,
+    dict: &Bound<'_, PyDict>,
+    restore: impl FnOnce(&mut B, &SavedStorage) -> rlox_core::Result<()> + Send,
 ) -> PyResult<()> {
     let format: u32 = scalar(dict, "format")?;
     if format != FORMAT {
@@ -80,7 +138,7 @@ pub(super) fn restore<B: Held>(
         obs: (0..n_obs.min(1 << 16)).map(column).collect::<PyResult<_>>()?,
     };
     door::writing(py, buffer, LONG, |buffer| {
-        buffer.storage_mut().restore(&saved)?;
+        restore(buffer, &saved)?;
         buffer.set_draws(DrawState::at(seed, drawn));
         Ok(())
     })
