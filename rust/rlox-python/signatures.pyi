@@ -1,10 +1,14 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, final, overload, type_check_only
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
+    "HindsightConfig",
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
+    "SequenceReplayBuffer",
     "Stream",
     "VecEnv",
     "compute_gae",
@@ -14,6 +18,277 @@ __all__ = [
     "native_env_ids",
     "stream_seed",
 ]
+
+@final
+class HindsightConfig:
+    def __new__(
+        cls,
+        compute_reward: Callable[..., ArrayLike],
+        strategy: str = "future",
+        k: int = 4,
+        *,
+        ratio: float | None = None,
+    ) -> HindsightConfig: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def ratio(self) -> float: ...
+
+@final
+class ReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> ReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> ReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        her: HindsightConfig | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None = None) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class SequenceReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        cross_episodes: bool = False,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> SequenceReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        cross_episodes: bool = False,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> SequenceReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seq_len: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None = None) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class PrioritizedReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        stratified: bool = True,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> PrioritizedReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        n_envs: int = 1,
+        seed: int = 0,
+        stratified: bool = True,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> PrioritizedReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        priority: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        priorities: ArrayLike | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None = None) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int: ...
+    def set_beta(self, beta: float) -> None: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def beta(self) -> float: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
 
 @final
 class Stream:

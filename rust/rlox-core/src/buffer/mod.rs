@@ -15,6 +15,7 @@ mod obs;
 mod offline;
 mod priorities;
 mod prioritized;
+mod record;
 mod replay;
 mod returns;
 mod rows;

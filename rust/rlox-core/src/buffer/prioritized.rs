@@ -144,23 +144,38 @@ impl PrioritizedReplayBuffer {
         self.priorities.update(indices, priorities, slot_of)
     }
 
-    /// Continues from a saved storage and the `tree` of its priorities, `[capacity]`.
+    /// p = priority^alpha of each row, in the order of [`Storage::rows`].
+    #[must_use]
+    pub fn row_weights(&self) -> Vec<f64> {
+        let place = |row| leaf(&self.storage, row);
+        self.storage.rows().map(|row| self.priorities.tree().get(place(row))).collect()
+    }
+
+    /// Continues from a storage's state and p = priority^alpha of each of its rows, in the order of
+    /// [`Storage::rows`].
     ///
     /// # Errors
-    /// [`Error::Snapshot`], [`Error::Shape`] or [`Error::Config`] for a state of another buffer.
+    /// As [`Storage::restore`] and [`Priorities::restore`]; [`Error::Snapshot`] for another alpha.
     /// Nothing is changed then.
     pub fn restore(
         &mut self,
         saved: &SavedStorage,
-        tree: &[f64],
-        (alpha, beta, most): (f64, f64, f64),
+        weights: &[f64],
+        (alpha, beta): (f64, f64),
+        most: f64,
     ) -> Result<()> {
         self.check_alpha(alpha)?;
         let mut storage = self.storage.empty_copy()?;
         storage.restore(saved)?;
-        self.priorities = restored_priorities(&storage, alpha, beta, most, tree)?;
-        self.storage = storage;
-        self.archive = Archive::default();
+        check_len("priorities", weights.len(), storage.len(), "rows held")?;
+        let mut tree = vec![0.0; self.priorities.tree().len()];
+        for (row, &weight) in storage.rows().zip(weights) {
+            if let Some(place) = tree.get_mut(leaf(&storage, row)) {
+                *place = weight;
+            }
+        }
+        self.priorities = restored_priorities(&storage, alpha, beta, most, &tree)?;
+        (self.storage, self.archive) = (storage, Archive::default());
         Ok(())
     }
 

@@ -54,6 +54,14 @@ impl Storage {
             .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
     }
 
+    /// The rows held, stream after stream, oldest first.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let streams = self.streams.iter().enumerate();
+        streams.flat_map(move |(stream, state)| {
+            (state.start..state.pushed).map(move |position| self.row(stream, position))
+        })
+    }
+
     /// The row in a slot of the whole buffer, `0..capacity()`; None if it is empty.
     #[must_use]
     pub fn in_slot(&self, slot: usize) -> Option<Row> {

@@ -128,7 +128,7 @@ pub(super) fn sample<'py>(
     }
     let goals = Goals::of(py, columns)?;
     let rows = shared::raised(py, request.rows())?;
-    let mut arrays = Arrays::new(py, columns, lead, More::Nothing, out)?;
+    let mut arrays = Arrays::new(py, columns, lead, More::default(), out)?;
     let mut slices = arrays.slices();
     let hindsight = config.hindsight;
     let places = door::reading(py, buffer, shared::cost(columns, rows), |buffer| {

@@ -70,26 +70,6 @@ pub(super) fn flags<'py>(
     coerce::bools(&array, name).map(Bytes::Array)
 }
 
-/// One priority, or `lead` of them.
-pub(super) fn priorities(
-    value: &Bound<'_, PyAny>,
-    name: &str,
-    lead: Option<usize>,
-) -> PyResult<Vec<f64>> {
-    if lead.is_none()
-        && let Ok(number) = value.extract::<f64>()
-    {
-        return Ok(vec![number]);
-    }
-    let array = coerce::array(value, name)?;
-    if array.len() != lead.unwrap_or(1) || array.ndim() > 1 {
-        let expected = lead.map_or("a number".to_owned(), |n| format!("shape [{n}]"));
-        let message = format!("{name} has shape {:?}, expected {expected}", array.shape());
-        return Err(errors::new(value.py(), Class::Shape, message));
-    }
-    Ok(coerce::numbers::<f64>(&array, name)?.slice().to_vec())
-}
-
 fn from_array<'py>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -153,9 +133,12 @@ fn check_shape(
 ) -> PyResult<()> {
     let shape = array.shape();
     if let Some(row) = shape.strip_prefix(lead) {
+        if row == field.shape {
+            return Ok(());
+        }
         let flat = field.shape.len() <= 1 && row.iter().product::<usize>() == field.len();
         let single = lead.is_empty() && shape.strip_prefix(&[1]) == Some(&field.shape);
-        if row == field.shape || flat || single {
+        if flat || single {
             return Ok(());
         }
     }

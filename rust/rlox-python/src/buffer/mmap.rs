@@ -110,8 +110,7 @@ impl PyMmapReplayBuffer {
         let (actions, rewards) = (action, reward);
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         let n = self.columns.n_envs();
-        let (lead, target) =
-            if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) };
+        let (lead, target) = shared::target(n);
         self.store(py, pushed, lead, target)
     }
 
@@ -140,7 +139,7 @@ impl PyMmapReplayBuffer {
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         let ids = env_ids.map(settings::env_ids).transpose()?;
         let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-        let n = shared::rows_of(terminated)?;
+        let n = shared::leading(terminated)?;
         self.store(py, pushed, Some(n), target)
     }
 
@@ -164,7 +163,7 @@ impl PyMmapReplayBuffer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
         shared::raised(py, request.rows())?;
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::Nothing, out)?;
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::LONG, |buffer| {
             let picks = buffer.sample(request)?;

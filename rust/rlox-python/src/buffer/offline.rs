@@ -134,7 +134,7 @@ impl PyOfflineDatasetBuffer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
         let rows = shared::raised(py, request.rows())?;
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::Nothing, out)?;
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
         let mut slices = arrays.slices();
         detached(py, shared::cost(&self.columns, rows), || {
             let rows = self.data.sample(request)?;

@@ -10,15 +10,15 @@ use crate::coerce;
 use crate::errors::{self, Class};
 use crate::views::{Span, ViewMut, Written};
 
-/// What a batch has after its indices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum More {
-    /// Nothing.
-    Nothing,
+/// What a batch has after its indices, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct More {
     /// `discounts` of n-step windows.
-    Discounts,
+    pub discounts: bool,
+    /// `weights` of prioritized draws.
+    pub weights: bool,
     /// `is_first` and `mask` of sequences.
-    Sequence,
+    pub sequence: bool,
 }
 
 /// Element types of a batch's arrays.
@@ -70,20 +70,6 @@ impl<'a, 'py> Arrays<'a, 'py> {
             arrays.add_kind(py, given, key, kind, lead)?;
         }
         Ok(arrays)
-    }
-
-    /// The caller's array `key` of the given shape, or a fresh one, that is none of these.
-    pub(super) fn another<T: Written>(
-        &self,
-        key: &Bound<'py, PyString>,
-        shape: &[usize],
-    ) -> PyResult<ViewMut<'py, T>> {
-        let Some(given) = self.given else { return ViewMut::fresh(key.py(), shape) };
-        let value = given.get_item(key)?.ok_or_else(|| missing(key, "an array"))?;
-        let name = key.to_string();
-        let array = coerce::array(&value, &name)?;
-        let others: Vec<&dyn Span> = self.views.iter().map(|view| view as &dyn Span).collect();
-        coerce::output::<T>(array.as_any(), &name, shape, &others)
     }
 
     /// The bytes of all arrays.
@@ -195,18 +181,15 @@ fn missing(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
 /// Names and types of what follows the columns.
 fn tail(py: Python<'_>, more: More) -> impl Iterator<Item = (&Bound<'_, PyString>, Kind)> {
     let float = Kind::Column(Dtype::F32);
-    let more = match more {
-        More::Nothing => [None, None],
-        More::Discounts => [Some((intern!(py, "discounts"), float)), None],
-        More::Sequence => {
-            [Some((intern!(py, "is_first"), FLAG)), Some((intern!(py, "mask"), FLAG))]
-        }
-    };
     [
-        (intern!(py, "terminated"), FLAG),
-        (intern!(py, "truncated"), FLAG),
-        (intern!(py, "indices"), Kind::Index),
+        (true, intern!(py, "terminated"), FLAG),
+        (true, intern!(py, "truncated"), FLAG),
+        (true, intern!(py, "indices"), Kind::Index),
+        (more.discounts, intern!(py, "discounts"), float),
+        (more.weights, intern!(py, "weights"), float),
+        (more.sequence, intern!(py, "is_first"), FLAG),
+        (more.sequence, intern!(py, "mask"), FLAG),
     ]
     .into_iter()
-    .chain(more.into_iter().flatten())
+    .filter_map(|(present, key, kind)| present.then_some((key, kind)))
 }

@@ -3,40 +3,34 @@
 use std::path::PathBuf;
 use std::sync::RwLock;
 
-use numpy::PyArray1;
-use pyo3::intern;
+use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
+use rlox_core::Error;
 use rlox_core::buffer::{Draw, DrawState, PrioritizedReplayBuffer, Storage, Target};
 
 use super::columns::{Columns, Pushed, horizon};
 use super::outgoing::{Arrays, More};
 use super::shared::{self, Held};
-use super::{door, incoming, settings, state};
+use super::{door, settings, state};
 use crate::coerce::{self, Number};
 
-/// A ring of transitions, sampled in proportion to priority^alpha (Schaul et al. 2016,
-/// "Prioritized Experience Replay", proportional variant).
+/// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///
-/// Row i has p_i = priority_i^alpha and is drawn with probability P(i) = p_i / sum p. Its
-/// importance weight is (N P(i))^-beta over the largest such weight in the buffer, which makes the
-/// weights those of section 3.4 with the exact maximum: (p_min / p_i)^beta. A row pushed without a
-/// priority gets the largest ever set, 1 at first. Priorities are finite and in [0, 1e100]; a row
-/// of priority 0 is not drawn (unless alpha is 0). Rows leave with their priorities.
-///
-/// Storage, thread safety and column keywords are those of `ReplayBuffer`.
+/// Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1), and has the weight
+/// (N P(i))^-beta divided by the largest weight of any transition held (Schaul et al. 2016,
+/// equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the
+/// sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 ///
 /// Args:
 ///     capacity: transitions held over all environments, up to 2**30.
 ///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
-///     alpha: how much priorities matter, in [0, 1]; 0 is uniform.
-///     beta: how much the weights make up for it, in [0, 1]; 1 is fully.
+///     alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
+///     beta: exponent of the importance weights in [0, 1].
 ///     n_envs: environments pushed side by side.
-///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
-///         i-th batch.
-///     stratified: one draw in each of B equal parts of the sum (appendix B.2.1), which keeps
-///         each row's expected count and lowers its variance; False draws independently.
+///     seed: as for `ReplayBuffer`.
+///     stratified: False draws independently instead.
 ///     obs_shape: and the other keywords, as for `ReplayBuffer`.
 ///
 /// Raises:
@@ -70,11 +64,11 @@ impl Held for PrioritizedReplayBuffer {
 impl PyPrioritizedReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=0.6,
-            beta=0.4, *, n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
+        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=0.6, beta=0.4, *,
+            n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
         text_signature = "(capacity, obs_dim=None, act_dim=None, alpha=0.6, beta=0.4, *, n_envs=1, seed=0, stratified=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
-    #[expect(clippy::too_many_arguments, reason = "the settings of a buffer")]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new<'py>(
         py: Python<'py>,
         capacity: Number<'py>,
@@ -91,23 +85,35 @@ impl PyPrioritizedReplayBuffer {
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
-        let draw = if stratified { Draw::Stratified } else { Draw::Independent };
         let columns = schema.clone();
+        let draw = if stratified { Draw::Stratified } else { Draw::Independent };
         let make =
             || PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, (alpha, beta), draw);
-        let buffer = crate::detach::detached(py, shared::LONG, make)?;
+        let buffer = crate::detach::detached(py, 0, make)?;
         Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
     }
 
-    /// Stores one transition as `ReplayBuffer.push` does, with its priority (with `n_envs > 1`,
-    /// `[n_envs]`).
-    ///
-    /// Raises:
-    ///     ConfigError: a priority is not in [0, 1e100]. NonFiniteError: it is NaN or infinite.
+    /// As `ReplayBuffer.from_spaces`.
+    #[classmethod]
+    #[pyo3(
+        signature = (observation_space, action_space, capacity, **keywords),
+        text_signature = "($cls, observation_space, action_space, capacity, *, alpha=0.6, beta=0.4, n_envs=1, seed=0, stratified=True, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    fn from_spaces<'py>(
+        cls: &Bound<'py, PyType>,
+        observation_space: &Bound<'py, PyAny>,
+        action_space: &Bound<'py, PyAny>,
+        capacity: &Bound<'py, PyAny>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
+    }
+
+    /// As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
+    /// far, 1 at first. With `n_envs > 1` priorities are `[n_envs]`.
     #[pyo3(
         signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None,
-            **extra),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, priority=None, **extra)"
+            extra=None)
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push<'py>(
@@ -122,23 +128,16 @@ impl PyPrioritizedReplayBuffer {
         priority: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
-        let (actions, rewards) = (action, reward);
+        let (actions, rewards, n) = (action, reward, self.columns.n_envs());
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        let n = self.columns.n_envs();
-        let (lead, target) =
-            if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) };
-        let priorities =
-            priority.map(|value| incoming::priorities(value, "priority", lead)).transpose()?;
-        self.store(py, pushed, lead, target, priorities.as_deref())
+        let (lead, target) = shared::target(n);
+        self.push_rows(py, pushed, lead, n, target, priority)
     }
 
-    /// Stores consecutive transitions as `ReplayBuffer.push_batch` does, with their priorities,
-    /// `[n]`.
+    /// As `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`.
     #[pyo3(
-        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *,
-            priorities=None, env_ids=None, **extra),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, priorities=None, env_ids=None, **extra)"
+        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, priorities=None,
+            *, env_ids=None, extra=None)
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push_batch<'py>(
@@ -154,32 +153,25 @@ impl PyPrioritizedReplayBuffer {
         env_ids: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
         let ids = env_ids.map(settings::env_ids).transpose()?;
         let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-        let n = shared::rows_of(terminated)?;
-        let priorities = priorities
-            .map(|values| incoming::priorities(values, "priorities", Some(n)))
-            .transpose()?;
-        self.store(py, pushed, Some(n), target, priorities.as_deref())
+        let n = shared::leading(terminated)?;
+        self.push_rows(py, pushed, Some(n), n, target, priorities)
     }
 
-    /// Draws transitions in proportion to p, with replacement.
+    /// Draws transitions with probability proportional to priority^alpha, with replacement.
     ///
     /// Args:
     ///     batch_size: rows per batch, B.
-    ///     seed: the same seed, contents and priorities give the same batch; without one the
-    ///         buffer's own draws go on, which `state` saves.
-    ///     n_batches: several batches in one call; every array then has a leading axis.
-    ///     n_step: and `gamma`, `out`: as for `ReplayBuffer.sample`.
+    ///     seed: and the other arguments, as for `ReplayBuffer.sample`.
     ///
     /// Returns:
-    ///     The dict of `ReplayBuffer.sample` with `weights` float32 `[B]`, at most 1; `indices`
-    ///     are for `update_priorities`.
+    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in (0, 1].
     ///
     /// Raises:
-    ///     ConfigError: the buffer is empty or every priority is 0, or a setting is out of range.
+    ///     ConfigError: the buffer is empty, or a setting is out of range.
+    ///     ShapeError: an array of `out` has another shape or dtype.
     #[pyo3(
         signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
             n_step=Number::OMITTED, gamma=None, out=None),
@@ -199,40 +191,35 @@ impl PyPrioritizedReplayBuffer {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
         let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
         let rows = shared::raised(py, request.rows())?;
-        let more = if horizon.is_some() { More::Discounts } else { More::Nothing };
+        let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
-        let key = intern!(py, "weights");
-        let mut weights = arrays.another::<f32>(key, &lead)?;
-        let (mut slices, weight_slice) = (arrays.slices(), weights.slice_mut());
-        let cost = shared::cost(&self.columns, rows) + 60 * rows;
-        door::reading(py, &self.buffer, cost, |buffer| {
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, 2 * shared::cost(&self.columns, rows), |buffer| {
             let mut exact = vec![0.0; rows];
             let rows = buffer.sample(request, &mut exact)?;
             buffer.storage().fill(&rows, horizon, &mut slices);
-            #[expect(clippy::cast_possible_truncation, reason = "weights in [0, 1]")]
-            for (weight, exact) in weight_slice.iter_mut().zip(exact) {
-                *weight = exact as f32;
+            if let Some(weights) = slices.last_mut() {
+                for (weight, exact) in weights.as_chunks_mut().0.iter_mut().zip(exact) {
+                    #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
+                    let single = exact as f32;
+                    *weight = single.to_ne_bytes();
+                }
             }
             Ok(())
         })?;
         drop(slices);
-        let dict = arrays.into_dict(py)?;
-        if out.is_none() {
-            dict.set_item(key, weights.into_array())?;
-        }
-        Ok(dict)
+        arrays.into_dict(py)
     }
 
-    /// Sets the priorities of rows, `[n]`, by the `indices` that `sample` returned, `[n]`; of an
-    /// index given twice the last value stays.
+    /// Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
+    /// errors plus a small constant. Of an index given twice the last priority stays.
     ///
     /// Returns:
     ///     How many rows were overwritten in the meantime and passed over.
     ///
     /// Raises:
-    ///     ConfigError: a priority is not in [0, 1e100] (pass magnitudes of TD errors).
-    ///     NonFiniteError: it is NaN or infinite. ShapeError: the lengths differ. Nothing is
-    ///     changed then.
+    ///     ConfigError: a priority is negative, NaN or above 1e100; nothing is changed then.
+    ///     ShapeError: the lengths differ.
     fn update_priorities(
         &self,
         py: Python<'_>,
@@ -241,9 +228,9 @@ impl PyPrioritizedReplayBuffer {
     ) -> PyResult<usize> {
         let indices = coerce::array(indices, "indices")?;
         coerce::check_ndim(&indices, "indices", &["n"])?;
-        let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
         let priorities = coerce::array(priorities, "priorities")?;
-        coerce::check_ndim(&priorities, "priorities", &["n"])?;
+        coerce::check_shape(&priorities, "priorities", &[indices.len()], "one per index")?;
+        let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
         let priorities = coerce::numbers::<f64>(&priorities, "priorities")?;
         let (indices, priorities) = (indices.slice(), priorities.slice());
         door::writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
@@ -251,30 +238,24 @@ impl PyPrioritizedReplayBuffer {
         })
     }
 
-    /// Replaces beta, in [0, 1]; usually raised towards 1 over training.
+    /// Replaces beta, in [0, 1].
     fn set_beta(&self, py: Python<'_>, beta: f64) -> PyResult<()> {
         door::writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
     }
 
-    /// The exponent of the priorities.
-    #[getter]
-    fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().alpha()))
-    }
-
-    /// The exponent of the weights.
+    /// Exponent of the importance weights.
     #[getter]
     fn beta(&self, py: Python<'_>) -> PyResult<f64> {
         door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().beta()))
     }
 
-    /// The priority of a row that is pushed without one.
+    /// Exponent of the priorities.
     #[getter]
-    fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
+    fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().alpha()))
     }
 
-    /// The transitions with the given indices, uint64 `[n]`, as `ReplayBuffer.gather`.
+    /// As `ReplayBuffer.gather`.
     #[pyo3(signature = (indices, *, out=None))]
     fn gather<'py>(
         &self,
@@ -285,7 +266,7 @@ impl PyPrioritizedReplayBuffer {
         shared::gather(py, &self.columns, &self.buffer, indices, out)
     }
 
-    /// Writes into a column, as `ReplayBuffer.update`.
+    /// As `ReplayBuffer.update`.
     fn update(
         &self,
         py: Python<'_>,
@@ -296,51 +277,29 @@ impl PyPrioritizedReplayBuffer {
         shared::update(py, &self.columns, &self.buffer, column, indices, values)
     }
 
-    /// Ends the running episode of environment `env`, as `ReplayBuffer.cut_episode`.
+    /// As `ReplayBuffer.cut_episode`.
     #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
     fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
         let env = settings::size(&env, "env", 0)?;
         door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
     }
 
-    /// Forgets every transition; indices go on counting, `max_priority` stays.
+    /// Forgets every transition and its priority; indices go on counting.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         door::writing(py, &self.buffer, shared::LONG, PrioritizedReplayBuffer::clear)
     }
 
-    /// Everything needed to go on from here, as a flat dict of arrays, numbers and strings.
+    /// As `ReplayBuffer.state`.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (dict, numbers) = state::save_with(py, &self.buffer, |buffer| {
-            let priorities = buffer.priorities();
-            let (tree, most) = priorities.state();
-            (tree, most, priorities.alpha(), priorities.beta())
-        })?;
-        let (tree, most, alpha, beta) = numbers;
-        dict.set_item("tree", PyArray1::from_vec(py, tree))?;
-        for (key, value) in [("max_priority", most), ("alpha", alpha), ("beta", beta)] {
-            dict.set_item(key, value)?;
-        }
-        Ok(dict)
+        state::save_prioritized(py, &self.buffer)
     }
 
-    /// Continues from what `state` returned, in a buffer of the same columns, capacity, number of
-    /// environments and alpha: the same rows, indices, priorities and draws.
-    ///
-    /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+    /// As `ReplayBuffer.restore`.
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        let (saved, draws) = state::read(py, state)?;
-        let tree: Vec<f64> = state::array(state, "tree")?;
-        let number = |name| state::scalar::<f64>(state, name);
-        let numbers = (number("alpha")?, number("beta")?, number("max_priority")?);
-        door::writing(py, &self.buffer, shared::LONG, |buffer| {
-            buffer.restore(&saved, &tree, numbers)?;
-            buffer.set_draws(draws);
-            Ok(())
-        })
+        state::restore_prioritized(py, &self.buffer, state)
     }
 
-    /// Saves the buffer with its priorities as `name` in the folder `path`; otherwise as
-    /// `ReplayBuffer.save`.
+    /// Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`.
     #[pyo3(signature = (path, name="last"))]
     fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
         let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
@@ -352,6 +311,12 @@ impl PyPrioritizedReplayBuffer {
     #[pyo3(signature = (path, name="last"))]
     fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
         door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
+    }
+
+    /// The priority of a row that is pushed without one: the largest so far, 1 at first.
+    #[getter]
+    fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -375,19 +340,37 @@ impl PyPrioritizedReplayBuffer {
     fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
         door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
     }
+
+    /// Bytes of memory held, counting all records though memory is taken as it is first written.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+    }
 }
 
 impl PyPrioritizedReplayBuffer {
-    fn store<'py>(
+    fn push_rows<'py>(
         &self,
         py: Python<'py>,
         pushed: Pushed<'_, 'py>,
         lead: Option<usize>,
+        n: usize,
         target: Target<'_>,
-        priorities: Option<&[f64]>,
+        priorities: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
+        let given = priorities.map(|priorities| coerce::array(priorities, "priority"));
+        let given = given.transpose()?;
+        let given = given.map(|array| coerce::numbers::<f64>(&array, "priority")).transpose()?;
+        let priorities = given.as_ref().map(crate::views::View::slice);
+        if let Some(all) = priorities
+            && all.len() != n
+        {
+            let expected = format!("{n}, one per transition");
+            let got = format!("{} elements", all.len());
+            return shared::raised(py, Err(Error::Shape { name: "priority", got, expected }));
+        }
         self.columns.read(pushed, lead, |rows| {
-            let cost = shared::cost(&self.columns, rows.n) + 60 * rows.n;
+            let cost = shared::cost(&self.columns, n).saturating_add(n.saturating_mul(60));
             door::writing(py, &self.buffer, cost, |buffer| buffer.push(target, rows, priorities))
         })
     }

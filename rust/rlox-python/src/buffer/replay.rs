@@ -248,7 +248,7 @@ impl PyReplayBuffer {
             );
         }
         let rows = shared::raised(py, request.rows())?;
-        let more = if horizon.is_some() { More::Discounts } else { More::Nothing };
+        let more = More { discounts: horizon.is_some(), ..More::default() };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::cost(&self.columns, rows), |buffer| {

@@ -184,7 +184,8 @@ impl PySequenceReplayBuffer {
         let len = settings::size(&seq_len, "seq_len", 0)?;
         let rows = shared::raised(py, SequenceReplayBuffer::check(request, len))?;
         lead.push(len);
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::Sequence, out)?;
+        let mut arrays =
+            Arrays::new(py, &self.columns, &lead, More { sequence: true, ..More::default() }, out)?;
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::cost(&self.columns, rows), |buffer| {
             let windows = buffer.sample(request, len)?;

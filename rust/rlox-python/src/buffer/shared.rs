@@ -60,11 +60,25 @@ pub(super) fn push<'py, B: Held>(
     pushed: Pushed<'_, 'py>,
 ) -> PyResult<()> {
     let n = columns.n_envs();
-    let (lead, target) = if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) };
+    let (lead, target) = target(n);
     columns.read(pushed, lead, |rows| {
         door::writing(py, buffer, cost(columns, n), |buffer| {
             buffer.storage_mut().push(target, rows, |_| {})
         })
+    })
+}
+
+/// Leading axis and streams of one transition of each of `n` environments.
+pub(super) const fn target(n: usize) -> (Option<usize>, Target<'static>) {
+    if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) }
+}
+
+/// The number of rows of a batch, by its flags.
+pub(super) fn leading(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let array = coerce::array(terminated, "terminated")?;
+    array.shape().first().copied().ok_or_else(|| {
+        let message = "terminated has shape [], expected [n]";
+        errors::new(terminated.py(), Class::Shape, message)
     })
 }
 
@@ -78,20 +92,11 @@ pub(super) fn push_batch<'py, B: Held>(
 ) -> PyResult<()> {
     let ids = env_ids.map(settings::env_ids).transpose()?;
     let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-    let n = rows_of(pushed.terminated)?;
+    let n = leading(pushed.terminated)?;
     columns.read(pushed, Some(n), |rows| {
         door::writing(py, buffer, cost(columns, n), |buffer| {
             buffer.storage_mut().push(target, rows, |_| {})
         })
-    })
-}
-
-/// Number of rows of a batch: the length of `terminated`.
-pub(super) fn rows_of(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let array = coerce::array(terminated, "terminated")?;
-    array.shape().first().copied().ok_or_else(|| {
-        let message = "terminated has shape [], expected [n]";
-        errors::new(terminated.py(), Class::Shape, message)
     })
 }
 
@@ -108,7 +113,7 @@ pub(super) fn gather<'py, B: Held>(
     let lead = [indices.len()];
     let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
     let indices = indices.slice();
-    let mut arrays = Arrays::new(py, columns, &lead, More::Nothing, out)?;
+    let mut arrays = Arrays::new(py, columns, &lead, More::default(), out)?;
     let mut slices = arrays.slices();
     door::reading(py, buffer, cost(columns, indices.len()), |buffer| {
         let storage = buffer.storage();

@@ -5,7 +5,9 @@ use std::sync::RwLock;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{DrawState, SavedColumn, SavedQueue, SavedStorage, SavedStream};
+use rlox_core::buffer::{
+    DrawState, PrioritizedReplayBuffer, SavedColumn, SavedQueue, SavedStorage, SavedStream,
+};
 
 use super::door;
 use super::shared::{Held, LONG};
@@ -16,23 +18,43 @@ use crate::views::Plain;
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 1;
 
+/// Writes the dict of a prioritized buffer: also p = priority^alpha of each row, in the order of
+/// the records.
+pub(super) fn save_prioritized<'py>(
+    py: Python<'py>,
+    buffer: &RwLock<PrioritizedReplayBuffer>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut own = None;
+    let dict = save_with(py, buffer, |buffer| {
+        let priorities = buffer.priorities();
+        own =
+            Some((buffer.row_weights(), priorities.alpha(), priorities.beta(), priorities.most()));
+    })?;
+    if let Some((weights, alpha, beta, most)) = own {
+        dict.set_item("priorities", PyArray1::from_vec(py, weights))?;
+        dict.set_item("alpha", alpha)?;
+        dict.set_item("beta", beta)?;
+        dict.set_item("max_priority", most)?;
+    }
+    Ok(dict)
+}
+
 /// Writes the dict.
 pub(super) fn save<'py, B: Held>(
     py: Python<'py>,
     buffer: &RwLock<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    save_with(py, buffer, |_| ()).map(|(dict, ())| dict)
+    save_with(py, buffer, |_| {})
 }
 
-/// Writes the dict, and what `also` reads at the same moment.
-pub(super) fn save_with<'py, B: Held, T: Send>(
+fn save_with<'py, B: Held>(
     py: Python<'py>,
     buffer: &RwLock<B>,
-    also: impl FnOnce(&B) -> T + Send,
-) -> PyResult<(Bound<'py, PyDict>, T)> {
-    let (saved, seed, drawn, other) = door::reading(py, buffer, LONG, |buffer| {
-        let draws = buffer.draws();
-        Ok((buffer.storage().save(), draws.seed(), draws.drawn(), also(buffer)))
+    more: impl FnOnce(&B) + Send,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (saved, seed, drawn) = door::reading(py, buffer, LONG, |buffer| {
+        more(buffer);
+        Ok((buffer.storage().save(), buffer.draws().seed(), buffer.draws().drawn()))
     })?;
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
@@ -60,7 +82,23 @@ pub(super) fn save_with<'py, B: Held, T: Send>(
             put(&dict, &format!("frames{number}"), frames)?;
         }
     }
-    Ok((dict, other))
+    Ok(dict)
+}
+
+/// Continues from a dict that [`save_prioritized`] wrote, of the same alpha.
+pub(super) fn restore_prioritized(
+    py: Python<'_>,
+    buffer: &RwLock<PrioritizedReplayBuffer>,
+    dict: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let weights = coerce::array(&field(dict, "priorities")?, "priorities")?;
+    let weights = coerce::numbers::<f64>(&weights, "priorities")?;
+    let weights = weights.slice();
+    let (alpha, beta): (f64, f64) = (scalar(dict, "alpha")?, scalar(dict, "beta")?);
+    let most: f64 = scalar(dict, "max_priority")?;
+    restore_with(py, buffer, dict, |buffer, saved| {
+        buffer.restore(saved, weights, (alpha, beta), most)
+    })
 }
 
 /// Continues from a dict that [`save`] wrote.
@@ -69,19 +107,15 @@ pub(super) fn restore<B: Held>(
     buffer: &RwLock<B>,
     dict: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let (saved, draws) = read(py, dict)?;
-    door::writing(py, buffer, LONG, |buffer| {
-        buffer.storage_mut().restore(&saved)?;
-        buffer.set_draws(draws);
-        Ok(())
-    })
+    restore_with(py, buffer, dict, |buffer, saved| buffer.storage_mut().restore(saved))
 }
 
-/// Reads the storage and the draws of a dict that [`save`] wrote.
-pub(super) fn read(
+fn restore_with<B: Held>(
     py: Python<'_>,
+    buffer: &RwLock<B>,
     dict: &Bound<'_, PyDict>,
-) -> PyResult<(SavedStorage, DrawState)> {
+    restore: impl FnOnce(&mut B, &SavedStorage) -> rlox_core::Result<()> + Send,
+) -> PyResult<()> {
     let format: u32 = scalar(dict, "format")?;
     if format != FORMAT {
         let message = format!("state field format is {format}, expected {FORMAT}");
@@ -102,7 +136,11 @@ pub(super) fn read(
         records: array(dict, "records")?,
         obs: (0..n_obs.min(1 << 16)).map(column).collect::<PyResult<_>>()?,
     };
-    Ok((saved, DrawState::at(seed, drawn)))
+    door::writing(py, buffer, LONG, |buffer| {
+        restore(buffer, &saved)?;
+        buffer.set_draws(DrawState::at(seed, drawn));
+        Ok(())
+    })
 }
 
 fn streams(dict: &Bound<'_, PyDict>) -> PyResult<Vec<SavedStream>> {
@@ -145,12 +183,10 @@ fn take(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<SavedQueue> {
     })
 }
 
-pub(super) fn array<T: Plain>(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<T>> {
+fn array<T: Plain>(dict: &Bound<'_, PyDict>, name: &str) -> PyResult<Vec<T>> {
     let array = coerce::array(&field(dict, name)?, name)?;
     coerce::check_ndim(&array, name, &["n"])?;
-    Ok(coerce::elements::<T>(&array, name, if T::KIND == b'f' { "f" } else { "iu" })?
-        .slice()
-        .to_vec())
+    Ok(coerce::elements::<T>(&array, name, "iu")?.slice().to_vec())
 }
 
 fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -160,7 +196,7 @@ fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAn
     })
 }
 
-pub(super) fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
+fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
