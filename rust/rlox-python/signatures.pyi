@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any, TypedDict, final, overload, type_check_only
 
 import numpy as np
@@ -6,6 +7,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "HindsightConfig",
+    "MmapReplayBuffer",
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "SequenceReplayBuffer",
@@ -16,6 +19,7 @@ __all__ = [
     "compute_gae_batched_f32",
     "compute_gae_time_major",
     "native_env_ids",
+    "prune_replay",
     "stream_seed",
 ]
 
@@ -105,6 +109,8 @@ class ReplayBuffer:
     def clear(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
+    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
+    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int: ...
@@ -197,6 +203,110 @@ class SequenceReplayBuffer:
     def nbytes(self) -> int: ...
 
 @final
+class MmapReplayBuffer:
+    def __new__(
+        cls,
+        hot_capacity: int,
+        total_capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        cold_path: str | PathLike[str] | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        reopen: bool = True,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> MmapReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def flush(self) -> None: ...
+    def close(self, keep: bool = False) -> None: ...
+    def save(self, name: str = "last") -> None: ...
+    def load(self, name: str = "last") -> None: ...
+    def verify(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_hot(self) -> int: ...
+    @property
+    def n_unsealed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+
+@final
+class OfflineDatasetBuffer:
+    def __new__(
+        cls,
+        obs: ArrayLike,
+        next_obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        normalize: bool = False,
+        *,
+        seed: int = 0,
+    ) -> OfflineDatasetBuffer: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def sample_trajectories(
+        self, batch_size: int, seq_len: int, seed: int | None = None
+    ) -> dict[str, NDArray[Any]]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def n_episodes(self) -> int: ...
+    def normalize(self, obs: ArrayLike) -> NDArray[Any]: ...
+    def denormalize(self, obs: ArrayLike) -> NDArray[Any]: ...
+    @property
+    def normalized(self) -> bool: ...
+    def __len__(self) -> int: ...
+
+@final
 class PrioritizedReplayBuffer:
     def __new__(
         cls,
@@ -280,6 +390,10 @@ class PrioritizedReplayBuffer:
     def clear(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
+    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
+    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    @property
+    def max_priority(self) -> float: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int: ...
@@ -494,4 +608,5 @@ def compute_gae_time_major(
     returns: NDArray[np.floating[Any]] | None = None,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def native_env_ids() -> list[str]: ...
+def prune_replay(path: str | PathLike[str], keep: list[str]) -> int: ...
 def stream_seed(seed: int, name: str, index: int = 0) -> int: ...

@@ -61,7 +61,9 @@ def test_byte_images_in_stacks_take_a_frame_each_on_disk(tmp_path):
     for t in range(2_000):
         buffer.push(frames[t : t + 4], 0, 0.0, False, False, frames[t + 1 : t + 5])
     batch = buffer.sample(300, seed=0)
-    for obs, next_obs, index in zip(*(batch[k] for k in ("obs", "next_obs", "indices")), strict=True):
+    for obs, next_obs, index in zip(
+        *(batch[k] for k in ("obs", "next_obs", "indices")), strict=True
+    ):
         np.testing.assert_array_equal(obs, frames[int(index) : int(index) + 4])
         np.testing.assert_array_equal(next_obs, frames[int(index) + 1 : int(index) + 5])
     assert buffer.disk_bytes < 2_000 * 21 * 21 * 1.2
@@ -75,7 +77,7 @@ def test_dict_observations_and_extra_columns_come_back_from_disk(tmp_path):
     )  # fmt: skip
     for t in range(60):
         obs = {"image": np.full((2, 2), t, np.uint8), "speed": [t / 3]}
-        buffer.push(obs, 0, 0.0, False, False, obs, log_prob=-t)
+        buffer.push(obs, 0, 0.0, False, False, obs, extra={"log_prob": -t})
     batch = buffer.sample(200, seed=0)
     t = batch["indices"].astype(int)
     np.testing.assert_array_equal(batch["obs"]["image"][:, 0, 0], t)

@@ -105,7 +105,9 @@ def test_normalised_observations_have_mean_0_and_deviation_1_and_come_back():
     rows = batch["indices"].astype(int)
     std = np.where(obs.std(0) < 1e-6, 1, obs.std(0))
     np.testing.assert_allclose(batch["obs"], ((obs - obs.mean(0)) / std)[rows], atol=1e-12)
-    np.testing.assert_allclose(batch["next_obs"], ((next_obs - obs.mean(0)) / std)[rows], atol=1e-12)
+    np.testing.assert_allclose(
+        batch["next_obs"], ((next_obs - obs.mean(0)) / std)[rows], atol=1e-12
+    )
     np.testing.assert_allclose(buf.normalize(obs)[rows], batch["obs"], atol=1e-12)
     np.testing.assert_allclose(buf.denormalize(batch["obs"]), obs[rows], rtol=1e-12)
     assert buf.normalized and buf.normalize(obs.astype(np.float32)).dtype == np.float32
@@ -135,7 +137,9 @@ def test_what_does_not_fit_is_refused_by_name():
         (3, np.full(N, np.inf), NonFiniteError),
     ]:  # fmt: skip
         with pytest.raises(error):
-            rlox.OfflineDatasetBuffer(*[bad if k == at else array for k, array in enumerate(arrays)])
+            rlox.OfflineDatasetBuffer(
+                *[bad if k == at else array for k, array in enumerate(arrays)]
+            )
     buf = rlox.OfflineDatasetBuffer(*arrays)
     for batch_size, seq_len in [(0, 5), (5, 0), (2**20, 2**20), (-1, 3)]:
         with pytest.raises(ConfigError):

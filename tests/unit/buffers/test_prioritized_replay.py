@@ -33,7 +33,9 @@ def test_the_snippet_of_the_buffers_page_runs():
 
 
 def test_the_snippet_of_the_guide_runs():
-    buffer = rlox.PrioritizedReplayBuffer(capacity=100_000, obs_dim=3, act_dim=1, alpha=0.6, beta=0.4)
+    buffer = rlox.PrioritizedReplayBuffer(
+        capacity=100_000, obs_dim=3, act_dim=1, alpha=0.6, beta=0.4
+    )
     obs = np.zeros(3, dtype=np.float32)
     buffer.push(obs, action=0.5, reward=1.0, terminated=False, truncated=False, priority=1.0)
     batch = buffer.sample(batch_size=32, seed=0)

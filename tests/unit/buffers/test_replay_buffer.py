@@ -6,7 +6,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from helpers.transitions import KEYS, Model, check_batch, check_contents, episodes, push, push_batch, row
+from helpers.transitions import (
+    KEYS,
+    Model,
+    check_batch,
+    check_contents,
+    episodes,
+    push,
+    push_batch,
+    row,
+)
 
 from rlox import ReplayBuffer, Stream
 from rlox.errors import (
@@ -148,7 +157,9 @@ def test_frame_stacks_come_back_exactly_and_share_their_frames(axis):
 
 
 def test_extra_columns_are_pushed_sampled_and_written_back():
-    buffer = ReplayBuffer(4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))})
+    buffer = ReplayBuffer(
+        4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))}
+    )
     for t in range(6):
         buffer.push([t], 0, 0, False, False, extra={"log_prob": -t, "h": [t, t]})
     assert buffer.update("h", [5, 1, 4], [[7, 8], [0, 0], [9, 9]]) == 1

@@ -91,8 +91,8 @@ impl PyMmapReplayBuffer {
     ///
     /// Raises StorageError if the disk refuses a segment and memory has no room to wait.
     #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, **extra),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, **extra)"
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push<'py>(
@@ -119,8 +119,8 @@ impl PyMmapReplayBuffer {
     /// Raises StorageError as `push`; the rows before that are stored.
     #[pyo3(
         signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            **extra),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, **extra)"
+            extra=None),
+        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
     fn push_batch<'py>(
