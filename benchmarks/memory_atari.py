@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.write:
-        return write(args.path, args.hot, args.rows)
+        write(args.path, args.hot, args.rows)
+        return
     sizes = ["--rows", str(args.rows), "--hot", str(args.hot), "--path", args.path]
-    command = [sys.executable, os.path.abspath(__file__), *sizes, "--write"]
+    command = [sys.executable, str(Path(__file__).resolve()), *sizes, "--write"]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     figures: dict[str, Any] = json.loads(writer.stdout.readline())

@@ -89,7 +89,8 @@ def test_every_sealed_row_is_there_after_kill_9(tmp_path, rows):
     assert len(buffer) >= min(sealed, total) and newest >= sealed - 0.1 * total
     per_row = buffer.disk_bytes / len(buffer)
     record(f"replay_store_kill_{rows}", {"rows": len(buffer), "disk_bytes_per_row": round(per_row)})
-    assert per_row < 84 * 84 * 1.15
+    # Up to one segment more than the rows held: it goes when its last row has left the ring.
+    assert buffer.disk_bytes < 84 * 84 * 1.03 * (len(buffer) + 200)
     buffer.push(stack(0), 0, 0.0, False, False, stack(1))
     buffer.close()
 
