@@ -19,7 +19,9 @@ def reward(achieved, desired, info):
 def filled(capacity=100):
     """Achieved goals are the step number, desired ones negative: they tell where they come from."""
     shapes = {"observation": (2,), "achieved_goal": (1,), "desired_goal": (1,)}
-    buffer = ReplayBuffer(capacity, act_dim=1, obs_spaces={k: ("float32", s) for k, s in shapes.items()})
+    buffer = ReplayBuffer(
+        capacity, act_dim=1, obs_spaces={k: ("float32", s) for k, s in shapes.items()}
+    )
     t, ends = 0, []
     for episode, length in enumerate(LENGTHS):
         for k in range(length):
@@ -43,8 +45,10 @@ def test_goals_come_from_the_same_episode_as_the_strategy_says(strategy, capacit
     np.testing.assert_array_equal(batch["next_obs"]["desired_goal"][:, 0], goal)
     source = (goal - 0.5).astype(int)
     end = ends[np.searchsorted(ends, t, side="right")]
-    start = np.maximum(np.concatenate([[0], ends])[np.searchsorted(ends, t, side="right")],
-                       ends[-1] - min(capacity, ends[-1]))
+    start = np.maximum(
+        np.concatenate([[0], ends])[np.searchsorted(ends, t, side="right")],
+        ends[-1] - min(capacity, ends[-1]),
+    )
     low = {"future": t, "final": end - 1, "episode": start}[strategy]
     assert ((low <= source) & (source < end)).all()
     if strategy != "final":
@@ -66,7 +70,9 @@ def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
 def test_the_rows_drawn_are_those_of_a_batch_without_hindsight():
     buffer, _ = filled()
     her = HindsightConfig(reward)
-    np.testing.assert_array_equal(buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"])
+    np.testing.assert_array_equal(
+        buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"]
+    )
 
 
 def test_what_hindsight_needs_is_asked_for():

@@ -6,7 +6,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from helpers.transitions import KEYS, Model, check_batch, check_contents, episodes, push, push_batch, row
+from helpers.transitions import (
+    KEYS,
+    Model,
+    check_batch,
+    check_contents,
+    episodes,
+    push,
+    push_batch,
+    row,
+)
 
 from rlox import ReplayBuffer, Stream
 from rlox.errors import (
@@ -148,7 +157,9 @@ def test_frame_stacks_come_back_exactly_and_share_their_frames(axis):
 
 
 def test_extra_columns_are_pushed_sampled_and_written_back():
-    buffer = ReplayBuffer(4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))})
+    buffer = ReplayBuffer(
+        4, 1, 1, extra_columns={"log_prob": ("float32", ()), "h": ("float64", (2,))}
+    )
     for t in range(6):
         buffer.push([t], 0, 0, False, False, extra={"log_prob": -t, "h": [t, t]})
     assert buffer.update("h", [5, 1, 4], [[7, 8], [0, 0], [9, 9]]) == 1
@@ -163,7 +174,7 @@ def test_an_overwritten_row_is_recognised_for_ever():
     buffer, _ = filled(100, 64)
     for stale in (0, 35, 100, 2**63):
         with pytest.raises(StaleIndexError, match="rows 36 to 99"):
-            buffer.gather([50, stale])
+            buffer.gather(np.array([50, stale], np.uint64))
     buffer.clear()
     assert len(buffer) == 0
     with pytest.raises(StaleIndexError, match="no rows"):
