@@ -48,6 +48,23 @@ impl Stream {
         self.pushed.checked_sub(back).filter(|&position| position >= self.start)
     }
 
+    /// Notes where episodes begin: told of each row at its position and whether it ends one.
+    #[inline]
+    pub(super) fn mark(&mut self, position: u64, ended: bool) {
+        if self.begins {
+            self.episodes.push_back(position);
+        }
+        self.begins = ended;
+    }
+
+    /// Counts `count` rows, at most `capacity`, as pushed.
+    #[inline]
+    pub(super) const fn advance(&mut self, count: usize, capacity: usize) {
+        self.pushed += count as u64;
+        let head = self.head + count;
+        self.head = if head < capacity { head } else { head - capacity };
+    }
+
     /// Drops the rows before `start` and the episodes that only they were of.
     pub(super) fn evict_before(&mut self, start: u64) {
         self.start = self.start.max(start);
