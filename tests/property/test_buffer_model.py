@@ -18,7 +18,14 @@ from helpers.transitions import (
 )
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rlox import ReplayBuffer
 from rlox.errors import ConfigError, StaleIndexError
@@ -28,6 +35,8 @@ FULL = os.environ.get("RLOX_FULL") == "1"
 
 class Buffer(RuleBasedStateMachine):
     """A buffer, the model, and a second buffer that takes over the first one's state."""
+
+    compared = 0
 
     @initialize(capacity=st.integers(1, 9), n_envs=st.integers(1, 3), seed=st.integers(0, 99))
     def begin(self, capacity, n_envs, seed):
@@ -102,13 +111,10 @@ class Buffer(RuleBasedStateMachine):
     def same_contents(self):
         if "model" in vars(self):
             check_contents(self.buffer, self.model)
+            Buffer.compared += 1
 
 
-Buffer.TestCase.settings = settings(
-    max_examples=2_000 if FULL else 40, stateful_step_count=30, deadline=None
-)
-
-
-class TestBuffer(Buffer.TestCase):
-    def runTest(self):
-        assert super().runTest() is None
+def test_random_calls_leave_the_buffer_equal_to_the_model():
+    count = settings(max_examples=2_000 if FULL else 40, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(Buffer, settings=count)
+    assert Buffer.compared > 40
