@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlox._core import (
         HindsightConfig,
+        MmapReplayBuffer,
+        OfflineDatasetBuffer,
         PrioritizedReplayBuffer,
         ReplayBuffer,
         SequenceReplayBuffer,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         compute_gae_batched_f32,
         compute_gae_time_major,
         native_env_ids,
+        prune_replay,
     )
     from rlox.errors import RloxError
     from rlox.gym_vec_env import GymVecEnv
@@ -30,6 +33,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "GymVecEnv": "rlox.gym_vec_env",
     "HindsightConfig": "rlox._core",
+    "MmapReplayBuffer": "rlox._core",
+    "OfflineDatasetBuffer": "rlox._core",
     "PrioritizedReplayBuffer": "rlox._core",
     "ReplayBuffer": "rlox._core",
     "RloxError": "rlox.errors",
@@ -41,11 +46,14 @@ _HOMES = {
     "compute_gae_batched_f32": "rlox._core",
     "compute_gae_time_major": "rlox._core",
     "native_env_ids": "rlox._core",
+    "prune_replay": "rlox._core",
 }
 
 __all__ = [
     "GymVecEnv",
     "HindsightConfig",
+    "MmapReplayBuffer",
+    "OfflineDatasetBuffer",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RloxError",
@@ -58,6 +66,7 @@ __all__ = [
     "compute_gae_batched_f32",
     "compute_gae_time_major",
     "native_env_ids",
+    "prune_replay",
 ]
 
 

@@ -23,7 +23,8 @@ mod views;
 mod _core {
     #[pymodule_export]
     use crate::buffer::{
-        PyHindsightConfig, PyPrioritizedReplayBuffer, PyReplayBuffer, PySequenceReplayBuffer,
+        PyHindsightConfig, PyMmapReplayBuffer, PyOfflineDatasetBuffer, PyPrioritizedReplayBuffer,
+        PyReplayBuffer, PySequenceReplayBuffer, prune_replay,
     };
     #[pymodule_export]
     use crate::gae::{

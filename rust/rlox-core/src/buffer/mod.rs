@@ -38,7 +38,7 @@ pub use archive::Saved;
 pub use draw::STREAM;
 pub use hindsight::{GoalStrategy, Hindsight, Relabel};
 pub use horizon::Horizon;
-pub use offline::{OfflineDataset, Window};
+pub use offline::{OfflineDataset, Window, WindowArrays};
 pub use priorities::{Draw, Priorities};
 pub use prioritized::PrioritizedReplayBuffer;
 pub use replay::{DrawState, MAX_BATCH, ReplayBuffer, Request};

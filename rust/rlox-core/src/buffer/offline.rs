@@ -3,6 +3,7 @@
 use super::draw::Draws;
 use super::replay::{DrawState, Request, check_filled};
 use super::returns::{Episode, ReturnStats, to_go};
+use super::rows::Moment;
 use super::scaling::Scaling;
 use super::schema::{Dtype, Schema};
 use super::storage::{Row, Rows, Storage, Target};
@@ -35,6 +36,23 @@ pub struct Window {
     pub len: usize,
     /// Steps of the episode before `start`.
     pub timestep: usize,
+}
+
+/// Where windows are written, `[windows, len, ...]` in row-major bytes.
+#[derive(Debug)]
+pub struct WindowArrays<'a> {
+    /// The observations.
+    pub obs: &'a mut [u8],
+    /// The actions.
+    pub actions: &'a mut [u8],
+    /// The rewards.
+    pub rewards: &'a mut [u8],
+    /// Undiscounted sum of the rewards from a row to the end of its episode, in the rewards' type.
+    pub returns_to_go: &'a mut [u8],
+    /// Steps of the episode before a row.
+    pub timesteps: &'a mut [i64],
+    /// 1 for a row, 0 for padding.
+    pub mask: &'a mut [u8],
 }
 
 impl OfflineDataset {
@@ -145,16 +163,61 @@ impl OfflineDataset {
         Ok(windows)
     }
 
-    /// The rows of a window.
-    pub fn window_rows(&self, window: Window) -> impl Iterator<Item = Row> {
-        (window.start..window.start + window.len).map(|at| self.storage.row(0, at as u64))
-    }
-
     /// Undiscounted sum of the rewards from a row to the end of its episode.
     #[must_use]
     pub fn return_to_go(&self, row: usize) -> f64 {
         self.to_go.get(row).copied().unwrap_or(0.0)
     }
+
+    /// Copies windows of `len` places out; places behind a window's rows become zero.
+    pub fn fill_windows(&self, windows: &[Window], len: usize, out: WindowArrays<'_>) {
+        let WindowArrays { obs, actions, rewards, returns_to_go, timesteps, mask } = out;
+        let n = windows.len();
+        for (at, window) in windows.iter().enumerate() {
+            let rows = window.start..window.start + window.len;
+            let rows: Vec<Row> = rows.map(|row| self.storage.row(0, row as u64)).collect();
+            let obs = filled_part(obs, (at, n), (window.len, len));
+            self.storage.gather_obs(0, Moment::Now, &rows, obs);
+            let actions = filled_part(actions, (at, n), (window.len, len));
+            self.storage.gather_column(Schema::ACTIONS, &rows, actions);
+            let rewards = filled_part(rewards, (at, n), (window.len, len));
+            self.storage.gather_column(Schema::REWARDS, &rows, rewards);
+            let to_go = filled_part(returns_to_go, (at, n), (window.len, len));
+            self.put_returns(*window, to_go);
+            filled_part(mask, (at, n), (window.len, len)).fill(1);
+            let steps = filled_part(timesteps, (at, n), (window.len, len));
+            for (step, t) in steps.iter_mut().zip(window.timestep..) {
+                *step = i64::try_from(t).unwrap_or(i64::MAX);
+            }
+        }
+    }
+
+    /// Writes the returns to go of a window in the rewards' type.
+    fn put_returns(&self, window: Window, out: &mut [u8]) {
+        let sums = self.to_go.get(window.start..).unwrap_or_default();
+        let width = out.len().checked_div(window.len).unwrap_or(0);
+        for (slot, &sum) in out.chunks_exact_mut(width.max(1)).zip(sums) {
+            #[expect(clippy::cast_possible_truncation, reason = "rounding to the rewards' type")]
+            match slot.first_chunk_mut::<8>() {
+                Some(double) => *double = sum.to_ne_bytes(),
+                None => slot.copy_from_slice(&(sum as f32).to_ne_bytes()),
+            }
+        }
+    }
+}
+
+/// The first `filled` of `len` places of window `at` of `n`; the others are zeroed.
+fn filled_part<T: Copy + Default>(
+    out: &mut [T],
+    (at, n): (usize, usize),
+    (filled, len): (usize, usize),
+) -> &mut [T] {
+    let each = out.len().checked_div(n).unwrap_or(0);
+    let window = out.get_mut(at * each..(at + 1) * each).unwrap_or_default();
+    let filled = each.checked_div(len).unwrap_or(0) * filled;
+    let (rows, padding) = window.split_at_mut(filled.min(each));
+    padding.fill(T::default());
+    rows
 }
 
 fn schema_dtype(schema: &Schema, column: usize) -> Dtype {

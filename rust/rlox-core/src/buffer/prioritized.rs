@@ -98,7 +98,7 @@ impl PrioritizedReplayBuffer {
         self.storage.push(target, rows, |row| pushed.push(row))?;
         for (at, &row) in self.pushed.iter().enumerate() {
             let own = priorities.and_then(|all| all.get(at)).copied();
-            self.priorities.insert(self.storage.slot(row), own)?;
+            self.priorities.insert(leaf(&self.storage, row), own)?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl PrioritizedReplayBuffer {
         for (batch, weights) in batches.enumerate() {
             let mut stream = Stream::new(seed, STREAM, first.wrapping_add(batch as u64));
             let slots = self.priorities.sample(self.draw, &mut stream, weights)?;
-            rows.extend(slots.into_iter().filter_map(|slot| self.storage.in_slot(slot)));
+            rows.extend(slots.into_iter().filter_map(|leaf| row(&self.storage, leaf)));
         }
         Ok(rows)
     }
@@ -140,8 +140,15 @@ impl PrioritizedReplayBuffer {
     /// As [`Priorities::update`]. Nothing is changed then.
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
         let storage = &self.storage;
-        let slot_of = |index| storage.held(index).map(|row| storage.slot(row));
+        let slot_of = |index| storage.held(index).map(|row| leaf(storage, row));
         self.priorities.update(indices, priorities, slot_of)
+    }
+
+    /// p = priority^alpha of each row, in the order of [`Storage::rows`].
+    #[must_use]
+    pub fn row_weights(&self) -> Vec<f64> {
+        let place = |row| leaf(&self.storage, row);
+        self.storage.rows().map(|row| self.priorities.tree().get(place(row))).collect()
     }
 
     /// Continues from a storage's state and p = priority^alpha of each of its rows, in the order of
@@ -157,23 +164,27 @@ impl PrioritizedReplayBuffer {
         (alpha, beta): (f64, f64),
         most: f64,
     ) -> Result<()> {
-        let own = self.priorities.alpha();
-        if alpha.to_bits() != own.to_bits() {
-            return Err(Error::snapshot("alpha", alpha, own));
-        }
+        self.check_alpha(alpha)?;
         let mut storage = self.storage.empty_copy()?;
         storage.restore(saved)?;
         check_len("priorities", weights.len(), storage.len(), "rows held")?;
-        let mut by_slot = vec![0.0; self.priorities.tree().len()];
+        let mut tree = vec![0.0; self.priorities.tree().len()];
         for (row, &weight) in storage.rows().zip(weights) {
-            if let Some(slot) = by_slot.get_mut(storage.slot(row)) {
-                *slot = weight;
+            if let Some(place) = tree.get_mut(leaf(&storage, row)) {
+                *place = weight;
             }
         }
-        let mut priorities = Priorities::new(self.storage.capacity(), alpha, beta)?;
-        priorities.restore(&by_slot, most)?;
-        (self.storage, self.priorities) = (storage, priorities);
+        self.priorities = restored_priorities(&storage, alpha, beta, most, &tree)?;
+        (self.storage, self.archive) = (storage, Archive::default());
         Ok(())
+    }
+
+    fn check_alpha(&self, alpha: f64) -> Result<()> {
+        let own = self.priorities.alpha();
+        if alpha.to_bits() == own.to_bits() {
+            return Ok(());
+        }
+        Err(Error::snapshot("alpha", alpha, own))
     }
 
     /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
@@ -201,21 +212,48 @@ impl PrioritizedReplayBuffer {
         let [alpha, beta, most] = floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
             Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
         })?;
-        let own = self.priorities.alpha();
-        if alpha.to_bits() != own.to_bits() {
-            return Err(Error::snapshot("alpha", alpha, own));
-        }
-        let mut priorities = Priorities::new(self.storage.capacity(), alpha, beta)?;
-        priorities.restore(&floats("tree")?, most)?;
-        let stray = (0..priorities.tree().len()).find(|&slot| {
-            priorities.tree().get(slot) > 0.0 && restored.storage.in_slot(slot).is_none()
-        });
-        if let Some(slot) = stray {
-            return Err(Error::snapshot("tree", format!("slot {slot} without a row"), "a row"));
-        }
-        self.priorities = priorities;
+        self.check_alpha(alpha)?;
+        self.priorities =
+            restored_priorities(&restored.storage, alpha, beta, most, &floats("tree")?)?;
         (self.storage, self.draws) = (restored.storage, restored.draws);
         self.archive = restored.archive;
         Ok(())
+    }
+}
+
+/// The place of a row among the priorities. It follows from the row's index alone, so that a
+/// restored buffer draws the same rows.
+#[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
+fn leaf(storage: &Storage, row: Row) -> usize {
+    let ahead = row.position.checked_rem(storage.capacity as u64).unwrap_or(0);
+    row.stream as usize * storage.capacity + ahead as usize
+}
+
+/// The row in a place; None if it is empty.
+fn row(storage: &Storage, leaf: usize) -> Option<Row> {
+    let capacity = storage.capacity;
+    // Divisions are a good part of a draw's cost, and mostly not needed.
+    let (stream, ahead) =
+        if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
+    let state = storage.streams.get(stream)?;
+    let first = state.start - state.start.checked_rem(capacity as u64)? + ahead as u64;
+    let position = if first < state.start { first + capacity as u64 } else { first };
+    (position < state.pushed).then(|| storage.row(stream, position))
+}
+
+/// Priorities of which none is of a row that is not there.
+fn restored_priorities(
+    storage: &Storage,
+    alpha: f64,
+    beta: f64,
+    most: f64,
+    tree: &[f64],
+) -> Result<Priorities> {
+    let mut priorities = Priorities::new(storage.capacity(), alpha, beta)?;
+    priorities.restore(tree, most)?;
+    let stray = |leaf: &usize| priorities.tree().get(*leaf) > 0.0 && row(storage, *leaf).is_none();
+    match (0..tree.len()).find(stray) {
+        Some(leaf) => Err(Error::snapshot("tree", format!("place {leaf} without a row"), "a row")),
+        None => Ok(priorities),
     }
 }

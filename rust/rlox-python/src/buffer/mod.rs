@@ -4,6 +4,8 @@ mod columns;
 mod door;
 mod goals;
 mod incoming;
+mod mmap;
+mod offline;
 mod outgoing;
 mod prioritized;
 mod replay;
@@ -13,6 +15,8 @@ mod shared;
 mod state;
 
 pub(crate) use goals::PyHindsightConfig;
+pub(crate) use mmap::{PyMmapReplayBuffer, prune_replay};
+pub(crate) use offline::PyOfflineDatasetBuffer;
 pub(crate) use prioritized::PyPrioritizedReplayBuffer;
 pub(crate) use replay::PyReplayBuffer;
 pub(crate) use sequence::PySequenceReplayBuffer;

@@ -1,5 +1,6 @@
 //! The prioritized replay buffer for Python.
 
+use std::path::PathBuf;
 use std::sync::RwLock;
 
 use numpy::PyUntypedArrayMethods;
@@ -296,6 +297,26 @@ impl PyPrioritizedReplayBuffer {
     /// As `ReplayBuffer.restore`.
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         state::restore_prioritized(py, &self.buffer, state)
+    }
+
+    /// Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`.
+    #[pyo3(signature = (path, name="last"))]
+    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
+        let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+        door::writing(py, &self.buffer, shared::LONG, save)
+    }
+
+    /// Continues from what a buffer of the same columns, size and alpha saved; otherwise as
+    /// `ReplayBuffer.load`.
+    #[pyo3(signature = (path, name="last"))]
+    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
+    }
+
+    /// The priority of a row that is pushed without one: the largest so far, 1 at first.
+    #[getter]
+    fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

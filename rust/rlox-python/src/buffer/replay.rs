@@ -1,5 +1,6 @@
 //! The uniform replay buffer for Python.
 
+use std::path::PathBuf;
 use std::sync::RwLock;
 
 use pyo3::prelude::*;
@@ -315,6 +316,35 @@ impl PyReplayBuffer {
     /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         state::restore(py, &self.buffer, state)
+    }
+
+    /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+    ///
+    /// Rows that are in a segment there already are only listed, so a save costs what came since
+    /// the last one; segments that no saved buffer lists are removed. After the call the save
+    /// outlasts a power cut; killed before that, the earlier save of that name stays.
+    ///
+    /// Returns:
+    ///     Bytes written for rows.
+    ///
+    /// Raises:
+    ///     StorageError: the disk refuses, or another process is writing there.
+    ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
+    #[pyo3(signature = (path, name="last"))]
+    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
+        let save = |buffer: &mut ReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+        door::writing(py, &self.buffer, shared::LONG, save)
+    }
+
+    /// Continues from what a buffer of the same columns and size saved: the same rows, indices
+    /// and draws.
+    ///
+    /// Raises:
+    ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
+    ///         another layout. Nothing is changed then.
+    #[pyo3(signature = (path, name="last"))]
+    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -26,10 +26,9 @@ pub(super) fn save_prioritized<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut own = None;
     let dict = save_with(py, buffer, |buffer| {
-        let (priorities, rows) = (buffer.priorities(), buffer.storage().rows());
-        let weights: Vec<f64> =
-            rows.map(|row| priorities.tree().get(buffer.storage().slot(row))).collect();
-        own = Some((weights, priorities.alpha(), priorities.beta(), priorities.most()));
+        let priorities = buffer.priorities();
+        own =
+            Some((buffer.row_weights(), priorities.alpha(), priorities.beta(), priorities.most()));
     })?;
     if let Some((weights, alpha, beta, most)) = own {
         dict.set_item("priorities", PyArray1::from_vec(py, weights))?;
