@@ -95,9 +95,9 @@ mod tests {
     fn slots_and_positions_are_each_others_inverse_at_every_head() {
         for capacity in 1..6_usize {
             for pushed in 0..20_u64 {
-                let held = pushed.min(capacity as u64);
+                let start = pushed - pushed.min(capacity as u64);
                 let head = usize::try_from(pushed).unwrap() % capacity;
-                let stream = Stream { start: pushed - held, pushed, head, ..Stream::default() };
+                let stream = Stream { start, pushed, head, ..Stream::default() };
                 for position in stream.start..pushed {
                     let slot = stream.slot(position, capacity);
                     assert_eq!(slot, usize::try_from(position).unwrap() % capacity);
