@@ -28,13 +28,21 @@ def row(batch, i):
 
 def push(buffer, step, **more):
     """Pushes one transition, or one of each environment."""
-    buffer.push(*(step[key] for key in ("obs", "actions", "rewards", "terminated", "truncated")),
-                step["next_obs"], **more)
+    buffer.push(
+        *(step[key] for key in ("obs", "actions", "rewards", "terminated", "truncated")),
+        step["next_obs"],
+        **more,
+    )
 
 
 def push_batch(buffer, batch, **more):
-    buffer.push_batch(*(batch[key] for key in ("obs", "actions", "rewards", "terminated",
-                                               "truncated", "next_obs")), **more)
+    buffer.push_batch(
+        *(
+            batch[key]
+            for key in ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
+        ),
+        **more,
+    )
 
 
 @dataclass

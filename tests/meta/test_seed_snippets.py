@@ -96,6 +96,33 @@ def ppo_save_and_restore(ran: dict[str, Any]) -> None:
         np.testing.assert_array_equal(again.predict(obs), expected)
 
 
+def replay_buffer(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["obs"].shape == ran["batch"]["next_obs"].shape == (256, 4)
+    assert (ran["batch"]["next_obs"] == ran["next_obs"]).all()
+    assert {"actions", "rewards", "terminated", "truncated"} <= ran["batch"].keys()
+
+
+def prioritized_replay_buffer(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["weights"].tolist() == [1.0] * 256
+    assert ran["batch"]["indices"].tolist() == [0] * 256
+    assert ran["pbuf"].beta == 0.7
+
+
+def replay_buffer_off_policy(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["actions"].tolist() == [[0.5]] * 32
+
+
+def replay_buffer_uniform(ran: dict[str, Any]) -> None:
+    assert len(ran["buffer"]) == 1000
+    shapes = {key: ran["batch"][key].shape for key in ("obs", "actions", "rewards")}
+    assert shapes == {"obs": (64, 3), "actions": (64, 1), "rewards": (64,)}
+
+
+def replay_buffer_prioritized(ran: dict[str, Any]) -> None:
+    assert ran["weights"].shape == ran["indices"].shape == (32,)
+    assert ran["buffer"].beta == 0.7
+
+
 CHECKS = (
     policies_discrete_and_continuous,
     policy_action_and_log_prob,
@@ -111,6 +138,11 @@ CHECKS = (
     collector_backends,
     ppo_training_loop,
     ppo_save_and_restore,
+    replay_buffer,
+    prioritized_replay_buffer,
+    replay_buffer_off_policy,
+    replay_buffer_uniform,
+    replay_buffer_prioritized,
 )
 
 

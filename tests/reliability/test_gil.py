@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("gil_share.py")
-CALLS = ["compute_gae", "compute_gae_batched_f32", "compute_gae_time_major", "step_all", "step_into"]
+CALLS = [
+    "compute_gae",
+    "compute_gae_batched_f32",
+    "compute_gae_time_major",
+    "step_all",
+    "step_into",
+]
 
 
 def share(call: str) -> dict[str, float]:

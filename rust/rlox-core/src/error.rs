@@ -155,14 +155,13 @@ impl Error {
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.
 #[inline]
 pub(crate) fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        name,
-        got: format!("{got} elements"),
-        expected: format!("{expected} ({why})"),
-    })
+    if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, why)) }
+}
+
+#[cold]
+fn wrong_len(name: &'static str, got: usize, expected: usize, why: &str) -> Error {
+    let (got, expected) = (format!("{got} elements"), format!("{expected} ({why})"));
+    Error::Shape { name, got, expected }
 }
 
 /// Checks that every element of array `name` is finite.

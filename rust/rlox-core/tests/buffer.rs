@@ -114,7 +114,9 @@ fn a_next_observation_left_out_is_the_next_one_pushed_but_never_over_an_ends_res
             check(&buffer, &[expected]);
         }
     }
-    steps.iter_mut().for_each(|step| step.truncated = false);
+    for step in &mut steps {
+        step.truncated = false;
+    }
     let mut buffer = buffer(2, 100, 1);
     push(&mut buffer, Target::Stream(0), &steps[..4], false);
     push(&mut buffer, Target::Stream(0), &steps[4..], false);
@@ -192,11 +194,11 @@ fn n_step_windows_equal_the_definition_and_never_cross_an_end_or_a_cut() {
             let (mut reward, mut discount, mut last) = ([0; 4], [0; 4], Vec::new());
             buffer.storage().look_ahead(horizon, &[row], &mut reward, &mut discount, &mut last);
             let (mut total, mut factor, mut end) = (0.0, 1.0, t);
-            for k in t..60.min(t + n) {
-                total += factor * f64::from(steps[k].reward);
+            for (k, step) in steps.iter().enumerate().take(t + n).skip(t) {
+                total += factor * f64::from(step.reward);
                 factor *= 0.9;
                 end = k;
-                if steps[k].terminated || steps[k].truncated || k == 39 {
+                if step.terminated || step.truncated || k == 39 {
                     break;
                 }
             }

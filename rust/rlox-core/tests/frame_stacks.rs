@@ -119,7 +119,7 @@ fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
                         for (t, step) in steps.iter().enumerate() {
                             push(&mut buffer, std::slice::from_ref(step), true);
                             let oldest = (t + 1).saturating_sub(capacity);
-                            for index in [oldest, (oldest + t) / 2, t] {
+                            for index in [oldest, usize::midpoint(oldest, t), t] {
                                 let context = (axis, piece, reset, episode, levels, capacity, t);
                                 let read = |moment| read(&buffer, index, moment);
                                 assert_eq!(read(Moment::Now), steps[index].obs, "{context:?}");

@@ -39,7 +39,7 @@ fn slots_are_drawn_in_proportion_to_priority_to_the_alpha() {
         let p: Vec<f64> = priorities.iter().map(|x| x.powf(alpha)).collect();
         let total: f64 = p.iter().sum();
         for draw in [Draw::Independent, Draw::Stratified] {
-            let mut all = filled(&priorities, alpha, 0.4);
+            let all = filled(&priorities, alpha, 0.4);
             let counts = counts(&all, draw, 2_000);
             let drawn: f64 = counts.iter().sum();
             let chi_square: f64 = counts
@@ -58,7 +58,7 @@ fn slots_are_drawn_in_proportion_to_priority_to_the_alpha() {
 
 #[test]
 fn a_stratified_batch_has_one_point_in_each_equal_part() {
-    let mut all = filled(&[1.0; 64], 1.0, 1.0);
+    let all = filled(&[1.0; 64], 1.0, 1.0);
     for seed in 0..20 {
         let mut stream = Stream::new(seed, "sample", 0);
         let slots = all.sample(Draw::Stratified, &mut stream, &mut [0.0; 64]).unwrap();
@@ -73,7 +73,7 @@ fn weights_at_beta_1_undo_the_preference() {
         .map(|i| f64::from(i % 17) - 3.0 * priorities[usize::try_from(i).unwrap()])
         .collect();
     let uniform = value.iter().sum::<f64>() / 200.0;
-    let mut all = filled(&priorities, 0.7, 1.0);
+    let all = filled(&priorities, 0.7, 1.0);
     let (mut weighted, mut plain, mut weight_sum) = (0.0, 0.0, 0.0);
     for batch in 0..4_000 {
         let mut weights = [0.0; 64];
@@ -163,7 +163,7 @@ fn a_priority_that_is_not_one_is_refused_and_changes_nothing() {
 
 #[test]
 fn restored_priorities_draw_the_same_slots_and_weights() {
-    let mut all = filled(&varied(300), 0.6, 0.4);
+    let all = filled(&varied(300), 0.6, 0.4);
     let (weights, most) = all.state();
     let mut other = Priorities::new(300, 0.6, 0.4).unwrap();
     other.restore(&weights, most).unwrap();

@@ -80,8 +80,8 @@ def test_what_hindsight_needs_is_asked_for():
     flat.push([0, 0, 0], 0, 0, False, False)
     with pytest.raises(ConfigError, match="achieved_goal"):
         flat.sample(1, her=HindsightConfig(reward))
-    with pytest.raises(UnknownNameError, match="future"):
-        HindsightConfig(reward, "futur")
+    with pytest.raises(UnknownNameError, match="known: future"):
+        HindsightConfig(reward, "later")
     with pytest.raises(ConfigError, match="ratio"):
         HindsightConfig(reward, ratio=1.5)
     buffer, _ = filled()

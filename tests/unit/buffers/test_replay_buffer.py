@@ -174,7 +174,7 @@ def test_an_overwritten_row_is_recognised_for_ever():
     buffer, _ = filled(100, 64)
     for stale in (0, 35, 100, 2**63):
         with pytest.raises(StaleIndexError, match="rows 36 to 99"):
-            buffer.gather([50, stale])
+            buffer.gather(np.array([50, stale], np.uint64))
     buffer.clear()
     assert len(buffer) == 0
     with pytest.raises(StaleIndexError, match="no rows"):

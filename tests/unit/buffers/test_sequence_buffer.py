@@ -66,7 +66,7 @@ def test_every_place_of_a_window_is_equally_likely():
 
 
 def test_windows_cross_ends_only_if_asked_and_say_where():
-    buffer, _, ends = filled([4, 1, 9], cross_episodes=True)
+    buffer, _, _ends = filled([4, 1, 9], cross_episodes=True)
     out = buffer.sample(200, 6, seed=0)
     assert out["mask"].all()
     index = out["indices"].astype(int)

@@ -238,7 +238,7 @@ mod tests {
             for number in 0..5_000 {
                 queue.push(&row(number));
                 queue.release_before(number.saturating_sub(70));
-                for live in [queue.start(), (queue.start() + number) / 2, number] {
+                for live in [queue.start(), u64::midpoint(queue.start(), number), number] {
                     assert_eq!(queue.get(live), Some(row(live).as_slice()));
                     assert_eq!(queue.fixed::<8>(lower(live)), Some(&row(live)));
                 }

@@ -30,6 +30,8 @@ pub struct SavedStream {
     pub start: u64,
     /// Position of the next row.
     pub pushed: u64,
+    /// Slot of the next row, so that rows come back to the slots they had.
+    pub head: u64,
     /// Whether the newest row waits for the next `obs`.
     pub open: bool,
     /// Whether the next row begins an episode.
@@ -117,10 +119,11 @@ impl Storage {
         check_numbers(&saved.records, stride, &streams, &obs)?;
         let mut records = saved.records.chunks_exact(stride);
         for (stream, state) in streams.iter().enumerate() {
-            let first = stream * self.capacity * stride;
-            let slots = self.records.get_mut(first..).unwrap_or_default().chunks_exact_mut(stride);
-            for (slot, record) in slots.zip(records.by_ref().take(state.len())) {
-                slot.copy_from_slice(record);
+            for (position, record) in (state.start..state.pushed).zip(records.by_ref()) {
+                let at = (stream * self.capacity + state.slot(position, self.capacity)) * stride;
+                if let Some(slot) = self.records.get_mut(at..at + stride) {
+                    slot.copy_from_slice(record);
+                }
             }
         }
         (self.streams, self.obs) = (streams, obs);
@@ -159,6 +162,7 @@ impl SavedStream {
         Self {
             start: state.start,
             pushed: state.pushed,
+            head: state.head as u64,
             open: state.open,
             begins: state.begins,
             episodes: state.episodes.iter().copied().collect(),
@@ -171,6 +175,10 @@ impl SavedStream {
             let got = format!("{} to {}", self.start, self.pushed);
             return Err(Error::snapshot("positions", got, format!("at most {capacity} rows")));
         };
+        let head = usize::try_from(self.head).ok().filter(|&head| head < capacity);
+        let Some(head) = head else {
+            return Err(Error::snapshot("head", self.head, format!("a slot in 0..{capacity}")));
+        };
         let ordered = self.episodes.is_sorted_by(|a, b| a < b)
             && self.episodes.last().is_none_or(|&last| last < self.pushed)
             && self.episodes.first().is_none_or(|&first| first <= self.start || len == 0)
@@ -182,7 +190,7 @@ impl SavedStream {
         Ok(Stream {
             start: self.start,
             pushed: self.pushed,
-            head: len % capacity,
+            head,
             open: self.open,
             episodes: self.episodes.iter().copied().collect(),
             begins: self.begins,

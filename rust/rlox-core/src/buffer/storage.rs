@@ -283,10 +283,7 @@ impl Storage {
                 *slot = flags;
             }
             let position = state.pushed + row as u64;
-            if state.begins {
-                state.episodes.push_back(position);
-            }
-            state.begins = flags != 0;
+            state.mark(position, flags != 0);
             #[expect(clippy::cast_possible_truncation, reason = "at most MAX_STREAMS")]
             stored(Row { position, record: place(row), stream: stream as u32 });
         }
@@ -313,8 +310,7 @@ impl Storage {
             });
         }
         state.open = open;
-        state.pushed += count as u64;
-        state.head = if head + count < capacity { head + count } else { head + count - capacity };
+        state.advance(count, capacity);
     }
 
     /// Drops the oldest rows of a stream so that `count` more fit.

@@ -48,6 +48,23 @@ impl Stream {
         self.pushed.checked_sub(back).filter(|&position| position >= self.start)
     }
 
+    /// Notes where episodes begin: told of each row at its position and whether it ends one.
+    #[inline]
+    pub(super) fn mark(&mut self, position: u64, ended: bool) {
+        if self.begins {
+            self.episodes.push_back(position);
+        }
+        self.begins = ended;
+    }
+
+    /// Counts `count` rows, at most `capacity`, as pushed.
+    #[inline]
+    pub(super) const fn advance(&mut self, count: usize, capacity: usize) {
+        self.pushed += count as u64;
+        let head = self.head + count;
+        self.head = if head < capacity { head } else { head - capacity };
+    }
+
     /// Drops the rows before `start` and the episodes that only they were of.
     pub(super) fn evict_before(&mut self, start: u64) {
         self.start = self.start.max(start);
@@ -78,9 +95,9 @@ mod tests {
     fn slots_and_positions_are_each_others_inverse_at_every_head() {
         for capacity in 1..6_usize {
             for pushed in 0..20_u64 {
-                let held = pushed.min(capacity as u64);
+                let start = pushed - pushed.min(capacity as u64);
                 let head = usize::try_from(pushed).unwrap() % capacity;
-                let stream = Stream { start: pushed - held, pushed, head, ..Stream::default() };
+                let stream = Stream { start, pushed, head, ..Stream::default() };
                 for position in stream.start..pushed {
                     let slot = stream.slot(position, capacity);
                     assert_eq!(slot, usize::try_from(position).unwrap() % capacity);

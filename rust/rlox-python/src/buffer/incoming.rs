@@ -59,8 +59,8 @@ pub(super) fn flags<'py>(
         if let Ok(flag) = value.cast::<PyBool>() {
             return Ok(Bytes::Number([u8::from(flag.is_true()); 8], 1));
         }
-        let one = value.cast::<PyUntypedArray>().map_or(true, |array| array.len() == 1);
-        if one && let Ok(flag) = value.is_truthy() {
+        // Also NumPy's bool scalars.
+        if let Ok(flag) = value.extract::<bool>() {
             return Ok(Bytes::Number([u8::from(flag); 8], 1));
         }
     }

@@ -69,6 +69,7 @@ fn save_with<'py, B: Held>(
     };
     column("start", |stream| stream.start)?;
     column("pushed", |stream| stream.pushed)?;
+    column("head", |stream| stream.head)?;
     column("open", |stream| u64::from(stream.open))?;
     column("begins", |stream| u64::from(stream.begins))?;
     column("n_episodes", |stream| stream.episodes.len() as u64)?;
@@ -146,20 +147,28 @@ fn restore_with<B: Held>(
 fn streams(dict: &Bound<'_, PyDict>) -> PyResult<Vec<SavedStream>> {
     let read = |name| array::<u64>(dict, name);
     let (starts, pushed, open) = (read("start")?, read("pushed")?, read("open")?);
+    let heads = read("head")?;
     let (begins, counts, episodes) = (read("begins")?, read("n_episodes")?, read("episodes")?);
-    let lengths = [pushed.len(), open.len(), begins.len(), counts.len()];
+    let lengths = [pushed.len(), heads.len(), open.len(), begins.len(), counts.len()];
     let mut rest = episodes.as_slice();
     let mut streams = Vec::with_capacity(starts.len());
-    let parts = starts.iter().zip(&pushed).zip(&open).zip(&begins).zip(&counts);
-    for ((((&start, &pushed), &open), &begins), &count) in parts {
+    let parts = starts.iter().zip(&pushed).zip(&heads).zip(&open).zip(&begins).zip(&counts);
+    for (((((&start, &pushed), &head), &open), &begins), &count) in parts {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let Some((episodes, later)) = rest.split_at_checked(count) else { break };
         rest = later;
         let (open, begins) = (open != 0, begins != 0);
-        streams.push(SavedStream { start, pushed, open, begins, episodes: episodes.to_vec() });
+        streams.push(SavedStream {
+            start,
+            pushed,
+            head,
+            open,
+            begins,
+            episodes: episodes.to_vec(),
+        });
     }
-    if lengths != [starts.len(); 4] || streams.len() != starts.len() || !rest.is_empty() {
-        let message = "state fields start, pushed, open, begins, n_episodes and episodes do not \
+    if lengths != [starts.len(); 5] || streams.len() != starts.len() || !rest.is_empty() {
+        let message = "state fields start, pushed, head, open, begins, n_episodes and episodes do not \
                        fit together; pass what state() returned";
         return Err(errors::new(dict.py(), Class::Checkpoint, message));
     }
