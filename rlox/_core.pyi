@@ -4,12 +4,13 @@ language-model post-training, random streams.
 Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 tensors. Errors are subclasses of `rlox.errors.RloxError`.
 """
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'RunningStats', 'RunningStatsVec', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'prune_replay', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -149,6 +150,659 @@ class RunningStatsVec:
     @property
     def std(self) -> NDArray[np.float64]:
         """The square root of `var`, `[dim]`."""
+
+@final
+class HindsightConfig:
+    """How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
+
+    For buffers of dict observations with `achieved_goal` and `desired_goal`. A drawn transition is
+    relabelled with probability `ratio`: `desired_goal` of both its observations becomes what
+    `next_obs` achieved in a transition of the same episode, and its reward is computed anew.
+    `terminated` and `truncated` stay. An episode that still runs counts up to its newest
+    transition, one that was partly overwritten from its oldest.
+
+    Args:
+        compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
+            relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
+            returns the rewards, `[m]`. The `compute_reward` of a Gymnasium-Robotics environment.
+        strategy: "future" (any transition from the relabelled one on), "final" (the episode's
+            last) or "episode" (any).
+        k: relabelled transitions for each that is not: `ratio` is k / (k + 1).
+        ratio: the probability itself, in [0, 1], instead of `k`.
+
+    Raises:
+        UnknownNameError: there is no such strategy.
+        ConfigError: `ratio` is out of range.
+    """
+
+    def __new__(cls, compute_reward: Callable[..., ArrayLike], strategy: str='future', k: int=4, *, ratio: float | None=None) -> HindsightConfig:
+        ...
+
+    @property
+    def strategy(self) -> str:
+        """The strategy's name."""
+
+    @property
+    def ratio(self) -> float:
+        """The probability that a drawn transition is relabelled."""
+
+@final
+class ReplayBuffer:
+    """A ring of transitions, sampled uniformly with replacement.
+
+    The oldest transition is overwritten first, in a ring of `capacity // n_envs` rows for each
+    environment. An observation is stored once though it is the `next_obs` of one row and the `obs`
+    of the next; where the bytes differ (a reset) both are kept. Numbers are stored as they are,
+    NaN and infinity included.
+
+    Any number of threads may call any methods at once: a call sees whole rows only, sampling does
+    not wait for sampling, and the GIL is released during long calls and while waiting. Results
+    never depend on the number of threads.
+
+    Args:
+        capacity: transitions held over all environments, up to 2**30.
+        obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+        act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+        n_envs: environments pushed side by side.
+        seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
+            i-th batch.
+        obs_shape: shape of an observation.
+        obs_dtype: uint8, int32, int64, float32, float64 or bool.
+        obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
+        action_shape: shape of an action.
+        action_dtype: as `obs_dtype`.
+        reward_dtype: float32 or float64.
+        frame_stack: `(k, "first")` or `(k, "last")` if an observation stacks k frames along its
+            first or last axis, oldest first (for dict observations, a mapping from names to such
+            pairs): each frame is stored once. Stacks are compared by bytes, so any reset
+            convention is reproduced exactly; frames that a reset changes take memory of their own.
+        extra_columns: `{name: (dtype, shape)}` of further columns, pushed as `extra`.
+
+    Raises:
+        ConfigError: a setting is out of range or contradicts another.
+        UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+    """
+
+    def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
+        ...
+
+    @classmethod
+    def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
+        """A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
+        `(1,)` of the space's dtype. Other keywords are those of the constructor.
+
+        Raises UnsupportedSpaceError for spaces whose elements are no arrays.
+        """
+
+    def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
+        """Stores one transition; with `n_envs > 1` one of each environment, every argument with a
+        leading axis `[n_envs]`.
+
+        Args:
+            obs: the observation acted on, in the declared shape (or any with as many elements if
+                that is flat), or a mapping for dict observations.
+            action: a number or array.
+            reward: a number.
+            terminated: whether the state reached is terminal: its value is 0.
+            truncated: whether the episode was cut short: the state reached has a value.
+            next_obs: what the step led to, the last observation of the episode where one ended.
+                Left out, it is the next `obs` pushed for the same environment (until then, and
+                where the episode ends, `obs` itself).
+            extra: the extra columns, a dict by name.
+
+        Raises:
+            ShapeError: an array of another shape, or a number that the column cannot hold.
+        """
+
+    def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
+        """Stores consecutive transitions of one environment, oldest first, each array with a leading
+        axis `[n]`; otherwise as `push`.
+
+        Args:
+            env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
+                without it all are of environment 0.
+        """
+
+    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, her: HindsightConfig | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """Draws transitions uniformly, with replacement.
+
+        Args:
+            batch_size: rows per batch, B.
+            seed: the same seed and contents give the same batch; without one the buffer's own
+                draws go on, which `state` saves.
+            n_batches: several batches in one call, equal to as many calls; every array then has a
+                leading axis `[n_batches]`. With a seed, batch i draws from
+                `Stream(seed, "replay", i)`.
+            n_step: rewards become R = sum_{k<m} gamma^k r_{t+k} and `next_obs` and the flags those
+                of row t+m-1, with m = n_step, or less where the episode ends or the newest row is
+                reached; `discounts` is added. (Sutton & Barto 2018, equation 7.1.)
+            gamma: discount per step, in [0, 1]; needed with `n_step`.
+            her: hindsight relabelling of dict observations; see `HindsightConfig`.
+            out: a dict of arrays as returned by an earlier call of the same sizes, or of CPU
+                tensors, to be filled in place and returned.
+
+        Returns:
+            A dict: `obs` and `next_obs` `[B, ...]` (dicts for dict observations), `actions`
+            `[B, act_dim]`, `rewards` `[B]`, `terminated` and `truncated` bool `[B]`, the extra
+            columns, `indices` uint64 `[B]` for `gather` and `update`, and with `n_step`
+            `discounts` float32 `[B]`, gamma^m (1 - terminated).
+
+        Raises:
+            ConfigError: the buffer is empty, or a setting is out of range.
+            ShapeError: an array of `out` has another shape or dtype.
+        """
+
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
+
+        Raises StaleIndexError if one was overwritten or never written.
+        """
+
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
+        """Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
+        rows with the given indices, `[n]`; of an index given twice the last value stays.
+
+        Returns:
+            How many rows were overwritten in the meantime and passed over.
+        """
+
+    def cut_episode(self, env: int=0) -> None:
+        """Ends the running episode of environment `env` after its newest transition, whatever its
+        flags say: n-step windows and goals do not join it to what is pushed next. For an
+        environment that died and was replaced.
+        """
+
+    def clear(self) -> None:
+        """Forgets every transition; indices go on counting."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on from here, as a flat dict of arrays, integers and strings."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from what `state` returned, in a buffer of the same columns, capacity and number
+        of environments: the same rows, indices and draws.
+
+        Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+        """
+
+    def save(self, path: str | PathLike[str], name: str='last') -> int:
+        """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+
+        Rows that are in a segment there already are only listed, so a save costs what came since
+        the last one; segments that no saved buffer lists are removed. After the call the save
+        outlasts a power cut; killed before that, the earlier save of that name stays.
+
+        Returns:
+            Bytes written for rows.
+
+        Raises:
+            StorageError: the disk refuses, or another process is writing there.
+            ConfigError: `name` is not of letters, digits, `_` and `-`.
+        """
+
+    def load(self, path: str | PathLike[str], name: str='last') -> None:
+        """Continues from what a buffer of the same columns and size saved: the same rows, indices
+        and draws.
+
+        Raises:
+            CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
+                another layout. Nothing is changed then.
+        """
+
+    def __len__(self) -> int:
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Transitions held at most, a multiple of `n_envs`."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of environments."""
+
+    @property
+    def n_pushed(self) -> int:
+        """Transitions pushed so far, overwritten ones included."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, counting all records though memory is taken as it is first written."""
+
+@final
+class SequenceReplayBuffer:
+    """A ring of transitions, sampled as windows of consecutive ones.
+
+    Storage, `push`, `push_batch`, `gather`, `update` and thread safety are those of
+    `ReplayBuffer`; only `sample` differs.
+
+    Args:
+        capacity: transitions held over all environments, up to 2**30.
+        obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+        act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+        n_envs: environments pushed side by side.
+        seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
+            i-th batch.
+        cross_episodes: windows may go on into the next episode of the same environment, where
+            `is_first` is set; by default they never do.
+        obs_shape: and the other keywords, as for `ReplayBuffer`.
+
+    Raises:
+        ConfigError: a setting is out of range or contradicts another.
+        UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+    """
+
+    def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, cross_episodes: bool=False, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> SequenceReplayBuffer:
+        ...
+
+    @classmethod
+    def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, cross_episodes: bool=False, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> SequenceReplayBuffer:
+        """As `ReplayBuffer.from_spaces`."""
+
+    def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
+        """As `ReplayBuffer.push`."""
+
+    def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
+        """As `ReplayBuffer.push_batch`."""
+
+    def sample(self, batch_size: int, seq_len: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """Draws windows of `seq_len` consecutive transitions of one environment, with replacement.
+
+        Uniform over all places where a whole window fits into its episode, which ends at the
+        newest transition if it still runs and begins at the oldest held. An episode shorter than
+        `seq_len` has one place, its first transition, and its window is padded with zeros.
+
+        Args:
+            batch_size: windows per batch, B.
+            seq_len: transitions per window, L.
+            seed: as for `ReplayBuffer.sample`.
+            n_batches: as for `ReplayBuffer.sample`.
+            out: as for `ReplayBuffer.sample`.
+
+        Returns:
+            The dict of `ReplayBuffer.sample` with leading axes `[B, L]`, and bool `[B, L]`
+            `is_first`, where an episode begins (not merely a window), and `mask`, False where the
+            window is padding, whose `indices` are 2**64 - 1.
+
+        Raises:
+            ConfigError: the buffer is empty, or a setting is out of range.
+            ShapeError: an array of `out` has another shape or dtype.
+        """
+
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """As `ReplayBuffer.gather`."""
+
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
+        """As `ReplayBuffer.update`; padded places of a window are passed over and counted."""
+
+    def cut_episode(self, env: int=0) -> None:
+        """As `ReplayBuffer.cut_episode`: no window crosses the cut."""
+
+    def clear(self) -> None:
+        """Forgets every transition; indices go on counting."""
+
+    def state(self) -> dict[str, Any]:
+        """As `ReplayBuffer.state`."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As `ReplayBuffer.restore`."""
+
+    def __len__(self) -> int:
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Transitions held at most, a multiple of `n_envs`."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of environments."""
+
+    @property
+    def n_pushed(self) -> int:
+        """Transitions pushed so far, overwritten ones included."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, counting all records though memory is taken as it is first written."""
+
+@final
+class MmapReplayBuffer:
+    """A ring of transitions whose newer part is in memory and whose older part is on disk.
+
+    `cold_path` becomes a folder of immutable segments, every row under a checksum and read by
+    position (not through a mapping: a file that is cut short is an error, never a signal). One
+    process at a time may use it. Rows that an earlier buffer of the same columns and `n_envs`
+    sealed there are taken over, also if its process was killed; `reopen=False` refuses them.
+
+    Rows are sealed in segments of 1/256 of `total_capacity` or 1 MiB (at most a third of
+    `hot_capacity`); `n_unsealed` newest rows would be lost with the process, `flush` seals them. An
+    observation is stored once, uint8 stays uint8, frames of stacks are shared, as in
+    `ReplayBuffer`; from the same pushes and seed both sample the same rows.
+
+    Args:
+        hot_capacity: transitions kept in memory at least (2/256 of `total_capacity` if that is
+            more).
+        total_capacity: transitions held in all, up to 2**30.
+        obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+        act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+        cold_path: the folder.
+        n_envs: environments pushed side by side.
+        seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
+            i-th batch.
+        reopen: take over rows that are there.
+        obs_shape: and the other keywords, as for `ReplayBuffer`.
+
+    Raises:
+        ConfigError: a setting is out of range or contradicts another.
+        StorageError: the disk refuses, another buffer uses the folder, or it has rows and
+            `reopen` is False.
+        CheckpointError: what is there is damaged (the file and byte are named) or of other columns.
+    """
+
+    def __new__(cls, hot_capacity: int, total_capacity: int, obs_dim: int | None=None, act_dim: int | None=None, cold_path: str | PathLike[str] | None=None, *, n_envs: int=1, seed: int=0, reopen: bool=True, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> MmapReplayBuffer:
+        ...
+
+    def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
+        """Stores one transition, as `ReplayBuffer.push`.
+
+        Raises StorageError if the disk refuses a segment and memory has no room to wait.
+        """
+
+    def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
+        """Stores consecutive transitions, as `ReplayBuffer.push_batch`.
+
+        Raises StorageError as `push`; the rows before that are stored.
+        """
+
+    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """Draws transitions uniformly, with replacement, from memory and disk; as
+        `ReplayBuffer.sample` without `n_step` and `her`.
+
+        Raises:
+            ConfigError: the buffer is empty or closed, or a setting is out of range.
+            CheckpointError: a row on disk is damaged; names the file and byte.
+        """
+
+    def flush(self) -> None:
+        """Seals the rows that are only in memory, so that they outlast the process. The newest row of
+        an environment is left out while its next observation is not known.
+        """
+
+    def close(self, keep: bool=False) -> None:
+        """Ends the buffer and removes its files; with `keep` every row is sealed and the files stay
+        for a later buffer. Closing twice is allowed.
+
+        A buffer that is dropped without `close` leaves what was sealed.
+        """
+
+    def save(self, name: str='last') -> None:
+        """Saves the state exactly, running episodes and draws included, as `name` beside the rows,
+        which are sealed and kept as long as that save.
+        """
+
+    def load(self, name: str='last') -> None:
+        """Goes on from the state saved as `name`; rows pushed since are forgotten.
+
+        Raises CheckpointError for files that are damaged or missing; nothing is changed then.
+        """
+
+    def verify(self) -> None:
+        """Reads and checks every sealed row; raises CheckpointError at the first damaged one."""
+
+    def __len__(self) -> int:
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Transitions held at most, a multiple of `n_envs`."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of environments."""
+
+    @property
+    def n_hot(self) -> int:
+        """Transitions in memory."""
+
+    @property
+    def n_unsealed(self) -> int:
+        """Newest transitions that would be lost if the process died now."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held for transitions."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the segments on disk."""
+
+@final
+class OfflineDatasetBuffer:
+    """A dataset of transitions for offline learning: loaded once, then read only.
+
+    Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode.
+    Rows after the last end are one more, incomplete, episode, sampled from and counted like the
+    others. A `next_obs` that equals the next row's `obs` is stored once.
+
+    Args:
+        obs: `[n, ...]`, or flat, `[n * obs_dim]`; float32, float64, uint8, int32 or int64.
+        next_obs: as `obs`; the last observation of the episode where one ends.
+        actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
+        rewards: `[n]`, which says how many rows there are.
+        terminated: `[n]`, whether the state reached is terminal.
+        truncated: `[n]`, whether the episode was cut short.
+        normalize: standardise float observations by the dataset's mean and population standard
+            deviation of each element (elements with a deviation below 1e-6 are only centred);
+            `stats` has both, `normalize` and `denormalize` convert others.
+        seed: draws without a seed of their own come from `Stream(seed, "replay", i)`.
+
+    Raises:
+        ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
+        observations, actions or rewards. ConfigError: no rows.
+    """
+
+    def __new__(cls, obs: ArrayLike, next_obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, normalize: bool=False, *, seed: int=0) -> OfflineDatasetBuffer:
+        ...
+
+    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """Draws transitions uniformly, with replacement.
+
+        Args:
+            batch_size: rows per batch, B.
+            seed: the same seed gives the same batch; without one the dataset's own draws go on.
+            n_batches: several batches in one call; every array then has a leading axis.
+            out: a dict that an earlier call of the same sizes returned, to be filled in place.
+
+        Returns:
+            A dict: `obs` and `next_obs` `[B, ...]` (normalised if asked for), `actions`
+            `[B, act_dim]`, `rewards` `[B]`, `terminated` and `truncated` bool `[B]`, `indices`
+            uint64 `[B]`, the rows of the dataset.
+
+        Raises:
+            ConfigError: a setting is out of range.
+        """
+
+    def sample_trajectories(self, batch_size: int, seq_len: int, seed: int | None=None) -> dict[str, NDArray[Any]]:
+        """Draws stretches of episodes, as the Decision Transformer trains on (Chen et al. 2021).
+
+        The first row of each is uniform over the dataset; a stretch ends with its episode and is
+        padded at its end with zeros, where `mask` is False.
+
+        Args:
+            batch_size: stretches, B.
+            seq_len: rows of each with padding, L.
+            seed: as for `sample`.
+
+        Returns:
+            A dict: `obs` `[B, L, ...]`, `actions` `[B, L, act_dim]`, `rewards` `[B, L]`,
+            `returns_to_go` `[B, L]` (undiscounted sum of the rewards from that row to the end of
+            its episode, summed in float64), `timesteps` int64 `[B, L]` (steps of the episode
+            before that row), `mask` bool `[B, L]`.
+
+        Raises:
+            ConfigError: a setting is out of range.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """What the dataset consists of.
+
+        Returns:
+            A dict: `n_transitions`, `n_episodes` (the incomplete one at the end included),
+            `n_complete_episodes`, `obs_dim` and `act_dim` (numbers per row), `mean_return`,
+            `std_return` (population), `min_return`, `max_return` (undiscounted),
+            `mean_episode_length`, and for float observations `obs_mean` and `obs_std`
+            (population), float64 in the shape of an observation, of `obs` as passed in.
+        """
+
+    def n_episodes(self) -> int:
+        """Number of episodes, the incomplete one at the end included."""
+
+    def normalize(self, obs: ArrayLike) -> NDArray[Any]:
+        """(obs - mean) / std of the dataset, for observations from elsewhere, `[..., *obs]`, in their
+        precision. Elements whose std is below 1e-6 are only centred.
+
+        Raises ConfigError for a dataset without float observations.
+        """
+
+    def denormalize(self, obs: ArrayLike) -> NDArray[Any]:
+        """obs * std + mean of the dataset, the inverse of `normalize`.
+
+        Raises ConfigError for a dataset without float observations.
+        """
+
+    @property
+    def normalized(self) -> bool:
+        """Whether sampled observations are normalised."""
+
+    def __len__(self) -> int:
+        ...
+
+@final
+class PrioritizedReplayBuffer:
+    """A ring of transitions, sampled with probability proportional to priority^alpha.
+
+    Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1), and has the weight
+    (N P(i))^-beta divided by the largest weight of any transition held (Schaul et al. 2016,
+    equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the
+    sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
+
+    Args:
+        capacity: transitions held over all environments, up to 2**30.
+        obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+        act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+        alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
+        beta: exponent of the importance weights in [0, 1].
+        n_envs: environments pushed side by side.
+        seed: as for `ReplayBuffer`.
+        stratified: False draws independently instead.
+        obs_shape: and the other keywords, as for `ReplayBuffer`.
+
+    Raises:
+        ConfigError: a setting is out of range or contradicts another.
+        UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+    """
+
+    def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, alpha: float=0.6, beta: float=0.4, *, n_envs: int=1, seed: int=0, stratified: bool=True, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> PrioritizedReplayBuffer:
+        ...
+
+    @classmethod
+    def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, alpha: float=0.6, beta: float=0.4, n_envs: int=1, seed: int=0, stratified: bool=True, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> PrioritizedReplayBuffer:
+        """As `ReplayBuffer.from_spaces`."""
+
+    def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, priority: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
+        """As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
+        far, 1 at first. With `n_envs > 1` priorities are `[n_envs]`.
+        """
+
+    def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, priorities: ArrayLike | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
+        """As `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`."""
+
+    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """Draws transitions with probability proportional to priority^alpha, with replacement.
+
+        Args:
+            batch_size: rows per batch, B.
+            seed: and the other arguments, as for `ReplayBuffer.sample`.
+
+        Returns:
+            The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in (0, 1].
+
+        Raises:
+            ConfigError: the buffer is empty, or a setting is out of range.
+            ShapeError: an array of `out` has another shape or dtype.
+        """
+
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """As `ReplayBuffer.gather`."""
+
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
+        """As `ReplayBuffer.update`."""
+
+    def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int:
+        """Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
+        errors plus a small constant. Of an index given twice the last priority stays.
+
+        Returns:
+            How many rows were overwritten in the meantime and passed over.
+
+        Raises:
+            ConfigError: a priority is negative, NaN or above 1e100; nothing is changed then.
+            ShapeError: the lengths differ.
+        """
+
+    def set_beta(self, beta: float) -> None:
+        """Replaces beta, in [0, 1]."""
+
+    @property
+    def alpha(self) -> float:
+        """Exponent of the priorities."""
+
+    @property
+    def beta(self) -> float:
+        """Exponent of the importance weights."""
+
+    def cut_episode(self, env: int=0) -> None:
+        """As `ReplayBuffer.cut_episode`."""
+
+    def clear(self) -> None:
+        """Forgets every transition and its priority; indices go on counting."""
+
+    def state(self) -> dict[str, Any]:
+        """As `ReplayBuffer.state`."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As `ReplayBuffer.restore`."""
+
+    def save(self, path: str | PathLike[str], name: str='last') -> int:
+        """Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`."""
+
+    def load(self, path: str | PathLike[str], name: str='last') -> None:
+        """Continues from what a buffer of the same columns, size and alpha saved; otherwise as
+        `ReplayBuffer.load`.
+        """
+
+    @property
+    def max_priority(self) -> float:
+        """The priority of a row that is pushed without one: the largest so far, 1 at first."""
+
+    def __len__(self) -> int:
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Transitions held at most, a multiple of `n_envs`."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of environments."""
+
+    @property
+    def n_pushed(self) -> int:
+        """Transitions pushed so far, overwritten ones included."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, counting all records though memory is taken as it is first written."""
 
 @final
 class Stream:
@@ -1039,6 +1693,17 @@ def compute_vtrace(log_rhos: ArrayLike, rewards: ArrayLike, values: ArrayLike, d
 
 def native_env_ids() -> list[str]:
     """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""
+
+def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
+    """Removes every save of the folder `path` but those named in `keep`, and the segments that none
+    of these lists; returns how many segments went.
+
+    For folders that `ReplayBuffer.save` writes.
+
+    Raises:
+        StorageError: the disk refuses, or another process is writing there.
+        CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
+    """
 
 def stream_seed(seed: int, name: str, index: int=0) -> int:
     """A 63-bit integer for seeding a foreign generator, such as a `torch.Generator`, from the same

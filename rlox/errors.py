@@ -15,6 +15,7 @@ __all__ = [
     "NonFiniteError",
     "RloxError",
     "ShapeError",
+    "StaleIndexError",
     "StorageError",
     "UnknownNameError",
     "UnsupportedSpaceError",
@@ -47,6 +48,10 @@ class ShapeError(RloxError, ValueError):
 
 class EnvError(RloxError, RuntimeError):
     """An environment broke its contract, died, or did not answer in time."""
+
+
+class StaleIndexError(RloxError, IndexError):
+    """A row of a buffer that was overwritten or never written."""
 
 
 class StorageError(RloxError, OSError):

@@ -1,20 +1,27 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
 
 __all__ = [
     "Acrobot",
     "CartPole",
     "DPOPair",
+    "HindsightConfig",
+    "MmapReplayBuffer",
     "MountainCar",
     "MountainCarContinuous",
     "NativeEnv",
+    "OfflineDatasetBuffer",
     "Pendulum",
+    "PrioritizedReplayBuffer",
+    "ReplayBuffer",
     "RunningStats",
     "RunningStatsVec",
+    "SequenceReplayBuffer",
     "SingleEnv",
     "Stream",
     "VecEnv",
@@ -34,6 +41,7 @@ __all__ = [
     "native_env_ids",
     "pack_sequences",
     "pack_tokens",
+    "prune_replay",
     "stream_seed",
     "unpack_sequences",
 ]
@@ -102,6 +110,393 @@ class RunningStatsVec:
     def var(self) -> NDArray[np.float64]: ...
     @property
     def std(self) -> NDArray[np.float64]: ...
+
+@final
+class HindsightConfig:
+    def __new__(
+        cls,
+        compute_reward: Callable[..., ArrayLike],
+        strategy: str = "future",
+        k: int = 4,
+        *,
+        ratio: float | None = None,
+    ) -> HindsightConfig: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def ratio(self) -> float: ...
+
+@final
+class ReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> ReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> ReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        her: HindsightConfig | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+    ) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
+    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class SequenceReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        cross_episodes: bool = False,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> SequenceReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        cross_episodes: bool = False,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> SequenceReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seq_len: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+    ) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class MmapReplayBuffer:
+    def __new__(
+        cls,
+        hot_capacity: int,
+        total_capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        cold_path: str | PathLike[str] | None = None,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        reopen: bool = True,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> MmapReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def flush(self) -> None: ...
+    def close(self, keep: bool = False) -> None: ...
+    def save(self, name: str = "last") -> None: ...
+    def load(self, name: str = "last") -> None: ...
+    def verify(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_hot(self) -> int: ...
+    @property
+    def n_unsealed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+
+@final
+class OfflineDatasetBuffer:
+    def __new__(
+        cls,
+        obs: ArrayLike,
+        next_obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        normalize: bool = False,
+        *,
+        seed: int = 0,
+    ) -> OfflineDatasetBuffer: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def sample_trajectories(
+        self, batch_size: int, seq_len: int, seed: int | None = None
+    ) -> dict[str, NDArray[Any]]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def n_episodes(self) -> int: ...
+    def normalize(self, obs: ArrayLike) -> NDArray[Any]: ...
+    def denormalize(self, obs: ArrayLike) -> NDArray[Any]: ...
+    @property
+    def normalized(self) -> bool: ...
+    def __len__(self) -> int: ...
+
+@final
+class PrioritizedReplayBuffer:
+    def __new__(
+        cls,
+        capacity: int,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        *,
+        n_envs: int = 1,
+        seed: int = 0,
+        stratified: bool = True,
+        obs_shape: tuple[int, ...] | None = None,
+        obs_dtype: DTypeLike = "float32",
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        action_shape: tuple[int, ...] | None = None,
+        action_dtype: DTypeLike = "float32",
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> PrioritizedReplayBuffer: ...
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        n_envs: int = 1,
+        seed: int = 0,
+        stratified: bool = True,
+        reward_dtype: DTypeLike = "float32",
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+    ) -> PrioritizedReplayBuffer: ...
+    def push(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action: ArrayLike,
+        reward: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        priority: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def push_batch(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminated: ArrayLike,
+        truncated: ArrayLike,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        priorities: ArrayLike | None = None,
+        *,
+        env_ids: ArrayLike | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None: ...
+    def sample(
+        self,
+        batch_size: int,
+        seed: int | None = None,
+        *,
+        n_batches: int | None = None,
+        n_step: int | None = None,
+        gamma: float | None = None,
+        out: dict[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    def gather(
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+    ) -> dict[str, Any]: ...
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
+    def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int: ...
+    def set_beta(self, beta: float) -> None: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def beta(self) -> float: ...
+    def cut_episode(self, env: int = 0) -> None: ...
+    def clear(self) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
+    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    @property
+    def max_priority(self) -> float: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def n_pushed(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
 
 @final
 class Stream:
@@ -597,4 +992,5 @@ def compute_vtrace(
     next_values: ArrayLike | None = None,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def native_env_ids() -> list[str]: ...
+def prune_replay(path: str | PathLike[str], keep: list[str]) -> int: ...
 def stream_seed(seed: int, name: str, index: int = 0) -> int: ...

@@ -141,6 +141,33 @@ def llm_operations(ran: dict[str, Any]) -> None:
     assert ran["positions"][0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
+def replay_buffer(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["obs"].shape == ran["batch"]["next_obs"].shape == (256, 4)
+    assert (ran["batch"]["next_obs"] == ran["next_obs"]).all()
+    assert {"actions", "rewards", "terminated", "truncated"} <= ran["batch"].keys()
+
+
+def prioritized_replay_buffer(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["weights"].tolist() == [1.0] * 256
+    assert ran["batch"]["indices"].tolist() == [0] * 256
+    assert ran["pbuf"].beta == 0.7
+
+
+def replay_buffer_off_policy(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["actions"].tolist() == [[0.5]] * 32
+
+
+def replay_buffer_uniform(ran: dict[str, Any]) -> None:
+    assert len(ran["buffer"]) == 1000
+    shapes = {key: ran["batch"][key].shape for key in ("obs", "actions", "rewards")}
+    assert shapes == {"obs": (64, 3), "actions": (64, 1), "rewards": (64,)}
+
+
+def replay_buffer_prioritized(ran: dict[str, Any]) -> None:
+    assert ran["weights"].shape == ran["indices"].shape == (32,)
+    assert ran["buffer"].beta == 0.7
+
+
 CHECKS = (
     single_env_loop,
     single_env_observation,
@@ -163,6 +190,11 @@ CHECKS = (
     token_kl,
     dpo_pair,
     llm_operations,
+    replay_buffer,
+    prioritized_replay_buffer,
+    replay_buffer_off_policy,
+    replay_buffer_uniform,
+    replay_buffer_prioritized,
 )
 
 

@@ -61,6 +61,14 @@ pub enum Error {
         /// The offending value.
         value: f64,
     },
+    /// A row of a buffer that was overwritten or never written.
+    #[error("row {index} is not in the buffer, which holds {held}")]
+    StaleIndex {
+        /// The index asked for.
+        index: u64,
+        /// What the buffer holds.
+        held: String,
+    },
     /// A snapshot that belongs to another kind of object or was altered.
     #[error("snapshot field {field} is {got}, expected {expected}")]
     Snapshot {
@@ -70,6 +78,26 @@ pub enum Error {
         got: String,
         /// What the receiver needs.
         expected: String,
+    },
+    /// The file system refused.
+    #[error("cannot {action} {path}: {cause}")]
+    Storage {
+        /// What was tried, such as `write`.
+        action: &'static str,
+        /// The file or folder.
+        path: String,
+        /// The system's message.
+        cause: String,
+    },
+    /// A file does not hold what was written to it.
+    #[error("{path} is damaged at byte {offset}: {what}; go back to an earlier copy")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Where in the file.
+        offset: u64,
+        /// What was found, and what was expected.
+        what: String,
     },
 }
 
@@ -92,6 +120,20 @@ impl Error {
         Self::Snapshot { field, got: got.to_string(), expected: expected.to_string() }
     }
 
+    /// An [`Error::Storage`].
+    pub fn storage(
+        action: &'static str,
+        path: &std::path::Path,
+        cause: impl std::fmt::Display,
+    ) -> Self {
+        Self::Storage { action, path: path.display().to_string(), cause: cause.to_string() }
+    }
+
+    /// An [`Error::Damaged`].
+    pub fn damaged(path: &std::path::Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), offset, what: what.into() }
+    }
+
     /// An [`Error::UnknownName`] that proposes the names within two edits, or lists all.
     #[must_use]
     pub fn unknown_name(kind: &'static str, name: &str, known: &[&str]) -> Self {
@@ -111,15 +153,15 @@ impl Error {
 }
 
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.
+#[inline]
 pub(crate) fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        name,
-        got: format!("{got} elements"),
-        expected: format!("{expected} ({why})"),
-    })
+    if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, why)) }
+}
+
+#[cold]
+fn wrong_len(name: &'static str, got: usize, expected: usize, why: &str) -> Error {
+    let (got, expected) = (format!("{got} elements"), format!("{expected} ({why})"));
+    Error::Shape { name, got, expected }
 }
 
 /// Checks that every element of array `name` is finite.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advantage;
+pub mod buffer;
 pub mod env;
 pub mod error;
 pub mod llm;
@@ -9,5 +10,6 @@ pub mod math;
 pub mod seed;
 pub mod space;
 pub mod stats;
+pub mod store;
 
 pub use error::{Error, Result};

@@ -28,6 +28,12 @@ impl Number<'_> {
     pub(crate) fn read(&self, name: &str, default: u64) -> PyResult<u64> {
         self.0.as_ref().map_or(Ok(default), |value| unsigned(value, name))
     }
+
+    /// The integer, which must be in 0..2**64; None if it was left out or is None.
+    pub(crate) fn optional(&self, name: &str) -> PyResult<Option<u64>> {
+        let value = self.0.as_ref().filter(|value| !value.is_none());
+        value.map(|value| unsigned(value, name)).transpose()
+    }
 }
 
 /// An integer in 0..2**64.

@@ -9,7 +9,7 @@ use crate::errors::{self, Class};
 
 /// Estimated nanoseconds of work from which the GIL is released; below, releasing it and taking
 /// it back costs more than another thread could gain.
-const RELEASE_FROM: usize = 10_000;
+pub(crate) const RELEASE_FROM: usize = 10_000;
 
 /// Runs `work`, which takes about `nanoseconds`, without the GIL if it is long enough.
 ///

@@ -10,9 +10,12 @@ pub(crate) enum Class {
     Config,
     Shape,
     UnknownName,
+    UnsupportedSpace,
     Env,
     NonFinite,
+    StaleIndex,
     Checkpoint,
+    Storage,
     Internal,
 }
 
@@ -22,9 +25,12 @@ impl Class {
             Self::Config => "ConfigError",
             Self::Shape => "ShapeError",
             Self::UnknownName => "UnknownNameError",
+            Self::UnsupportedSpace => "UnsupportedSpaceError",
             Self::Env => "EnvError",
             Self::NonFinite => "NonFiniteError",
+            Self::StaleIndex => "StaleIndexError",
             Self::Checkpoint => "CheckpointError",
+            Self::Storage => "StorageError",
             Self::Internal => "InternalError",
         }
     }
@@ -38,7 +44,9 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::UnknownName { .. } => Class::UnknownName,
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
-        Error::Snapshot { .. } => Class::Checkpoint,
+        Error::StaleIndex { .. } => Class::StaleIndex,
+        Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
+        Error::Storage { .. } => Class::Storage,
     };
     new(py, class, error.to_string())
 }

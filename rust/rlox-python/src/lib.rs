@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod actions;
+mod buffer;
 mod coerce;
 mod detach;
 mod ends;
@@ -38,6 +39,11 @@ pub use vec_env::PyVecEnv;
 /// tensors. Errors are subclasses of `rlox.errors.RloxError`.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::buffer::{
+        PyHindsightConfig, PyMmapReplayBuffer, PyOfflineDatasetBuffer, PyPrioritizedReplayBuffer,
+        PyReplayBuffer, PySequenceReplayBuffer, prune_replay,
+    };
     #[pymodule_export]
     use crate::gae::{
         compute_gae, compute_gae_batched, compute_gae_batched_f32, compute_gae_time_major,

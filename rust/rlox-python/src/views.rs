@@ -69,7 +69,7 @@ pub(crate) trait Span {
 /// The elements of an array, for reading.
 pub(crate) struct View<'py, T> {
     /// Keeps the memory alive.
-    _array: Bound<'py, PyUntypedArray>,
+    array: Bound<'py, PyUntypedArray>,
     start: NonNull<T>,
     len: usize,
 }
@@ -82,12 +82,12 @@ impl<'py, T: Plain> View<'py, T> {
 
     fn trusted(array: &Bound<'py, PyUntypedArray>) -> Self {
         let (start, len) = elements(array);
-        Self { _array: array.clone(), start, len }
+        Self { array: array.clone(), start, len }
     }
 
     /// The elements in row-major order.
     pub(crate) fn slice(&self) -> &[T] {
-        // SAFETY: `of` checked layout and type, `_array` keeps the memory alive.
+        // SAFETY: `of` checked layout and type, `array` keeps the memory alive.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -96,6 +96,13 @@ impl<'py> View<'py, u8> {
     /// The bytes of a C-contiguous bool array: 0 is false, everything else true.
     pub(crate) fn of_bools(array: &Bound<'py, PyUntypedArray>) -> Option<Self> {
         (array.dtype().kind() == b'b' && is_plain(array)).then(|| Self::trusted(array))
+    }
+}
+
+impl<'py, T: Plain> View<'py, T> {
+    /// The same memory as bytes.
+    pub(crate) fn into_bytes(self) -> View<'py, u8> {
+        View { array: self.array, start: self.start.cast(), len: self.len * size_of::<T>() }
     }
 }
 
@@ -174,6 +181,13 @@ impl<'py, T: Written> ViewMut<'py, T> {
     /// The array itself, once it is written.
     pub(crate) fn into_array(self) -> Bound<'py, PyUntypedArray> {
         self.array
+    }
+}
+
+impl<'py, T: Written> ViewMut<'py, T> {
+    /// The same memory as bytes; NumPy, not Rust, will read what is written there as a `T`.
+    pub(crate) fn into_bytes(self) -> ViewMut<'py, u8> {
+        ViewMut { array: self.array, start: self.start.cast(), len: self.len * size_of::<T>() }
     }
 }
 

@@ -1,0 +1,290 @@
+//! A queue of fixed-size byte rows, numbered for ever, stored in chunks.
+//!
+//! Rows are appended at the end and released from the start; row numbers never change. Memory
+//! grows by chunks and follows the live rows, and one emptied chunk is kept for reuse, so that a
+//! full queue neither allocates nor frees as it goes round.
+
+/// Bytes of a chunk, about, where there are enough rows for it.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A chunk holds at most this part of the rows expected.
+const MIN_CHUNKS: usize = 32;
+
+/// A queue of rows of one size, fewer than 2^32 of them live.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkQueue {
+    row: usize,
+    /// Rows per chunk are `1 << shift`.
+    shift: u32,
+    /// A power of two of places; chunk c of all time stands in place c modulo their number, so a
+    /// row is found from the lower half of its number. Places without live rows are empty.
+    chunks: Vec<Box<[u8]>>,
+    /// Places that are not empty.
+    filled: usize,
+    start: u64,
+    end: u64,
+    spare: Option<Box<[u8]>>,
+}
+
+impl ChunkQueue {
+    /// An empty queue of rows of `row` bytes, of which about `expected` will live at once.
+    pub(super) fn new(row: usize, expected: usize) -> Self {
+        let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
+        let chunks = vec![Box::default()];
+        Self { row, shift: rows.ilog2(), chunks, filled: 0, start: 0, end: 0, spare: None }
+    }
+
+    /// Number of the oldest live row.
+    pub(super) const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Number of the next row.
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes of a row.
+    pub(super) const fn width(&self) -> usize {
+        self.row
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn nbytes(&self) -> usize {
+        (self.filled + usize::from(self.spare.is_some())) * (self.row << self.shift)
+    }
+
+    /// Row `number`; None unless it is live.
+    #[inline]
+    pub(super) fn get(&self, number: u64) -> Option<&[u8]> {
+        if number < self.start || number >= self.end {
+            return None;
+        }
+        let (chunk, at) = self.place(lower(number), self.row);
+        self.chunks.get(chunk)?.get(at..at + self.row)
+    }
+
+    /// The live row whose number has this lower half, in a queue of rows of `N` bytes.
+    #[inline]
+    pub(super) fn fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
+        let (chunk, at) = self.place(number, N);
+        self.chunks.get(chunk)?.get(at..)?.first_chunk()
+    }
+
+    /// For reading many rows, each of `N` bytes.
+    pub(super) fn reader<const N: usize>(&self) -> Reader<'_, N> {
+        let (mask, row_mask) = (self.chunks.len() - 1, (1 << self.shift) - 1);
+        Reader { chunks: &self.chunks, shift: self.shift, mask, row_mask }
+    }
+
+    /// Appends one row.
+    #[inline]
+    pub(super) fn push(&mut self, row: &[u8]) {
+        let (chunk, at) = self.next_place(self.row);
+        if let Some(slot) = self.chunks.get_mut(chunk).and_then(|c| c.get_mut(at..at + self.row)) {
+            slot.copy_from_slice(row);
+        }
+        self.end += 1;
+    }
+
+    /// [`ChunkQueue::push`] of a row of `N` bytes.
+    #[inline]
+    pub(super) fn push_fixed<const N: usize>(&mut self, row: &[u8; N]) {
+        let (chunk, at) = self.next_place(N);
+        let chunk = self.chunks.get_mut(chunk).and_then(|chunk| chunk.get_mut(at..));
+        if let Some(slot) = chunk.and_then(<[u8]>::first_chunk_mut) {
+            *slot = *row;
+        }
+        self.end += 1;
+    }
+
+    /// Forgets every row before `number`.
+    #[inline]
+    pub(super) fn release_before(&mut self, number: u64) {
+        let number = number.min(self.end);
+        let (first, kept) = (self.start >> self.shift, number >> self.shift);
+        self.start = self.start.max(number);
+        if first < kept {
+            self.release_chunks(first, kept);
+        }
+    }
+
+    /// The bytes of the live rows from `number` to the end, chunk by chunk.
+    pub(super) fn parts(&self, number: u64) -> Vec<&[u8]> {
+        let rows = 1_u64 << self.shift;
+        let mut parts = Vec::new();
+        let mut next = number.max(self.start);
+        while next < self.end {
+            let until = ((next >> self.shift) + 1).saturating_mul(rows).min(self.end);
+            let (chunk, at) = self.place(lower(next), self.row);
+            #[expect(clippy::cast_possible_truncation, reason = "a live row is in memory")]
+            let bytes = (until - next) as usize * self.row;
+            parts.extend(self.chunks.get(chunk).and_then(|chunk| chunk.get(at..at + bytes)));
+            next = until;
+        }
+        parts
+    }
+
+    /// Restarts an empty queue at row `number`.
+    pub(super) fn restart(&mut self, number: u64) {
+        self.chunks = vec![Box::default()];
+        (self.filled, self.start, self.end) = (0, number, number);
+    }
+
+    /// Place of a chunk, and byte within it, of a live row of `width` bytes.
+    #[inline]
+    const fn place(&self, number: u32, width: usize) -> (usize, usize) {
+        let chunk = (number >> self.shift) as usize & (self.chunks.len() - 1);
+        (chunk, (number & ((1 << self.shift) - 1)) as usize * width)
+    }
+
+    /// As [`ChunkQueue::place`] for the next row, with a chunk there.
+    #[inline]
+    fn next_place(&mut self, width: usize) -> (usize, usize) {
+        let (chunk, at) = self.place(lower(self.end), width);
+        if at == 0 || self.filled == 0 {
+            return self.begin_chunk(width);
+        }
+        (chunk, at)
+    }
+
+    /// Puts a chunk in the place of the next row.
+    #[cold]
+    fn begin_chunk(&mut self, width: usize) -> (usize, usize) {
+        if self.filled == self.chunks.len() {
+            self.double();
+        }
+        let (chunk, at) = self.place(lower(self.end), width);
+        let size = self.row << self.shift;
+        let fresh = self.spare.take().unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        if let Some(place) = self.chunks.get_mut(chunk) {
+            *place = fresh;
+        }
+        self.filled += 1;
+        (chunk, at)
+    }
+
+    /// Doubles the number of places; every chunk goes to its new one.
+    fn double(&mut self) {
+        let old = std::mem::take(&mut self.chunks);
+        let mask = old.len() - 1;
+        self.chunks = vec![Box::default(); 2 * old.len()];
+        let first = lower(self.start >> self.shift) as usize;
+        let new_mask = self.chunks.len() - 1;
+        for (place, chunk) in old.into_iter().enumerate() {
+            // The chunk of all time that stands in `place`: the one at or after the oldest.
+            let number = first + (place.wrapping_sub(first) & mask);
+            if let Some(slot) = self.chunks.get_mut(number & new_mask) {
+                *slot = chunk;
+            }
+        }
+    }
+
+    /// Empties the places of chunks `first..kept`; the last is kept for reuse.
+    #[cold]
+    fn release_chunks(&mut self, first: u64, kept: u64) {
+        let mask = self.chunks.len() - 1;
+        for chunk in first..kept {
+            if let Some(place) = self.chunks.get_mut(lower(chunk) as usize & mask)
+                && !place.is_empty()
+            {
+                self.spare = Some(std::mem::take(place));
+                self.filled -= 1;
+            }
+        }
+    }
+}
+
+/// The rows of a queue, each of `N` bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a, const N: usize> {
+    chunks: &'a [Box<[u8]>],
+    shift: u32,
+    mask: usize,
+    row_mask: u32,
+}
+
+impl<const N: usize> Reader<'_, N> {
+    /// Copies the live row whose number has this lower half into `row`.
+    #[inline]
+    pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
+        let at = (number & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+        if let Some(source) = chunk.and_then(|chunk| chunk.get(at..at + N)?.first_chunk()) {
+            *row = *source;
+        }
+    }
+}
+
+/// The lower half of a number.
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+#[inline]
+pub(super) const fn lower(number: u64) -> u32 {
+    number as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: u64) -> [u8; 8] {
+        number.to_ne_bytes()
+    }
+
+    #[test]
+    fn rows_keep_their_numbers_while_older_ones_are_released() {
+        for expected in [0, 1, 64, 1_000] {
+            let mut queue = ChunkQueue::new(8, expected);
+            for number in 0..5_000 {
+                queue.push(&row(number));
+                queue.release_before(number.saturating_sub(70));
+                for live in [queue.start(), u64::midpoint(queue.start(), number), number] {
+                    assert_eq!(queue.get(live), Some(row(live).as_slice()));
+                    assert_eq!(queue.fixed::<8>(lower(live)), Some(&row(live)));
+                }
+                assert_eq!(queue.get(number + 1), None);
+                assert!(queue.start() == 0 || queue.get(queue.start() - 1).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_queue_going_round_holds_constant_memory() {
+        let mut queue = ChunkQueue::new(8, 1_000);
+        let mut most = 0;
+        for number in 0..100_000 {
+            queue.push(&row(number));
+            queue.release_before(number.saturating_sub(999));
+            most = most.max(queue.nbytes());
+        }
+        assert!(most <= 8 * 1_000 * 11 / 10, "{most}");
+    }
+
+    #[test]
+    fn releasing_everything_and_more_leaves_an_empty_queue_that_goes_on() {
+        let mut queue = ChunkQueue::new(8, 100);
+        (0..10).for_each(|number| queue.push(&row(number)));
+        queue.release_before(1_000);
+        assert_eq!((queue.start(), queue.end()), (10, 10));
+        queue.push(&row(10));
+        assert_eq!(queue.get(10), Some(row(10).as_slice()));
+        queue.restart(77);
+        queue.push(&row(77));
+        assert_eq!((queue.start(), queue.get(77)), (77, Some(row(77).as_slice())));
+    }
+
+    #[test]
+    fn numbers_go_on_past_the_lower_half() {
+        for expected in [1, 64, 1_000] {
+            let mut queue = ChunkQueue::new(8, expected);
+            queue.restart((1 << 32) - 500);
+            for number in (1 << 32) - 500..(1_u64 << 32) + 500 {
+                queue.push(&row(number));
+                queue.release_before(number.saturating_sub(90));
+                for live in queue.start()..queue.end() {
+                    assert_eq!(queue.get(live), Some(row(live).as_slice()));
+                }
+            }
+        }
+    }
+}

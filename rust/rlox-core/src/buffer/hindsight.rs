@@ -1,0 +1,128 @@
+//! Hindsight goals: which rows are relabelled, and with what some row of their episode achieved.
+//!
+//! Andrychowicz et al. 2017, "Hindsight Experience Replay", section 4.5.
+
+use super::draw::Draws;
+use super::replay::{ReplayBuffer, Request};
+use super::storage::{Row, Storage};
+use crate::error::{Error, Result};
+
+/// Which row's achieved goal becomes the goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoalStrategy {
+    /// Any row of the episode from the relabelled one on.
+    Future,
+    /// The last row of the episode.
+    Final,
+    /// Any row of the episode.
+    Episode,
+}
+
+impl GoalStrategy {
+    /// Every strategy with its name.
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Future, "future"), (Self::Final, "final"), (Self::Episode, "episode")];
+
+    /// The strategy called `name`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the strategies there are.
+    pub fn parse(name: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(strategy, _)| *strategy).ok_or_else(|| {
+            let names = Self::NAMES.map(|(_, known)| known);
+            Error::unknown_name("hindsight strategy", name, &names)
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(strategy, _)| *strategy == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// How often and how goals are replaced.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hindsight {
+    strategy: GoalStrategy,
+    ratio: f64,
+}
+
+impl Hindsight {
+    /// Each row drawn is relabelled with probability `ratio`, independently.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless `ratio` is in [0, 1].
+    pub fn new(strategy: GoalStrategy, ratio: f64) -> Result<Self> {
+        if !(0.0..=1.0).contains(&ratio) {
+            return Err(Error::config("ratio", ratio, "a number in [0, 1]"));
+        }
+        Ok(Self { strategy, ratio })
+    }
+
+    /// The strategy.
+    #[must_use]
+    pub const fn strategy(&self) -> GoalStrategy {
+        self.strategy
+    }
+
+    /// The probability that a row is relabelled.
+    #[must_use]
+    pub const fn ratio(&self) -> f64 {
+        self.ratio
+    }
+}
+
+/// A row of a batch and the row whose `next_obs` says which goal replaces its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Relabel {
+    /// Place in the batch.
+    pub place: usize,
+    /// The row that achieved the new goal.
+    pub goal: Row,
+}
+
+impl ReplayBuffer {
+    /// [`ReplayBuffer::sample`] with the rows that are to be relabelled.
+    ///
+    /// An episode that still runs counts up to the newest row, one that was partly overwritten
+    /// from the oldest row held.
+    ///
+    /// # Errors
+    /// As [`ReplayBuffer::sample`].
+    pub fn sample_hindsight(
+        &self,
+        request: Request,
+        hindsight: Hindsight,
+    ) -> Result<(Vec<Row>, Vec<Relabel>)> {
+        let mut relabels = Vec::new();
+        let rows = self.sample_each(request, |draws, place, rows| {
+            for (row, place) in rows.iter().zip(place..) {
+                if draws.uniform() < hindsight.ratio {
+                    let goal = self.storage().goal(draws, hindsight.strategy, *row);
+                    relabels.push(Relabel { place, goal });
+                }
+            }
+        })?;
+        Ok((rows, relabels))
+    }
+}
+
+impl Storage {
+    /// Draws the row whose achievement becomes the goal of `row`.
+    #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
+    fn goal(&self, draws: &mut Draws, strategy: GoalStrategy, row: Row) -> Row {
+        let stream = row.stream as usize;
+        let Some(state) = self.streams.get(stream) else { return row };
+        let (start, end) = state.episode(row.position);
+        let position = match strategy {
+            GoalStrategy::Final => end - 1,
+            GoalStrategy::Future => {
+                row.position + draws.below((end - row.position) as usize) as u64
+            }
+            GoalStrategy::Episode => start + draws.below((end - start) as usize) as u64,
+        };
+        self.row(stream, position)
+    }
+}

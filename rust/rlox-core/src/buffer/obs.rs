@@ -1,0 +1,274 @@
+//! Observations of one column and stream, each stored once.
+
+use super::chunks::{ChunkQueue, lower};
+use super::schema::ObsField;
+use super::stacks::Stacks;
+use super::storage::number_behind;
+use super::width::with_width;
+
+/// The observations of one stream in the order they were met: the `next_obs` of a row follows
+/// its `obs`, and is the `obs` of the next row too unless that was pushed with other bytes.
+#[derive(Debug, Clone)]
+pub(super) enum Observations {
+    /// Whole rows.
+    Plain(ChunkQueue),
+    /// Stacks that share frames.
+    Stacked(Box<Stacks>),
+}
+
+/// What a block of pushed rows brings, `rows` of `width` bytes each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pushed<'a> {
+    /// Observations, `[n]` rows.
+    pub obs: &'a [u8],
+    /// Next observations, `[n]` rows; without them the next row's `obs` follows.
+    pub next_obs: Option<&'a [u8]>,
+    /// Bytes per row.
+    pub width: usize,
+    /// True if the newest row still waits for the next `obs` to follow it.
+    pub open: bool,
+}
+
+impl Observations {
+    /// None yet, of which about `expected` will live at once.
+    pub(super) fn new(column: &ObsField, expected: usize) -> Self {
+        match column.stack {
+            Some(stack) => Self::Stacked(Box::new(Stacks::new(column, stack, expected))),
+            None => Self::Plain(ChunkQueue::new(column.field.row_bytes(), expected)),
+        }
+    }
+
+    /// The queue whose numbers rows refer to.
+    #[inline]
+    pub(super) const fn items(&self) -> &ChunkQueue {
+        match self {
+            Self::Plain(rows) => rows,
+            Self::Stacked(stacks) => stacks.items(),
+        }
+    }
+
+    /// Appends rows; `number` is told the number of each row's `obs`, `ended` whether row i ends
+    /// an episode. Returns whether the newest row waits for the next `obs`.
+    pub(super) fn push(
+        &mut self,
+        pushed: Pushed<'_>,
+        ended: impl Fn(usize) -> bool,
+        mut number: impl FnMut(usize, u32),
+    ) -> bool {
+        if let Self::Plain(rows) = self {
+            with_width!(pushed.width, N => {
+                return push_fixed::<N>(rows, pushed, ended, number);
+            }, else ());
+        }
+        let Pushed { obs, next_obs, width, mut open } = pushed;
+        let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
+        for (row, obs) in obs.chunks_exact(width).enumerate() {
+            if open || !self.newest_is(obs) {
+                self.append(obs);
+            }
+            number(row, lower(self.items().end() - 1));
+            let next = next_rows.as_mut().and_then(Iterator::next);
+            // A row that ends an episode never takes the observation after the reset.
+            let next = next.or_else(|| ended(row).then_some(obs));
+            open = next.is_none();
+            if let Some(next) = next {
+                self.append(next);
+            }
+        }
+        open
+    }
+
+    /// Makes the newest observation follow itself.
+    pub(super) fn repeat_newest(&mut self) {
+        let newest = self.items().end().saturating_sub(1);
+        let mut row = vec![0; self.width()];
+        self.copy(newest, &mut row);
+        self.append(&row);
+    }
+
+    /// Forgets every observation before `number`.
+    #[inline]
+    pub(super) fn release_before(&mut self, number: u64) {
+        match self {
+            Self::Plain(rows) => rows.release_before(number),
+            Self::Stacked(stacks) => stacks.release_before(number),
+        }
+    }
+
+    /// Writes observation `number` into `out`.
+    #[inline]
+    pub(super) fn copy(&self, number: u64, out: &mut [u8]) {
+        match self {
+            Self::Plain(rows) => {
+                if let Some(row) = rows.get(number) {
+                    out.copy_from_slice(row);
+                }
+            }
+            Self::Stacked(stacks) => stacks.copy(number, out),
+        }
+    }
+
+    /// The queue of items, and of frames if items are stacks.
+    pub(super) const fn queues(&self) -> (&ChunkQueue, Option<&ChunkQueue>) {
+        match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => (stacks.items(), Some(stacks.frames())),
+        }
+    }
+
+    /// As [`Observations::queues`], to be filled.
+    pub(super) const fn queues_mut(&mut self) -> (&mut ChunkQueue, Option<&mut ChunkQueue>) {
+        match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => {
+                let (items, frames) = stacks.queues_mut();
+                (items, Some(frames))
+            }
+        }
+    }
+
+    /// True if every frame that a stack refers to is there.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Stacked(stacks) => stacks.is_whole(),
+        }
+    }
+
+    /// Bytes of one observation.
+    fn width(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.width(),
+            Self::Stacked(stacks) => stacks.width(),
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn nbytes(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.nbytes(),
+            Self::Stacked(stacks) => stacks.nbytes(),
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, obs: &[u8]) {
+        match self {
+            Self::Plain(rows) => rows.push(obs),
+            Self::Stacked(stacks) => stacks.push(obs),
+        }
+    }
+
+    #[inline]
+    fn newest_is(&mut self, obs: &[u8]) -> bool {
+        match self {
+            Self::Plain(rows) => {
+                rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs)
+            }
+            Self::Stacked(stacks) => stacks.newest_is(obs),
+        }
+    }
+}
+
+/// [`Observations::push`] of rows of `N` bytes.
+fn push_fixed<const N: usize>(
+    rows: &mut ChunkQueue,
+    pushed: Pushed<'_>,
+    ended: impl Fn(usize) -> bool,
+    mut number: impl FnMut(usize, u32),
+) -> bool {
+    let mut open = pushed.open;
+    let mut next_rows = pushed.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
+    for (row, obs) in pushed.obs.as_chunks::<N>().0.iter().enumerate() {
+        let newest = lower(rows.end()).wrapping_sub(1);
+        let same = rows.end() > rows.start() && rows.fixed(newest) == Some(obs);
+        if open || !same {
+            rows.push_fixed(obs);
+        }
+        number(row, lower(rows.end()).wrapping_sub(1));
+        let next = next_rows.as_mut().and_then(Iterator::next);
+        let next = next.or_else(|| ended(row).then_some(obs));
+        open = next.is_none();
+        if let Some(next) = next {
+            rows.push_fixed(next);
+        }
+    }
+    open
+}
+
+/// An observation of a stream: the lower half of its number.
+pub(super) type Item = (usize, u32);
+
+/// Copies each item into its row of `out`.
+pub(super) fn gather(
+    streams: &[Observations],
+    items: impl Iterator<Item = Item>,
+    width: usize,
+    out: &mut [u8],
+) {
+    with_width!(width, N => {
+        let out = out.as_chunks_mut::<N>().0;
+        if let [Observations::Plain(rows)] = streams {
+            let rows = rows.reader::<N>();
+            for ((_, number), row) in items.zip(out) {
+                rows.copy(number, row);
+            }
+            return;
+        }
+        for (item, row) in items.zip(out) {
+            copy_fixed(streams, item, row);
+        }
+    }, else {
+        for (item, row) in items.zip(out.chunks_exact_mut(width)) {
+            copy_any(streams, item, row);
+        }
+    });
+}
+
+/// [`gather`] of two items for each row, the second mostly next to the first.
+pub(super) fn gather_pairs(
+    streams: &[Observations],
+    items: impl Iterator<Item = (Item, Item)>,
+    width: usize,
+    now: &mut [u8],
+    next: &mut [u8],
+) {
+    with_width!(width, N => {
+        let out = now.as_chunks_mut::<N>().0.iter_mut().zip(next.as_chunks_mut::<N>().0);
+        if let [Observations::Plain(rows)] = streams {
+            let rows = rows.reader::<N>();
+            for (((_, first), (_, second)), (now, next)) in items.zip(out) {
+                rows.copy(first, now);
+                rows.copy(second, next);
+            }
+            return;
+        }
+        for ((first, second), (now, next)) in items.zip(out) {
+            copy_fixed(streams, first, now);
+            copy_fixed(streams, second, next);
+        }
+    }, else {
+        let out = now.chunks_exact_mut(width).zip(next.chunks_exact_mut(width));
+        for ((first, second), (now, next)) in items.zip(out) {
+            copy_any(streams, first, now);
+            copy_any(streams, second, next);
+        }
+    });
+}
+
+#[inline]
+fn copy_fixed<const N: usize>(streams: &[Observations], item: Item, row: &mut [u8; N]) {
+    if let Some(Observations::Plain(rows)) = streams.get(item.0) {
+        if let Some(source) = rows.fixed(item.1) {
+            *row = *source;
+        }
+    } else {
+        copy_any(streams, item, row);
+    }
+}
+
+fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8]) {
+    if let Some(observations) = streams.get(stream) {
+        observations.copy(number_behind(observations.items().end(), number), row);
+    }
+}

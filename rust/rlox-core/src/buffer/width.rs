@@ -1,0 +1,77 @@
+//! Copies whose length the compiler knows: small rows are moved by a few loads and stores.
+
+/// Runs `$fixed` with `const $n` set to `$width` if that is a common small row, else `$any`.
+macro_rules! with_width {
+    ($width:expr, $n:ident => $fixed:expr, else $any:expr) => {
+        $crate::buffer::width::with_width!(@ $width, $n, $fixed, $any;
+            1 2 4 8 12 16 20 24 28 32 40 48 56 64 68 72 80 96 112 128)
+    };
+    (@ $width:expr, $n:ident, $fixed:expr, $any:expr; $($size:literal)*) => {
+        match $width {
+            $($size => { const $n: usize = $size; $fixed })*
+            _ => $any,
+        }
+    };
+}
+
+pub(super) use with_width;
+
+/// Copies `[offset, offset + width)` of the record at each byte of `places` into `out`, row after row.
+pub(super) fn gather(
+    records: &[u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    width: usize,
+    out: &mut [u8],
+) {
+    with_width!(width, N => gather_fixed::<N>(records, places, offset, out), else {
+        for (place, row) in places.zip(out.chunks_exact_mut(width)) {
+            if let Some(source) = records.get(place + offset..place + offset + width) {
+                row.copy_from_slice(source);
+            }
+        }
+    });
+}
+
+fn gather_fixed<const N: usize>(
+    records: &[u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    out: &mut [u8],
+) {
+    for (place, row) in places.zip(out.as_chunks_mut::<N>().0) {
+        if let Some(source) = records.get(place + offset..).and_then(<[u8]>::first_chunk) {
+            *row = *source;
+        }
+    }
+}
+
+/// The converse of [`gather`]: writes row i of `rows` into the i-th record.
+pub(super) fn scatter(
+    records: &mut [u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    width: usize,
+    rows: &[u8],
+) {
+    with_width!(width, N => scatter_fixed::<N>(records, places, offset, rows), else {
+        for (place, row) in places.zip(rows.chunks_exact(width)) {
+            if let Some(slot) = records.get_mut(place + offset..place + offset + width) {
+                slot.copy_from_slice(row);
+            }
+        }
+    });
+}
+
+fn scatter_fixed<const N: usize>(
+    records: &mut [u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    rows: &[u8],
+) {
+    for (place, row) in places.zip(rows.as_chunks::<N>().0) {
+        if let Some(slot) = records.get_mut(place + offset..).and_then(<[u8]>::first_chunk_mut) {
+            *slot = *row;
+        }
+    }
+}

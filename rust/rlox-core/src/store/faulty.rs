@@ -1,0 +1,110 @@
+//! A file system whose k-th operation fails.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fs::{Fs, RandomRead, RealFs};
+
+/// Linux's "no space left on device".
+const ENOSPC: i32 = 28;
+/// Linux's "input/output error".
+const EIO: i32 = 5;
+
+/// The machine's file system, but operation number `fail_at` (counted from 0) and, if told so, all
+/// after it fail.
+///
+/// A write is three operations: creating the file, writing it (of which half the bytes arrive), and
+/// forcing it to the device (which leaves all bytes and still fails).
+#[derive(Debug, Clone)]
+pub struct FaultyFs {
+    fail_at: u64,
+    for_ever: bool,
+    done: Arc<AtomicU64>,
+}
+
+impl FaultyFs {
+    /// Fails at operation `fail_at`, and at every later one if `for_ever`.
+    #[must_use]
+    pub fn new(fail_at: u64, for_ever: bool) -> Self {
+        Self { fail_at, for_ever, done: Arc::default() }
+    }
+
+    /// Operations so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// Counts an operation; an error if it is one that fails.
+    fn pass(&self, code: i32) -> io::Result<()> {
+        let now = self.done.fetch_add(1, Ordering::SeqCst);
+        if now == self.fail_at || (self.for_ever && now > self.fail_at) {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        Ok(())
+    }
+}
+
+impl Fs for FaultyFs {
+    fn create_dirs(&self, path: &Path) -> io::Result<()> {
+        self.pass(ENOSPC)?;
+        RealFs.create_dirs(path)
+    }
+
+    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        self.pass(ENOSPC)?;
+        let whole = parts.concat();
+        if let Err(error) = self.pass(ENOSPC) {
+            let half = whole.get(..whole.len() / 2).unwrap_or_default();
+            RealFs.write(path, &[half])?;
+            return Err(error);
+        }
+        RealFs.write(path, &[&whole])?;
+        self.pass(EIO)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(EIO)?;
+        RealFs.rename(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass(EIO)?;
+        RealFs.sync_dir(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.pass(EIO)?;
+        RealFs.remove(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.pass(EIO)?;
+        RealFs.list(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
+        self.pass(EIO)?;
+        Ok(Box::new(FaultyFile { inner: RealFs.open(path)?, fs: self.clone() }))
+    }
+}
+
+/// A file of a [`FaultyFs`]; its reads are operations too.
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Box<dyn RandomRead>,
+    fs: FaultyFs,
+}
+
+impl RandomRead for FaultyFile {
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.fs.pass(EIO)?;
+        self.inner.read_at(out, offset)
+    }
+}

@@ -1,0 +1,249 @@
+//! A folder of segments and manifests with one writer at a time.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::fs::{Fs, RealFs};
+use super::header::ColumnData;
+use super::manifest::{Manifest, SegmentRef};
+use super::segment::{Segment, write_segment};
+use crate::error::{Error, Result};
+
+const SEGMENT: &str = ".seg";
+const MANIFEST: &str = ".manifest";
+const LOCK: &str = "lock";
+
+/// What a sweep removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Leftovers {
+    /// Number of segments and unfinished files.
+    pub files: usize,
+}
+
+/// A folder that this object alone may write to. The lock is the system's (`flock`): it ends with
+/// the process, however that ends.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    fs: Arc<dyn Fs>,
+    /// Number of the next segment: above all that are or were listed.
+    next: u64,
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens the folder for writing, creating it where it is missing.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if it cannot be created or another buffer or process has it.
+    pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
+        fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
+        let lock = locked(&path.join(LOCK))?;
+        let mut folder = Self { path: path.to_owned(), fs, next: 0, _lock: lock };
+        let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
+        folder.next = numbers.map_or(0, |number| number.saturating_add(1));
+        Ok(folder)
+    }
+
+    /// [`Folder::open`] on the machine's file system.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn open_real(path: &Path) -> Result<Self> {
+        Self::open(path, Arc::new(RealFs))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Seals columns as the folder's next segment.
+    ///
+    /// # Errors
+    /// As [`write_segment`]; the number is not used up then.
+    pub fn seal(&mut self, columns: &[ColumnData<'_>], meta: &[u8]) -> Result<SegmentRef> {
+        let path = self.path.join(segment_name(self.next));
+        let checksum = write_segment(&*self.fs, &path, columns, meta)?;
+        let number = self.next;
+        self.next += 1;
+        let bytes = Segment::open(&*self.fs, &path)?.bytes();
+        Ok(SegmentRef { number, checksum, bytes })
+    }
+
+    /// Opens a segment and checks that it is the one that was meant.
+    ///
+    /// # Errors
+    /// As [`Segment::open`]; [`Error::Damaged`] for another segment under that number.
+    pub fn segment(&self, which: SegmentRef) -> Result<Segment> {
+        open_segment(&*self.fs, &self.path, which)
+    }
+
+    /// Makes `manifest` durable under `name`, which must consist of letters, digits, `_` and `-`.
+    ///
+    /// # Errors
+    /// As [`Manifest::write`]; [`Error::Config`] for another name.
+    pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
+        manifest.write(&*self.fs, &manifest_path(&self.path, name)?)
+    }
+
+    /// The manifest `name`.
+    ///
+    /// # Errors
+    /// As [`Manifest::read`].
+    pub fn manifest(&self, name: &str) -> Result<Manifest> {
+        read_manifest(&*self.fs, &self.path, name)
+    }
+
+    /// Whether there is a manifest `name`.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the folder cannot be listed.
+    pub fn has_manifest(&self, name: &str) -> Result<bool> {
+        Ok(self.names()?.iter().any(|other| other.strip_suffix(MANIFEST) == Some(name)))
+    }
+
+    /// Removes the manifests not in `keep`, then what no manifest needs.
+    ///
+    /// # Errors
+    /// As [`Folder::sweep`].
+    pub fn prune(&self, keep: &[&str]) -> Result<Leftovers> {
+        for file in self.names()? {
+            if file.strip_suffix(MANIFEST).is_some_and(|name| !keep.contains(&name)) {
+                self.remove(&file)?;
+            }
+        }
+        self.sync()?;
+        self.sweep()
+    }
+
+    /// Removes the segments that no manifest of the folder lists, and files that were never finished.
+    ///
+    /// To be called after a manifest was published: a segment sealed since then is listed nowhere.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if a manifest cannot be read: then nothing is removed, for nobody knows
+    /// what it listed. [`Error::Storage`] if the disk refuses.
+    pub fn sweep(&self) -> Result<Leftovers> {
+        let names = self.names()?;
+        let mut needed = HashSet::new();
+        for name in names.iter().filter_map(|file| file.strip_suffix(MANIFEST)) {
+            if !name.starts_with('.') {
+                needed.extend(self.manifest(name)?.segments.iter().map(|s| s.number));
+            }
+        }
+        let mut left = Leftovers::default();
+        for file in &names {
+            let unused = segment_number(file).is_some_and(|number| !needed.contains(&number));
+            if is_unfinished(file) || unused {
+                self.remove(file)?;
+                left.files += 1;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Removes one segment.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses.
+    pub fn remove_segment(&self, number: u64) -> Result<()> {
+        self.remove(&segment_name(number))
+    }
+
+    /// Removes every segment, manifest and the lock; the folder too if nothing else is in it.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses.
+    pub fn delete(&self) -> Result<()> {
+        for file in self.names()? {
+            let ours =
+                segment_number(&file).is_some() || file.ends_with(MANIFEST) || is_unfinished(&file);
+            if ours {
+                self.remove(&file)?;
+            }
+        }
+        self.remove(LOCK)?;
+        // Somebody else's files keep the folder.
+        drop(std::fs::remove_dir(&self.path));
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.fs.list(&self.path).map_err(|cause| Error::storage("list", &self.path, cause))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path.join(name);
+        self.fs.remove(&path).map_err(|cause| Error::storage("remove", &path, cause))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.fs.sync_dir(&self.path).map_err(|cause| Error::storage("sync", &self.path, cause))
+    }
+}
+
+/// Opens segment `which` of a folder that need not be locked: segments never change.
+///
+/// # Errors
+/// As [`Folder::segment`].
+pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Result<Segment> {
+    let path = folder.join(segment_name(which.number));
+    let segment = Segment::open(fs, &path)?;
+    if segment.checksum() == which.checksum && segment.bytes() == which.bytes {
+        return Ok(segment);
+    }
+    let what = format!(
+        "a segment of {} bytes, checksum {:08x}; the manifest lists {} bytes, {:08x}",
+        segment.bytes(),
+        segment.checksum(),
+        which.bytes,
+        which.checksum
+    );
+    Err(Error::damaged(&path, 0, what))
+}
+
+/// Reads manifest `name` of a folder that need not be locked.
+///
+/// # Errors
+/// As [`Folder::manifest`].
+pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Manifest> {
+    Manifest::read(fs, &manifest_path(folder, name)?)
+}
+
+fn locked(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = file.map_err(|cause| Error::storage("open", path, cause))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::storage("lock", path, "another buffer or process is writing there"))
+        }
+        Err(TryLockError::Error(cause)) => Err(Error::storage("lock", path, cause)),
+    }
+}
+
+/// Whether a file is one that [`super::replace_file`] began and did not finish.
+fn is_unfinished(file: &str) -> bool {
+    file.strip_suffix(".new").is_some_and(|name| name.starts_with('.'))
+}
+
+fn segment_name(number: u64) -> String {
+    format!("{number:012}{SEGMENT}")
+}
+
+fn segment_number(file: &str) -> Option<u64> {
+    let digits = file.strip_suffix(SEGMENT)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+fn manifest_path(folder: &Path, name: &str) -> Result<PathBuf> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) {
+        return Ok(folder.join(format!("{name}{MANIFEST}")));
+    }
+    Err(Error::config("name", format!("{name:?}"), "1 to 128 letters, digits, '_' or '-'"))
+}

@@ -1,0 +1,97 @@
+//! What a saved buffer consists of: a list of segments and the owner's own columns.
+
+use std::path::Path;
+
+use super::fs::Fs;
+use super::header::ColumnData;
+use super::segment::{Segment, write_segment};
+use crate::error::{Error, Result};
+
+/// Column of the segment list; a row is number, checksum and bytes, 8 bytes each.
+const SEGMENTS: &str = "segments";
+const REF_BYTES: usize = 24;
+
+/// A segment that belongs to a saved buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentRef {
+    /// Its number in the folder.
+    pub number: u64,
+    /// Its checksum, so that another file of that name is noticed.
+    pub checksum: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A list of segments with the owner's columns and description.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// The segments, oldest first.
+    pub segments: Vec<SegmentRef>,
+    /// The owner's columns: name, bytes of a row, rows.
+    pub columns: Vec<(String, usize, Vec<u8>)>,
+    /// The owner's description.
+    pub meta: Vec<u8>,
+}
+
+impl Manifest {
+    /// Writes the manifest in one step; after an `Ok` it outlasts a power cut.
+    ///
+    /// # Errors
+    /// As [`write_segment`].
+    pub fn write(&self, fs: &dyn Fs, path: &Path) -> Result<()> {
+        let list: Vec<u8> = self
+            .segments
+            .iter()
+            .flat_map(|s| [s.number, u64::from(s.checksum), s.bytes])
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        let own = self.columns.iter().map(|(name, row_bytes, rows)| ColumnData {
+            name: name.clone(),
+            row_bytes: *row_bytes,
+            first: 0,
+            parts: vec![rows.as_slice()],
+        });
+        let list = ColumnData {
+            name: SEGMENTS.to_owned(),
+            row_bytes: REF_BYTES,
+            first: 0,
+            parts: vec![list.as_slice()],
+        };
+        let columns: Vec<ColumnData<'_>> = std::iter::once(list).chain(own).collect();
+        write_segment(fs, path, &columns, &self.meta).map(drop)
+    }
+
+    /// Reads and checks a manifest.
+    ///
+    /// # Errors
+    /// As [`Segment::open`] and [`Segment::read_rows`].
+    pub fn read(fs: &dyn Fs, path: &Path) -> Result<Self> {
+        let file = Segment::open(fs, path)?;
+        let list = file.read_column(SEGMENTS)?;
+        let mut columns = Vec::new();
+        for column in file.columns().iter().filter(|column| column.name != SEGMENTS) {
+            let rows = file.read_column(&column.name)?;
+            columns.push((column.name.clone(), column.row_bytes, rows));
+        }
+        let segments = list.chunks_exact(REF_BYTES).map(reference).collect();
+        Ok(Self { segments, columns, meta: file.meta().to_vec() })
+    }
+
+    /// The rows of the owner's column `name`.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] if there is none.
+    pub fn column(&self, name: &'static str) -> Result<&[u8]> {
+        let found = self.columns.iter().find(|(known, _, _)| known == name);
+        found
+            .map(|(_, _, rows)| rows.as_slice())
+            .ok_or_else(|| Error::snapshot(name, "missing", "a column of the manifest"))
+    }
+}
+
+fn reference(row: &[u8]) -> SegmentRef {
+    let mut numbers = row.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut next = || numbers.next().unwrap_or_default();
+    let (number, checksum, bytes) = (next(), next(), next());
+    SegmentRef { number, checksum: u32::try_from(checksum).unwrap_or_default(), bytes }
+}

@@ -1,0 +1,96 @@
+//! A buffer of one float observation or more, and the plain list of transitions it stands for.
+#![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+use rlox_core::buffer::{Dtype, Field, Moment, ObsField, ReplayBuffer, Row, Rows, Schema, Target};
+
+pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|&value| f32::from_ne_bytes(value)).collect()
+}
+
+/// Float observations `[dim]`, one float action, float rewards, one extra `tag` of int64.
+pub(crate) fn schema(dim: usize) -> Schema {
+    let obs = ObsField { field: Field::new("", Dtype::F32, [dim]), stack: None };
+    let tag = Field::new("tag", Dtype::I64, []);
+    Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, vec![tag]).unwrap()
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) obs: Vec<f32>,
+    pub(crate) next_obs: Vec<f32>,
+    pub(crate) action: f32,
+    pub(crate) reward: f32,
+    pub(crate) terminated: bool,
+    pub(crate) truncated: bool,
+    pub(crate) tag: i64,
+}
+
+pub(crate) fn push(buffer: &mut ReplayBuffer, target: Target<'_>, steps: &[Step], with_next: bool) {
+    let concat =
+        |part: &dyn Fn(&Step) -> Vec<u8>| -> Vec<u8> { steps.iter().flat_map(part).collect() };
+    let obs = concat(&|step| bytes(&step.obs));
+    let next_obs = concat(&|step| bytes(&step.next_obs));
+    let action = concat(&|step| bytes(&[step.action]));
+    let reward = concat(&|step| bytes(&[step.reward]));
+    let tag = concat(&|step| step.tag.to_ne_bytes().to_vec());
+    let terminated: Vec<u8> = steps.iter().map(|step| u8::from(step.terminated)).collect();
+    let truncated: Vec<u8> = steps.iter().map(|step| u8::from(step.truncated)).collect();
+    let next_columns = [next_obs.as_slice()];
+    let rows = Rows {
+        n: steps.len(),
+        obs: &[&obs],
+        next_obs: with_next.then_some(&next_columns),
+        columns: &[&action, &reward, &tag],
+        terminated: &terminated,
+        truncated: &truncated,
+    };
+    buffer.storage_mut().push(target, rows, |_| {}).unwrap();
+}
+
+pub(crate) fn read(buffer: &ReplayBuffer, row: Row) -> Step {
+    let storage = buffer.storage();
+    let dim = storage.schema().obs()[0].field.len();
+    let (mut obs, mut next_obs) = (vec![0; 4 * dim], vec![0; 4 * dim]);
+    let (mut action, mut reward, mut tag) = (vec![0; 4], vec![0; 4], vec![0; 8]);
+    let (mut terminated, mut truncated) = ([0], [0]);
+    storage.gather_obs(0, Moment::Now, &[row], &mut obs);
+    storage.gather_obs(0, Moment::Next, &[row], &mut next_obs);
+    storage.gather_column(0, &[row], &mut action);
+    storage.gather_column(1, &[row], &mut reward);
+    storage.gather_column(2, &[row], &mut tag);
+    storage.gather_flags(&[row], &mut terminated, &mut truncated);
+    Step {
+        obs: floats(&obs),
+        next_obs: floats(&next_obs),
+        action: floats(&action)[0],
+        reward: floats(&reward)[0],
+        terminated: terminated[0] == 1,
+        truncated: truncated[0] == 1,
+        tag: i64::from_ne_bytes(tag.try_into().unwrap()),
+    }
+}
+
+/// A stream of steps whose episodes end as `flags` of the step number says.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_wrap)]
+pub(crate) fn episodes(
+    n: usize,
+    env: usize,
+    dim: usize,
+    flags: impl Fn(usize) -> (bool, bool),
+) -> Vec<Step> {
+    let mut clock = 0_f32;
+    let at =
+        |clock: f32| (0..dim).map(|d| clock + 0.001 * d as f32 + 1_000.0 * env as f32).collect();
+    let step = |t: usize| {
+        let (terminated, truncated) = flags(t);
+        let (obs, next_obs) = (at(clock), at(clock + 1.0));
+        clock += if terminated || truncated { 2.0 } else { 1.0 };
+        let tag = (env * 1_000_000 + t) as i64;
+        Step { obs, next_obs, action: t as f32, reward: 0.5 * t as f32, terminated, truncated, tag }
+    };
+    (0..n).map(step).collect()
+}

@@ -1,0 +1,181 @@
+//! Frame stacks stored once: exact for any reset convention, and small.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+use rlox_core::buffer::{
+    Dtype, Field, FrameStack, Moment, ObsField, ReplayBuffer, Rows, Schema, StackAxis, Target,
+};
+use rlox_core::seed::Stream;
+
+const SIZE: usize = 4;
+
+/// What a stack shows after a reset.
+#[derive(Debug, Clone, Copy)]
+enum Reset {
+    RepeatFirst,
+    Zeros,
+    KeepOld,
+    AllNew,
+}
+
+fn frame(rng: &mut Stream, len: usize, levels: u64) -> Vec<u8> {
+    (0..len).map(|_| u8::try_from(rng.next_u64() % levels).unwrap()).collect()
+}
+
+/// `[SIZE][pixels]` in the layout of `axis`.
+fn stacked(frames: &[Vec<u8>], axis: StackAxis, piece: usize) -> Vec<u8> {
+    match axis {
+        StackAxis::First => frames.concat(),
+        StackAxis::Last => {
+            let pixels = frames[0].len() / piece;
+            let pixel = |p: usize| frames.iter().flat_map(move |f| &f[p * piece..(p + 1) * piece]);
+            (0..pixels).flat_map(pixel).copied().collect()
+        }
+    }
+}
+
+struct Step {
+    obs: Vec<u8>,
+    next_obs: Vec<u8>,
+    ended: bool,
+}
+
+/// Steps whose episodes last `episode` steps; `levels` colours, 1 for a screen that never changes.
+fn steps(
+    n: usize,
+    axis: StackAxis,
+    piece: usize,
+    reset: Reset,
+    episode: usize,
+    levels: u64,
+) -> Vec<Step> {
+    let mut rng = Stream::new(1, "frames", levels);
+    let len = 6 * piece;
+    let mut frames = vec![vec![0; len]; SIZE];
+    let mut begin = true;
+    let mut out = Vec::new();
+    for t in 0..n {
+        if begin {
+            let first = frame(&mut rng, len, levels);
+            match reset {
+                Reset::RepeatFirst => frames = vec![first; SIZE],
+                Reset::Zeros => frames = [vec![vec![0; len]; SIZE - 1], vec![first]].concat(),
+                Reset::KeepOld => frames[SIZE - 1] = first,
+                Reset::AllNew => frames = (0..SIZE).map(|_| frame(&mut rng, len, levels)).collect(),
+            }
+        }
+        let obs = stacked(&frames, axis, piece);
+        frames.remove(0);
+        frames.push(frame(&mut rng, len, levels));
+        begin = (t + 1) % episode == 0;
+        out.push(Step { obs, next_obs: stacked(&frames, axis, piece), ended: begin });
+    }
+    out
+}
+
+fn buffer(axis: StackAxis, piece: usize, capacity: usize) -> ReplayBuffer {
+    let shape = match axis {
+        StackAxis::First => vec![SIZE, 6, piece],
+        StackAxis::Last => vec![2, 3, SIZE * piece],
+    };
+    let stack = Some(FrameStack { size: SIZE, axis });
+    let obs = ObsField { field: Field::new("", Dtype::U8, shape), stack };
+    let schema = Schema::new(vec![obs], (Dtype::I64, vec![1]), Dtype::F32, Vec::new()).unwrap();
+    ReplayBuffer::new(schema, capacity, 1, 0).unwrap()
+}
+
+fn push(buffer: &mut ReplayBuffer, steps: &[Step], with_next: bool) {
+    let obs: Vec<u8> = steps.iter().flat_map(|step| step.obs.clone()).collect();
+    let next_obs: Vec<u8> = steps.iter().flat_map(|step| step.next_obs.clone()).collect();
+    let flags: Vec<u8> = steps.iter().map(|step| u8::from(step.ended)).collect();
+    let (actions, rewards) = (vec![0; 8 * steps.len()], vec![0; 4 * steps.len()]);
+    let next = [next_obs.as_slice()];
+    let rows = Rows {
+        n: steps.len(),
+        obs: &[&obs],
+        next_obs: with_next.then_some(&next),
+        columns: &[&actions, &rewards],
+        terminated: &vec![0; steps.len()],
+        truncated: &flags,
+    };
+    buffer.storage_mut().push(Target::Stream(0), rows, |_| {}).unwrap();
+}
+
+fn read(buffer: &ReplayBuffer, index: usize, moment: Moment) -> Vec<u8> {
+    let mut out = vec![0; buffer.storage().schema().obs()[0].field.row_bytes()];
+    let row = buffer.storage().find(index as u64).unwrap();
+    buffer.storage().gather_obs(0, moment, &[row], &mut out);
+    out
+}
+
+#[test]
+fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
+    for axis in [StackAxis::First, StackAxis::Last] {
+        for piece in [1, 3] {
+            for reset in [Reset::RepeatFirst, Reset::Zeros, Reset::KeepOld, Reset::AllNew] {
+                for (episode, levels) in [(1, 256), (2, 256), (3, 2), (7, 256), (9, 1), (99, 2)] {
+                    let steps = steps(40, axis, piece, reset, episode, levels);
+                    for capacity in [1, 2, 5, 13, 64] {
+                        let mut buffer = buffer(axis, piece, capacity);
+                        for (t, step) in steps.iter().enumerate() {
+                            push(&mut buffer, std::slice::from_ref(step), true);
+                            let oldest = (t + 1).saturating_sub(capacity);
+                            for index in [oldest, usize::midpoint(oldest, t), t] {
+                                let context = (axis, piece, reset, episode, levels, capacity, t);
+                                let read = |moment| read(&buffer, index, moment);
+                                assert_eq!(read(Moment::Now), steps[index].obs, "{context:?}");
+                                assert_eq!(
+                                    read(Moment::Next),
+                                    steps[index].next_obs,
+                                    "{context:?}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn next_stacks_left_out_are_the_ones_pushed_next_but_for_ends() {
+    let steps = steps(30, StackAxis::Last, 1, Reset::RepeatFirst, 7, 256);
+    let mut buffer = buffer(StackAxis::Last, 1, 20);
+    steps.chunks(4).for_each(|part| push(&mut buffer, part, false));
+    for t in 10..30 {
+        assert_eq!(read(&buffer, t, Moment::Now), steps[t].obs);
+        let from = if steps[t].ended || t == 29 { t } else { t + 1 };
+        assert_eq!(read(&buffer, t, Moment::Next), steps[from].obs);
+    }
+}
+
+#[test]
+fn a_step_adds_one_frame_and_a_frame_that_never_changes_does_not_keep_the_others() {
+    let (rows, frame) = (10_000, 6 * 3);
+    let mut buffer = buffer(StackAxis::First, 3, rows);
+    let records = buffer.storage().nbytes();
+    push(&mut buffer, &steps(3 * rows, StackAxis::First, 3, Reset::RepeatFirst, 500, 256), true);
+    let numbers = 4 * SIZE;
+    let held = buffer.storage().nbytes() - records;
+    assert!(held < rows * (frame + numbers) * 107 / 100, "{held}");
+
+    let mut still = steps(20 * rows, StackAxis::First, 3, Reset::KeepOld, usize::MAX, 256);
+    for step in &mut still {
+        step.obs[..frame].fill(9);
+        step.next_obs[..frame].fill(9);
+    }
+    push(&mut buffer, &still, true);
+    let held = buffer.storage().nbytes() - records;
+    assert!(held < rows * (2 * frame + numbers) * 107 / 100, "{held}");
+    assert_eq!(read(&buffer, 23 * rows - 1, Moment::Next), still[20 * rows - 1].next_obs);
+}
+
+#[test]
+fn a_stack_that_does_not_divide_its_axis_is_refused() {
+    for (size, axis) in [(3, StackAxis::First), (0, StackAxis::First), (4, StackAxis::Last)] {
+        let stack = Some(FrameStack { size, axis });
+        let obs = ObsField { field: Field::new("", Dtype::U8, [4, 6]), stack };
+        let made = Schema::new(vec![obs], (Dtype::I64, vec![1]), Dtype::F32, Vec::new());
+        assert!(made.unwrap_err().to_string().contains("frame"), "{size} {axis:?}");
+    }
+}

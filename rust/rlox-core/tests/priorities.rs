@@ -1,0 +1,176 @@
+//! Prioritized draws against their definition: frequencies, weights, and what an update does.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(clippy::cast_precision_loss)]
+
+use rlox_core::Error;
+use rlox_core::buffer::{Draw, Priorities};
+use rlox_core::seed::Stream;
+
+/// Slots 0.. hold these priorities.
+fn filled(priorities: &[f64], alpha: f64, beta: f64) -> Priorities {
+    let mut all = Priorities::new(priorities.len(), alpha, beta).unwrap();
+    for (slot, &priority) in priorities.iter().enumerate() {
+        all.insert(slot, Some(priority)).unwrap();
+    }
+    all
+}
+
+fn varied(n: usize) -> Vec<f64> {
+    let mut stream = Stream::new(5, "priorities", 0);
+    (0..n).map(|_| (4.0 * stream.uniform() - 2.0).exp()).collect()
+}
+
+/// How often each slot was drawn in `batches` of 64.
+fn counts(all: &Priorities, draw: Draw, batches: u64) -> Vec<f64> {
+    let mut counts = vec![0.0; all.tree().len()];
+    for batch in 0..batches {
+        let mut stream = Stream::new(9, "sample", batch);
+        for slot in all.sample(draw, &mut stream, &mut [0.0; 64]).unwrap() {
+            counts[slot] += 1.0;
+        }
+    }
+    counts
+}
+
+#[test]
+fn slots_are_drawn_in_proportion_to_priority_to_the_alpha() {
+    let priorities = varied(50);
+    for alpha in [0.0, 0.6, 1.0] {
+        let p: Vec<f64> = priorities.iter().map(|x| x.powf(alpha)).collect();
+        let total: f64 = p.iter().sum();
+        for draw in [Draw::Independent, Draw::Stratified] {
+            let all = filled(&priorities, alpha, 0.4);
+            let counts = counts(&all, draw, 2_000);
+            let drawn: f64 = counts.iter().sum();
+            let chi_square: f64 = counts
+                .iter()
+                .zip(&p)
+                .map(|(count, p)| (count - drawn * p / total).powi(2) / (drawn * p / total))
+                .sum();
+            // 49 degrees of freedom: 85.4 is exceeded once in 1,000 independent samples.
+            assert!(chi_square < 85.4, "alpha {alpha} {draw:?}: {chi_square}");
+            if draw == Draw::Independent && alpha > 0.0 {
+                assert!(chi_square > 20.0, "counts too even for independent draws: {chi_square}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stratified_batch_has_one_point_in_each_equal_part() {
+    let all = filled(&[1.0; 64], 1.0, 1.0);
+    for seed in 0..20 {
+        let mut stream = Stream::new(seed, "sample", 0);
+        let slots = all.sample(Draw::Stratified, &mut stream, &mut [0.0; 64]).unwrap();
+        assert_eq!(slots, (0..64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn weights_at_beta_1_undo_the_preference() {
+    let priorities = varied(200);
+    let value: Vec<f64> = (0..200)
+        .map(|i| f64::from(i % 17) - 3.0 * priorities[usize::try_from(i).unwrap()])
+        .collect();
+    let uniform = value.iter().sum::<f64>() / 200.0;
+    let all = filled(&priorities, 0.7, 1.0);
+    let (mut weighted, mut plain, mut weight_sum) = (0.0, 0.0, 0.0);
+    for batch in 0..4_000 {
+        let mut weights = [0.0; 64];
+        let mut stream = Stream::new(3, "sample", batch);
+        let slots = all.sample(Draw::Independent, &mut stream, &mut weights).unwrap();
+        for (weight, &slot) in weights.iter().zip(&slots) {
+            weighted += weight * value[slot];
+            weight_sum += weight;
+            plain += value[slot];
+        }
+    }
+    assert!((weighted / weight_sum - uniform).abs() < 0.05, "{} {uniform}", weighted / weight_sum);
+    assert!((plain / 256_000.0 - uniform).abs() > 0.5, "the test needs a preference to undo");
+}
+
+#[test]
+fn weights_are_those_of_the_paper_over_the_largest_in_the_buffer() {
+    let priorities = varied(100);
+    let (alpha, beta) = (0.6, 0.4);
+    let p: Vec<f64> = priorities.iter().map(|x| x.powf(alpha)).collect();
+    let total: f64 = p.iter().sum();
+    let raw: Vec<f64> = p.iter().map(|p| (100.0 * p / total).powf(-beta)).collect();
+    let largest = raw.iter().copied().fold(0.0, f64::max);
+    let mut all = filled(&priorities, alpha, beta);
+    let mut weights = [0.0; 32];
+    let slots = all.sample(Draw::Stratified, &mut Stream::new(0, "s", 0), &mut weights).unwrap();
+    for (weight, &slot) in weights.iter().zip(&slots) {
+        assert!((weight - raw[slot] / largest).abs() < 1e-12);
+    }
+    all.set_beta(0.0).unwrap();
+    all.sample(Draw::Stratified, &mut Stream::new(0, "s", 0), &mut weights).unwrap();
+    assert_eq!(weights, [1.0; 32]);
+}
+
+#[test]
+fn a_row_without_a_priority_gets_the_largest_seen_so_far() {
+    let mut all = Priorities::new(4, 1.0, 1.0).unwrap();
+    all.insert(0, None).unwrap();
+    assert_eq!(all.tree().get(0), 1.0);
+    assert_eq!(all.update(&[0], &[7.0], |_| Some(0)).unwrap(), 0);
+    all.insert(1, None).unwrap();
+    assert_eq!(all.tree().get(1), 7.0);
+    all.remove(1).unwrap();
+    all.update(&[0], &[0.5], |_| Some(0)).unwrap();
+    all.insert(2, None).unwrap();
+    assert_eq!((all.tree().get(2), all.tree().min()), (7.0, 0.5));
+}
+
+#[test]
+fn updates_of_rows_that_are_gone_are_left_out_and_counted() {
+    let mut all = filled(&[1.0, 2.0, 3.0], 1.0, 1.0);
+    let alive = |index: u64| usize::try_from(index).ok().filter(|&slot| slot < 2);
+    assert_eq!(all.update(&[0, 2, 1, 9], &[4.0, 50.0, 5.0, 60.0], alive).unwrap(), 2);
+    assert_eq!([0, 1, 2].map(|slot| all.tree().get(slot)), [4.0, 5.0, 3.0]);
+    assert_eq!(all.most(), 5.0);
+}
+
+#[test]
+fn a_slot_of_priority_0_is_never_drawn_and_not_the_minimum() {
+    let mut all = filled(&[0.0, 2.0, 0.0, 8.0], 0.5, 1.0);
+    let drawn = counts(&all, Draw::Stratified, 50);
+    assert!(drawn[0] == 0.0 && drawn[2] == 0.0 && drawn[1] > 0.0);
+    assert_eq!(all.tree().min(), 2.0_f64.sqrt());
+    all.update(&[1, 3], &[0.0, 0.0], |slot| usize::try_from(slot).ok()).unwrap();
+    let error = all.sample(Draw::Stratified, &mut Stream::new(0, "s", 0), &mut [0.0]).unwrap_err();
+    assert!(matches!(error, Error::Config { .. }));
+}
+
+#[test]
+fn a_priority_that_is_not_one_is_refused_and_changes_nothing() {
+    let mut all = filled(&[1.0, 2.0], 0.6, 0.4);
+    let before = all.clone();
+    for bad in [f64::NAN, f64::INFINITY] {
+        let error = all.update(&[0, 1], &[3.0, bad], |_| Some(0)).unwrap_err();
+        assert!(matches!(error, Error::NonFinite { index: 1, .. }));
+    }
+    for bad in [-1.0, 1e101] {
+        let error = all.update(&[0], &[bad], |_| Some(0)).unwrap_err();
+        assert!(error.to_string().contains("abs(td_error)"), "{error}");
+        assert!(all.insert(0, Some(bad)).is_err());
+    }
+    assert!(matches!(all.update(&[0, 1], &[1.0], |_| Some(0)), Err(Error::Shape { .. })));
+    assert!(all.set_beta(1.5).is_err() && all.set_beta(f64::NAN).is_err());
+    assert!(all == before);
+    assert!(Priorities::new(1, -0.1, 0.4).is_err() && Priorities::new(1, 0.6, 2.0).is_err());
+}
+
+#[test]
+fn restored_priorities_draw_the_same_slots_and_weights() {
+    let all = filled(&varied(300), 0.6, 0.4);
+    let (weights, most) = all.state();
+    let mut other = Priorities::new(300, 0.6, 0.4).unwrap();
+    other.restore(&weights, most).unwrap();
+    assert!(other.tree() == all.tree() && other.most() == all.most());
+    let (mut left, mut right) = ([0.0; 32], [0.0; 32]);
+    let slots = all.sample(Draw::Stratified, &mut Stream::new(1, "s", 1), &mut left).unwrap();
+    let again = other.sample(Draw::Stratified, &mut Stream::new(1, "s", 1), &mut right).unwrap();
+    assert_eq!((slots, left), (again, right));
+    assert!(other.restore(&weights[1..], most).is_err());
+}

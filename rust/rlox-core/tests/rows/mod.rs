@@ -1,0 +1,76 @@
+//! Rows for tests of buffers: every byte follows from step and environment.
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+
+use rlox_core::buffer::{
+    Dtype, Field, FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target,
+};
+
+/// A vector, a stack of three frames of bytes, and an extra column.
+pub(crate) fn schema() -> Schema {
+    let plain = ObsField { field: Field::new("x", Dtype::F32, [2]), stack: None };
+    let stack = Some(FrameStack { size: 3, axis: StackAxis::First });
+    let stacked = ObsField { field: Field::new("pixels", Dtype::U8, [3, 5]), stack };
+    let extra = vec![Field::new("latent", Dtype::F32, [2])];
+    Schema::new(vec![plain, stacked], (Dtype::F32, vec![1]), Dtype::F32, extra).unwrap()
+}
+
+/// One row for each of `n` environments at step `t`; an episode ends every 11 steps. Without
+/// `next_obs` on odd steps.
+pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(Target<'_>, Rows<'_>)) {
+    let x: Vec<u8> = (0..n * 2).flat_map(|i| (t as f32 + i as f32 / 100.0).to_ne_bytes()).collect();
+    let frame = |t: u64, env: usize| [t as u8, (t >> 8) as u8, env as u8, 0, 1];
+    let pixels = |t: u64| -> Vec<u8> {
+        (0..n)
+            .flat_map(|env| [t, t + 1, t + 2].into_iter().flat_map(move |k| frame(k, env)))
+            .collect()
+    };
+    let (now, next, next_x) =
+        (pixels(t), pixels(t + 1), x.iter().rev().copied().collect::<Vec<u8>>());
+    let numbers: Vec<u8> = (0..n).flat_map(|i| (t as f32 * 3.0 + i as f32).to_ne_bytes()).collect();
+    let latent = vec![0; 8 * n];
+    let ends = vec![u8::from(t % 11 == 10); n];
+    let led_to: [&[u8]; 2] = [&next_x, &next];
+    let rows = Rows {
+        n,
+        obs: &[&x, &now],
+        next_obs: t.is_multiple_of(2).then_some(&led_to),
+        columns: &[&numbers, &numbers, &latent],
+        terminated: &ends,
+        truncated: &vec![0; n],
+    };
+    store(Target::Each, rows);
+}
+
+/// Memory for a batch of [`schema`].
+#[derive(Debug, PartialEq)]
+pub(crate) struct Outputs {
+    /// Observations and next observations.
+    pub(crate) obs: [Vec<u8>; 4],
+    /// Actions, rewards, latents.
+    pub(crate) columns: [Vec<u8>; 3],
+    /// `terminated` and `truncated`.
+    pub(crate) flags: [Vec<u8>; 2],
+    /// Index of each row.
+    pub(crate) indices: Vec<u64>,
+}
+
+/// What `fill` writes for `n` rows.
+pub(crate) fn filled(n: usize, fill: impl FnOnce(&mut [&mut [u8]])) -> Outputs {
+    let widths = [8, 15, 8, 15, 4, 4, 8, 1, 1, 8];
+    let mut all = widths.map(|width| vec![0; width * n]);
+    fill(&mut all.each_mut().map(Vec::as_mut_slice));
+    let [x, pixels, next_x, next_pixels, actions, rewards, latents, terminated, truncated, ids] =
+        all;
+    let indices = ids.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
+    Outputs {
+        obs: [x, pixels, next_x, next_pixels],
+        columns: [actions, rewards, latents],
+        flags: [terminated, truncated],
+        indices,
+    }
+}
+
+/// One batch.
+pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> Request {
+    Request { batch_size, n_batches: 1, seed }
+}

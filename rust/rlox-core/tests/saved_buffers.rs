@@ -1,0 +1,272 @@
+//! Buffers that were saved and restored go on as if nothing had happened, and share segments.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::many_single_char_names
+)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rlox_core::Error;
+use rlox_core::buffer::{Draw, PrioritizedReplayBuffer, ReplayBuffer, Row, Storage};
+use rlox_core::seed::Stream;
+use rlox_core::store::FaultyFs;
+
+mod rows;
+mod scratch;
+use rows::{Outputs, filled, push, request, schema};
+use scratch::folder;
+
+/// All bytes of some rows.
+fn read(storage: &Storage, rows: &[Row]) -> Outputs {
+    filled(rows.len(), |batch| storage.fill(rows, None, batch))
+}
+
+fn same(left: &ReplayBuffer, right: &ReplayBuffer) {
+    for seed in [Some(1), Some(2), None] {
+        let (a, b) =
+            (left.sample(request(200, seed)).unwrap(), right.sample(request(200, seed)).unwrap());
+        assert!(read(left.storage(), &a) == read(right.storage(), &b));
+    }
+}
+
+fn buffer(capacity: usize, n: usize) -> ReplayBuffer {
+    ReplayBuffer::new(schema(), capacity, n, 7).unwrap()
+}
+
+fn fill(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
+    for t in steps {
+        push(t, n, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
+    }
+}
+
+#[test]
+fn a_restored_buffer_samples_the_same_rows_and_goes_on_alike() {
+    for n in [1, 3] {
+        // Not full, just full, and wrapped at several offsets.
+        for steps in [1, 29, 30, 31, 47, 90, 123] {
+            let dir = folder(&format!("saved_buffers-same-{n}-{steps}"));
+            let mut left = buffer(30 * n, n);
+            fill(&mut left, 0..steps, n);
+            left.save(&dir, "last").unwrap();
+            let mut right = buffer(30 * n, n);
+            right.load(&dir, "last").unwrap();
+            assert_eq!(right.storage().pushed(), steps * n as u64);
+            same(&left, &right);
+            fill(&mut left, steps..steps + 17, n);
+            fill(&mut right, steps..steps + 17, n);
+            same(&left, &right);
+        }
+    }
+}
+
+fn segment_bytes(dir: &Path) -> Vec<u64> {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let segments = files.filter(|f| f.file_name().to_string_lossy().ends_with(".seg"));
+    segments.map(|f| f.metadata().unwrap().len()).collect()
+}
+
+#[test]
+fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
+    let dir = folder("saved_buffers-shared");
+    let mut left = buffer(1_000, 1);
+    fill(&mut left, 0..900, 1);
+    let whole = left.save(&dir, "step-1").unwrap();
+    fill(&mut left, 900..910, 1);
+    let little = left.save(&dir, "step-2").unwrap();
+    assert!(little.new_bytes * 20 < whole.new_bytes, "{little:?} after {whole:?}");
+    assert_eq!((little.segments, left.save(&dir, "step-3").unwrap().new_bytes), (2, 0));
+    for name in ["step-1", "step-2", "step-3"] {
+        buffer(1_000, 1).load(&dir, name).unwrap();
+    }
+    // The first rows leave the ring: the segment goes when the last manifest that lists it does.
+    for (step, name) in ["step-1", "step-2", "step-3"].iter().enumerate() {
+        let begin = 910 + 1_000 * step as u64;
+        fill(&mut left, begin..begin + 1_000, 1);
+        // An observation on the border is the last of one segment and needed by the next.
+        assert!(left.save(&dir, name).unwrap().segments <= 2);
+    }
+    assert!(segment_bytes(&dir).len() <= 4 && !dir.join("000000000000.seg").exists());
+    let mut right = buffer(1_000, 1);
+    right.load(&dir, "step-3").unwrap();
+    same(&left, &right);
+}
+
+#[test]
+fn a_restored_buffer_shares_the_segments_it_came_from() {
+    let dir = folder("saved_buffers-resumed");
+    let mut left = buffer(500, 1);
+    fill(&mut left, 0..400, 1);
+    left.save(&dir, "a").unwrap();
+    let mut right = buffer(500, 1);
+    right.load(&dir, "a").unwrap();
+    fill(&mut right, 400..405, 1);
+    let saved = right.save(&dir, "b").unwrap();
+    assert!(saved.segments == 2 && saved.new_bytes < 8_000, "{saved:?}");
+    // In another folder nothing is shared.
+    let other = folder("saved_buffers-resumed-other");
+    assert_eq!(right.save(&other, "b").unwrap().segments, 1);
+    drop(fs::remove_dir_all(&dir));
+    let mut third = buffer(500, 1);
+    third.load(&other, "b").unwrap();
+    same(&right, &third);
+    // Segments that somebody removed are written again.
+    assert_eq!(left.save(&dir, "a").unwrap().segments, 1);
+    third.load(&dir, "a").unwrap();
+    same(&left, &third);
+}
+
+#[test]
+fn columns_written_after_a_save_are_in_the_next() {
+    let dir = folder("saved_buffers-written");
+    let mut left = buffer(100, 1);
+    fill(&mut left, 0..150, 1);
+    left.save(&dir, "last").unwrap();
+    let column = left.storage().schema().column("latent").unwrap();
+    let latent: Vec<u8> = [1.5_f32, 2.5, 3.5, 4.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    assert_eq!(left.storage_mut().update(column, &[60, 149], &latent).unwrap(), 0);
+    left.save(&dir, "last").unwrap();
+    let mut right = buffer(100, 1);
+    right.load(&dir, "last").unwrap();
+    let row = right.storage().find(149).unwrap();
+    assert_eq!(read(right.storage(), &[row]).columns[2], latent[8..]);
+    same(&left, &right);
+    fill(&mut left, 150..160, 1);
+    left.save(&dir, "last").unwrap();
+    right.load(&dir, "last").unwrap();
+    same(&left, &right);
+}
+
+#[test]
+fn many_saves_are_folded_into_one_segment() {
+    let dir = folder("saved_buffers-many");
+    let mut left = buffer(2_000, 1);
+    for t in 0..150 {
+        fill(&mut left, t..t + 1, 1);
+        assert!(left.save(&dir, "last").unwrap().segments <= 128);
+    }
+    let mut right = buffer(2_000, 1);
+    right.load(&dir, "last").unwrap();
+    same(&left, &right);
+    assert!(segment_bytes(&dir).len() < 128);
+}
+
+#[test]
+fn another_layout_and_damage_are_refused_and_change_nothing() {
+    let dir = folder("saved_buffers-refused");
+    let mut left = buffer(50, 1);
+    fill(&mut left, 0..70, 1);
+    left.save(&dir, "last").unwrap();
+    let mut right = buffer(50, 1);
+    fill(&mut right, 0..20, 1);
+    let before = read(right.storage(), &right.sample(request(50, Some(1))).unwrap());
+    let mut larger = buffer(51, 1);
+    assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
+    assert!(matches!(right.load(&dir, "other"), Err(Error::Damaged { .. })));
+    assert!(matches!(right.load(&dir, "../last"), Err(Error::Config { .. })));
+    for file in ["000000000000.seg", "last.manifest"] {
+        let good = fs::read(dir.join(file)).unwrap();
+        let mut stream = Stream::new(3, "damage", 0);
+        for _ in 0..100 {
+            let mut bad = good.clone();
+            let at = usize::try_from(stream.next_u64() % bad.len() as u64).unwrap();
+            if at % 3 == 0 {
+                bad.truncate(at);
+            } else {
+                bad[at] ^= 1 << (at % 8);
+            }
+            fs::write(dir.join(file), &bad).unwrap();
+            let error = right.load(&dir, "last").unwrap_err();
+            assert!(
+                matches!(&error, Error::Damaged { path, .. } if path.ends_with(file)),
+                "{error}"
+            );
+        }
+        fs::write(dir.join(file), &good).unwrap();
+    }
+    assert!(before == read(right.storage(), &right.sample(request(50, Some(1))).unwrap()));
+    right.load(&dir, "last").unwrap();
+    same(&left, &right);
+}
+
+#[test]
+fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
+    for for_ever in [false, true] {
+        for fail_at in 0.. {
+            let dir = folder(&format!("saved_buffers-faults-{for_ever}"));
+            let mut left = buffer(40, 1);
+            fill(&mut left, 0..60, 1);
+            left.save(&dir, "last").unwrap();
+            let mut early = buffer(40, 1);
+            early.load(&dir, "last").unwrap();
+            let disk = FaultyFs::new(fail_at, for_ever);
+            left.set_file_system(Arc::new(disk.clone()));
+            fill(&mut left, 60..75, 1);
+            let saved = left.save(&dir, "last");
+            let mut right = buffer(40, 1);
+            right.load(&dir, "last").unwrap();
+            same(
+                if saved.is_ok() || right.storage().pushed() == 75 { &left } else { &early },
+                &right,
+            );
+            if saved.is_err() && !for_ever {
+                left.save(&dir, "last").unwrap();
+                right.load(&dir, "last").unwrap();
+                same(&left, &right);
+            }
+            if disk.operations() <= fail_at {
+                assert!(fail_at > 10 && saved.is_ok());
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
+    let dir = folder("saved_buffers-priorities");
+    let make = |alpha| {
+        PrioritizedReplayBuffer::new(schema(), 64, 1, 7, (alpha, 0.4), Draw::Stratified).unwrap()
+    };
+    let mut left = make(0.6);
+    for t in 0..100 {
+        push(t, 1, |target, rows| left.push(target, rows, Some(&[0.1 + t as f64])).unwrap());
+    }
+    left.update_priorities(&[50, 99, 3], &[500.0, 0.0, 1.0]).unwrap();
+    left.set_beta(0.7).unwrap();
+    left.save(&dir, "last").unwrap();
+    let mut right = make(0.6);
+    right.load(&dir, "last").unwrap();
+    for t in 100..130 {
+        push(t, 1, |target, rows| left.push(target, rows, None).unwrap());
+        push(t, 1, |target, rows| right.push(target, rows, None).unwrap());
+        let (mut a, mut b) = ([0.0; 64], [0.0; 64]);
+        let rows = left.sample(request(64, None), &mut a).unwrap();
+        assert_eq!(rows, right.sample(request(64, None), &mut b).unwrap());
+        assert_eq!(a, b);
+        assert!(read(left.storage(), &rows) == read(right.storage(), &rows));
+    }
+    assert_eq!(right.priorities().beta(), 0.7);
+    assert!(matches!(make(0.5).load(&dir, "last"), Err(Error::Snapshot { .. })));
+}
+
+#[test]
+fn a_row_that_is_overwritten_leaves_with_its_priority() {
+    let mut all =
+        PrioritizedReplayBuffer::new(schema(), 10, 1, 7, (1.0, 0.4), Draw::Stratified).unwrap();
+    for t in 0..10 {
+        push(t, 1, |target, rows| all.push(target, rows, Some(&[1e6])).unwrap());
+    }
+    for t in 10..20 {
+        push(t, 1, |target, rows| all.push(target, rows, Some(&[1.0])).unwrap());
+    }
+    assert_eq!(all.priorities().tree().total(), 10.0);
+    assert_eq!(all.update_priorities(&[3, 15, 9], &[5.0, 3.0, 5.0]).unwrap(), 2);
+    assert_eq!(all.priorities().tree().total(), 12.0);
+    all.clear().unwrap();
+    assert!(all.sample(request(1, Some(0)), &mut [0.0]).is_err());
+    assert!(all.priorities().tree().is_empty());
+}

@@ -1,0 +1,271 @@
+//! Files on disk: what was sealed reads back, and any other bytes are refused by name and place.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rlox_core::seed::Stream;
+use rlox_core::store::{ColumnData, FaultyFs, Folder, Fs, Manifest, RealFs, Segment, SegmentRef};
+use rlox_core::{Error, Result};
+
+mod scratch;
+use scratch::folder;
+
+fn bytes(len: usize, index: u64) -> Vec<u8> {
+    let mut stream = Stream::new(4, "bytes", index);
+    (0..len).map(|_| stream.next_u64().to_le_bytes()[0]).collect()
+}
+
+/// Wide rows of a block each, narrow rows of many to a block, and a column without rows.
+fn columns(wide: &[u8], narrow: &[u8]) -> Vec<ColumnData<'static>> {
+    let (wide, narrow): (&'static [u8], &'static [u8]) =
+        (wide.to_vec().leak(), narrow.to_vec().leak());
+    vec![
+        // Parts that end in the middle of rows and blocks.
+        ColumnData {
+            name: "wide".into(),
+            row_bytes: 5_000,
+            first: 7,
+            parts: vec![&wide[..1_234], &wide[1_234..1_234], &wide[1_234..]],
+        },
+        ColumnData { name: "narrow".into(), row_bytes: 6, first: 1 << 40, parts: vec![narrow] },
+        ColumnData { name: "none".into(), row_bytes: 8, first: 3, parts: vec![] },
+    ]
+}
+
+/// Opens and reads everything that a user could.
+fn read_all(path: &Path) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+    let segment = Segment::open(&RealFs, path)?;
+    segment.verify()?;
+    Ok((segment.read_column("wide")?, segment.read_column("narrow")?, segment.meta().to_vec()))
+}
+
+fn sealed(dir: &Path) -> (PathBuf, Vec<u8>, Vec<u8>) {
+    let (wide, narrow) = (bytes(5_000 * 9, 0), bytes(6 * 3_000, 1));
+    let mut store = Folder::open_real(dir).unwrap();
+    let sealed = store.seal(&columns(&wide, &narrow), b"a description").unwrap();
+    assert_eq!(sealed.number, 0);
+    (dir.join("000000000000.seg"), wide, narrow)
+}
+
+#[test]
+fn rows_read_back_alone_and_in_ranges_across_blocks() {
+    let dir = folder("store-ranges");
+    let (path, wide, narrow) = sealed(&dir);
+    let segment = Segment::open(&RealFs, &path).unwrap();
+    assert_eq!(segment.meta(), b"a description");
+    assert_eq!(read_all(&path).unwrap(), (wide, narrow.clone(), b"a description".to_vec()));
+    let (column, first) = (segment.position("narrow").unwrap(), 1_u64 << 40);
+    let mut scratch = Vec::new();
+    for (from, to) in
+        [(0, 1), (681, 682), (682, 683), (2_999, 3_000), (600, 1_400), (0, 3_000), (5, 5)]
+    {
+        let mut out = vec![0; (to - from) * 6];
+        let numbers = first + from as u64..first + to as u64;
+        segment.read_rows(column, numbers, &mut out, &mut scratch).unwrap();
+        assert_eq!(out, narrow[from * 6..to * 6], "{from}..{to}");
+    }
+    for numbers in [first + 2_999..first + 3_001, first - 1..first + 1, 0..2] {
+        let error = segment.read_rows(column, numbers, &mut [0; 12], &mut scratch).unwrap_err();
+        assert!(matches!(error, Error::Shape { .. }), "{error}");
+    }
+    assert!(segment.read_column("none").unwrap().is_empty());
+    assert!(matches!(segment.read_column("other"), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn a_column_of_no_whole_rows_is_refused() {
+    let mut store = Folder::open_real(&folder("store-whole")).unwrap();
+    for (row_bytes, len) in [(0, 4), (3, 4)] {
+        let rows = vec![0; len];
+        let column = ColumnData { name: "x".into(), row_bytes, first: 0, parts: vec![&rows] };
+        assert!(matches!(store.seal(&[column], &[]), Err(Error::Shape { .. })));
+    }
+}
+
+#[test]
+fn every_flipped_bit_and_every_truncation_is_found() {
+    let dir = folder("store-flips");
+    let (path, ..) = sealed(&dir);
+    let good = fs::read(&path).unwrap();
+    let cases = if std::env::var_os("RLOX_FULL").is_some() { 1_000 } else { 200 };
+    let mut stream = Stream::new(1, "damage", 0);
+    let mut below = |n: usize| usize::try_from(stream.next_u64() % n as u64).unwrap();
+    for case in 0..cases {
+        let mut bad = good.clone();
+        // Half of the flips hit the head, which is a small part of the file.
+        let reach = if case % 4 == 0 { 400 } else { good.len() };
+        let at = below(reach);
+        match case % 3 {
+            0 | 1 => bad[at] ^= 1 << below(8),
+            _ if case % 2 == 0 => bad.truncate(at),
+            _ => bad.extend(bytes(1 + below(9_000), case)),
+        }
+        fs::write(&path, &bad).unwrap();
+        let error = read_all(&path).expect_err("the damage was not seen");
+        let Error::Damaged { path: named, offset, .. } = error else { panic!("{error}") };
+        assert_eq!(named, path.display().to_string());
+        assert!(offset <= bad.len().max(good.len()) as u64);
+    }
+    fs::write(&path, &good).unwrap();
+    assert!(read_all(&path).is_ok());
+}
+
+#[test]
+fn a_file_that_shrinks_or_changes_while_it_is_open_is_an_error() {
+    let dir = folder("store-shrinks");
+    let (path, wide, _) = sealed(&dir);
+    let segment = Segment::open(&RealFs, &path).unwrap();
+    let mut row = vec![0; 5_000];
+    segment.read_rows(0, 15..16, &mut row, &mut Vec::new()).unwrap();
+    assert_eq!(row, wide[40_000..45_000]);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9_000).unwrap();
+    let error = segment.read_rows(0, 15..16, &mut row, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("ends too early"), "{error}");
+}
+
+#[test]
+fn a_link_a_folder_and_a_missing_file_are_refused() {
+    let dir = folder("store-links");
+    let (path, ..) = sealed(&dir);
+    let link = dir.join("000000000001.seg");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(Segment::open(&RealFs, &link), Err(Error::Storage { .. })));
+    assert!(matches!(Segment::open(&RealFs, &dir), Err(Error::Storage { .. })));
+    let error = Segment::open(&RealFs, &dir.join("000000000002.seg")).unwrap_err();
+    assert!(
+        error.to_string().contains("000000000002.seg") && error.to_string().contains("missing")
+    );
+}
+
+#[test]
+fn one_writer_at_a_time_and_the_next_after_it() {
+    let dir = folder("store-lock");
+    let first = Folder::open_real(&dir).unwrap();
+    let error = Folder::open_real(&dir).unwrap_err();
+    assert!(error.to_string().contains("another buffer or process"), "{error}");
+    drop(first);
+    assert!(Folder::open_real(&dir).is_ok());
+}
+
+fn small(store: &mut Folder, index: u64) -> SegmentRef {
+    let rows = bytes(80, index);
+    let column =
+        ColumnData { name: "x".into(), row_bytes: 8, first: 10 * index, parts: vec![&rows] };
+    store.seal(&[column], &[]).unwrap()
+}
+
+fn listing(segments: &[SegmentRef]) -> Manifest {
+    let tree = ("tree".to_owned(), 8, bytes(64, 9));
+    Manifest { segments: segments.to_vec(), columns: vec![tree], meta: b"meta".to_vec() }
+}
+
+#[test]
+fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
+    let dir = folder("store-sweep");
+    let mut store = Folder::open_real(&dir).unwrap();
+    let all: Vec<SegmentRef> = (0..5).map(|i| small(&mut store, i)).collect();
+    store.publish("step-1", &listing(&all[..2])).unwrap();
+    store.publish("step-2", &listing(&all[1..4])).unwrap();
+    fs::write(dir.join(".000000000009.seg.new"), b"half").unwrap();
+    fs::write(dir.join("notes.txt"), b"somebody's").unwrap();
+    assert_eq!(store.sweep().unwrap().files, 2);
+    assert_eq!(store.manifest("step-2").unwrap(), listing(&all[1..4]));
+    assert_eq!(store.prune(&["step-2"]).unwrap().files, 1);
+    assert!(store.segment(all[0]).is_err() && dir.join("notes.txt").exists());
+    for &kept in &all[1..4] {
+        store.segment(kept).unwrap().verify().unwrap();
+    }
+    // Numbers go on after those that exist, so an old manifest never meets a new segment.
+    drop(store);
+    assert_eq!(small(&mut Folder::open_real(&dir).unwrap(), 7).number, 4);
+}
+
+#[test]
+fn nothing_is_removed_while_a_manifest_cannot_be_read() {
+    let dir = folder("store-unreadable");
+    let mut store = Folder::open_real(&dir).unwrap();
+    let all: Vec<SegmentRef> = (0..2).map(|i| small(&mut store, i)).collect();
+    store.publish("a", &listing(&all)).unwrap();
+    let path = dir.join("a.manifest");
+    let mut bad = fs::read(&path).unwrap();
+    *bad.last_mut().unwrap() ^= 1;
+    fs::write(&path, bad).unwrap();
+    assert!(matches!(store.sweep(), Err(Error::Damaged { .. })));
+    assert!(store.segment(all[0]).is_ok());
+}
+
+#[test]
+fn another_segment_under_a_listed_number_is_noticed() {
+    let dir = folder("store-swapped");
+    let mut store = Folder::open_real(&dir).unwrap();
+    let (first, second) = (small(&mut store, 0), small(&mut store, 1));
+    fs::copy(dir.join("000000000001.seg"), dir.join("000000000000.seg")).unwrap();
+    let error = store.segment(first).unwrap_err();
+    assert!(error.to_string().contains("the manifest lists"), "{error}");
+    assert!(store.segment(second).is_ok());
+    for name in ["", "../up", "a/b", "a.b"] {
+        assert!(matches!(store.publish(name, &listing(&[])), Err(Error::Config { .. })));
+    }
+}
+
+/// Seals and publishes three times, going on after failures as a run would.
+fn work(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
+    let mut store = Folder::open(dir, Arc::new(disk) as Arc<dyn Fs>)?;
+    let (mut listed, mut durable) = (Vec::new(), Vec::new());
+    for index in 0..3 {
+        let rows = bytes(80, index);
+        let column = ColumnData { name: "x".into(), row_bytes: 8, first: 0, parts: vec![&rows] };
+        if let Ok(segment) = store.seal(&[column], &[]) {
+            listed.push(segment);
+        }
+        if store.publish("last", &listing(&listed)).is_ok() {
+            durable.clone_from(&listed);
+            // Before that, a sweep would take what is sealed and not listed yet.
+            drop(store.sweep());
+        }
+    }
+    Ok(durable)
+}
+
+#[test]
+fn whichever_disk_operation_fails_nothing_published_is_lost() {
+    for for_ever in [false, true] {
+        for fail_at in 0.. {
+            let dir = folder(&format!("store-faults-{for_ever}"));
+            let disk = FaultyFs::new(fail_at, for_ever);
+            let durable = work(&dir, disk.clone()).unwrap_or_default();
+            let store = Folder::open_real(&dir).unwrap();
+            if store.has_manifest("last").unwrap() {
+                let found = store.manifest("last").unwrap();
+                // A publication that failed in its last step may still have arrived.
+                assert!(found.segments.len() >= durable.len(), "operation {fail_at}");
+                for &segment in &found.segments {
+                    store.segment(segment).unwrap().verify().unwrap();
+                }
+                assert!(durable.iter().all(|segment| found.segments.contains(segment)));
+            } else {
+                assert!(durable.is_empty(), "operation {fail_at} lost the manifest");
+            }
+            store.sweep().unwrap();
+            if disk.operations() <= fail_at {
+                assert!(fail_at > 30, "only {fail_at} operations were tried");
+                assert_eq!(durable.len(), 3);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn deleting_a_folder_leaves_what_is_not_its_own() {
+    let dir = folder("store-delete");
+    let mut store = Folder::open_real(&dir).unwrap();
+    let segment = small(&mut store, 0);
+    store.publish("last", &listing(&[segment])).unwrap();
+    fs::write(dir.join("notes.txt"), b"somebody's").unwrap();
+    store.delete().unwrap();
+    let left: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.txt"]);
+}

@@ -1,0 +1,197 @@
+//! The columns of a buffer as Python names them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use rlox_core::buffer::{Field, Horizon, ObsField, Rows, Schema};
+use rlox_core::{Error, Result};
+
+use super::incoming::{self, Bytes};
+use crate::errors::{self, Class};
+
+/// The columns and streams of a buffer; fixed, so read without its lock.
+pub(super) struct Columns {
+    schema: Schema,
+    n_envs: usize,
+    /// Names of the observation columns, None if the observation is one array.
+    obs_keys: Vec<Option<Py<PyString>>>,
+    column_keys: Vec<Py<PyString>>,
+    row_bytes: usize,
+}
+
+/// The arguments of a push, in the order of its signature.
+pub(super) struct Pushed<'a, 'py> {
+    pub obs: &'a Bound<'py, PyAny>,
+    pub actions: &'a Bound<'py, PyAny>,
+    pub rewards: &'a Bound<'py, PyAny>,
+    pub terminated: &'a Bound<'py, PyAny>,
+    pub truncated: &'a Bound<'py, PyAny>,
+    pub next_obs: Option<&'a Bound<'py, PyAny>>,
+    pub extra: Option<&'a Bound<'py, PyDict>>,
+}
+
+impl Columns {
+    pub(super) fn new(py: Python<'_>, schema: Schema, n_envs: usize) -> Self {
+        let key = |name: &str| PyString::intern(py, name).unbind();
+        let obs_keys = schema.obs().iter().map(|column| {
+            Some(column.field.name.as_str()).filter(|name| !name.is_empty()).map(key)
+        });
+        let obs: usize = schema.obs().iter().map(|column| column.field.row_bytes()).sum();
+        let columns: usize = schema.columns().iter().map(Field::row_bytes).sum();
+        Self {
+            row_bytes: 2 * obs + columns + 16,
+            obs_keys: obs_keys.collect(),
+            column_keys: schema.columns().iter().map(|column| key(&column.name)).collect(),
+            n_envs,
+            schema,
+        }
+    }
+
+    pub(super) const fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    pub(super) const fn n_envs(&self) -> usize {
+        self.n_envs
+    }
+
+    /// True if observations are dicts.
+    pub(super) fn dict(&self) -> bool {
+        self.obs_keys.first().is_some_and(Option::is_some)
+    }
+
+    pub(super) fn obs_keys(&self) -> &[Option<Py<PyString>>] {
+        &self.obs_keys
+    }
+
+    pub(super) fn column_keys(&self) -> &[Py<PyString>] {
+        &self.column_keys
+    }
+
+    /// Bytes of one row in a batch, `obs` and `next_obs` both counted.
+    pub(super) const fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Reads `n` rows (None: one without leading axis) and hands them to `store`.
+    pub(super) fn read<T>(
+        &self,
+        pushed: Pushed<'_, '_>,
+        n: Option<usize>,
+        store: impl FnOnce(Rows<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let lead = n.as_slice();
+        let terminated = incoming::flags(pushed.terminated, "terminated", lead)?;
+        let truncated = incoming::flags(pushed.truncated, "truncated", lead)?;
+        let n = n.unwrap_or(1);
+        let rows = Rows {
+            n,
+            obs: &[],
+            next_obs: None,
+            columns: &[],
+            terminated: terminated.slice(),
+            truncated: truncated.slice(),
+        };
+        if let ([column], [action, reward], None) =
+            (self.schema.obs(), self.schema.columns(), pushed.extra)
+            && !self.dict()
+        {
+            // The common case, without a list on the heap.
+            let obs = incoming::read(pushed.obs, "obs", &column.field, lead)?;
+            let next =
+                pushed.next_obs.map(|next| incoming::read(next, "next_obs", &column.field, lead));
+            let next = next.transpose()?;
+            let action = incoming::read(pushed.actions, "action", action, lead)?;
+            let reward = incoming::read(pushed.rewards, "reward", reward, lead)?;
+            let next = next.as_ref().map(|next| [next.slice()]);
+            return store(Rows {
+                obs: &[obs.slice()],
+                next_obs: next.as_ref().map(<[&[u8]; 1]>::as_slice),
+                columns: &[action.slice(), reward.slice()],
+                ..rows
+            });
+        }
+        let obs = self.observations(pushed.obs, "obs", lead)?;
+        let next = pushed.next_obs.map(|next| self.observations(next, "next_obs", lead));
+        let next = next.transpose()?;
+        let columns = self.others(&pushed, lead)?;
+        let next = next.as_ref().map(|next| slices(next));
+        store(Rows {
+            obs: &slices(&obs),
+            next_obs: next.as_deref(),
+            columns: &slices(&columns),
+            ..rows
+        })
+    }
+
+    /// One array, or a mapping with one array per observation column.
+    fn observations<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        name: &str,
+        lead: &[usize],
+    ) -> PyResult<Vec<Bytes<'py>>> {
+        let read = |(column, key): (&ObsField, &Option<Py<PyString>>)| {
+            let Some(key) = key else { return incoming::read(value, name, &column.field, lead) };
+            let key = key.bind(value.py());
+            let part = value.get_item(key).map_err(|_| {
+                let message = format!("{name} has no {key:?}, expected a mapping with that key");
+                errors::new(value.py(), Class::Shape, message)
+            })?;
+            incoming::read(&part, &format!("{name}[{key:?}]"), &column.field, lead)
+        };
+        self.schema.obs().iter().zip(&self.obs_keys).map(read).collect()
+    }
+
+    /// Actions, rewards and the extra columns, each of which has to be given.
+    fn others<'py>(&self, pushed: &Pushed<'_, 'py>, lead: &[usize]) -> PyResult<Vec<Bytes<'py>>> {
+        let py = pushed.obs.py();
+        let given = pushed.extra.map_or(0, PyDictMethods::len);
+        let extras = self.schema.extras();
+        if let (true, Some(extra)) = (given > extras.len(), pushed.extra) {
+            let unknown = extra
+                .keys()
+                .iter()
+                .find(|key| !extras.iter().any(|field| key.eq(&field.name).unwrap_or(false)));
+            let unknown = unknown.map_or(String::new(), |key| key.to_string());
+            let known: Vec<&str> = extras.iter().map(|field| field.name.as_str()).collect();
+            let error = Error::unknown_name("column", &unknown, &known);
+            return Err(errors::raise(py, &error));
+        }
+        let mut columns = Vec::with_capacity(extras.len() + 2);
+        let fixed = [pushed.actions, pushed.rewards].into_iter().zip(self.schema.columns());
+        for ((value, field), name) in fixed.zip(["action", "reward"]) {
+            columns.push(incoming::read(value, name, field, lead)?);
+        }
+        for (field, key) in extras.iter().zip(self.column_keys.iter().skip(2)) {
+            let value = match pushed.extra {
+                Some(extra) => extra.get_item(key.bind(py))?,
+                None => None,
+            };
+            let value = value.ok_or_else(|| {
+                let message = format!("column {} is missing; pass it in extra", field.name);
+                errors::new(py, Class::Shape, message)
+            })?;
+            columns.push(incoming::read(&value, &field.name, field, lead)?);
+        }
+        Ok(columns)
+    }
+}
+
+fn slices<'a>(bytes: &'a [Bytes<'_>]) -> Vec<&'a [u8]> {
+    bytes.iter().map(Bytes::slice).collect()
+}
+
+/// The horizon that `n_step` and `gamma` ask for, None for single steps.
+pub(super) fn horizon(n_step: Option<u64>, gamma: Option<f64>) -> Result<Option<Horizon>> {
+    let Some(n) = n_step else {
+        return match gamma {
+            Some(gamma) => Err(Error::config("gamma", gamma, "n_step given with it")),
+            None => Ok(None),
+        };
+    };
+    let Some(gamma) = gamma else {
+        return Err(Error::config("gamma", "missing", "a number in [0, 1], as n_step is given"));
+    };
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    Horizon::new(n, gamma).map(Some)
+}

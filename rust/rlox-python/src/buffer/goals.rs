@@ -1,0 +1,196 @@
+//! Hindsight relabelling at the boundary.
+
+use std::sync::RwLock;
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Error;
+use rlox_core::buffer::{GoalStrategy, Hindsight, Horizon, Moment, ReplayBuffer, Request, Row};
+
+use super::columns::Columns;
+use super::outgoing::{Arrays, More};
+use super::{door, shared};
+use crate::coerce::{self, Number};
+use crate::errors::{self, Class};
+use crate::views::ViewMut;
+
+/// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
+///
+/// For buffers of dict observations with `achieved_goal` and `desired_goal`. A drawn transition is
+/// relabelled with probability `ratio`: `desired_goal` of both its observations becomes what
+/// `next_obs` achieved in a transition of the same episode, and its reward is computed anew.
+/// `terminated` and `truncated` stay. An episode that still runs counts up to its newest
+/// transition, one that was partly overwritten from its oldest.
+///
+/// Args:
+///     compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
+///         relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
+///         returns the rewards, `[m]`. The `compute_reward` of a Gymnasium-Robotics environment.
+///     strategy: "future" (any transition from the relabelled one on), "final" (the episode's
+///         last) or "episode" (any).
+///     k: relabelled transitions for each that is not: `ratio` is k / (k + 1).
+///     ratio: the probability itself, in [0, 1], instead of `k`.
+///
+/// Raises:
+///     UnknownNameError: there is no such strategy.
+///     ConfigError: `ratio` is out of range.
+#[pyclass(name = "HindsightConfig", module = "rlox._core", frozen)]
+pub(crate) struct PyHindsightConfig {
+    compute_reward: Py<PyAny>,
+    hindsight: Hindsight,
+}
+
+#[pymethods]
+impl PyHindsightConfig {
+    #[new]
+    #[pyo3(
+        signature = (compute_reward, strategy="future", k=Number::OMITTED, *, ratio=None),
+        text_signature = "(compute_reward, strategy='future', k=4, *, ratio=None)"
+    )]
+    fn new(
+        py: Python<'_>,
+        compute_reward: Py<PyAny>,
+        strategy: &str,
+        k: Number<'_>,
+        ratio: Option<f64>,
+    ) -> PyResult<Self> {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let k = k.read("k", 4)? as f64;
+        let made = GoalStrategy::parse(strategy)
+            .and_then(|strategy| Hindsight::new(strategy, ratio.unwrap_or(k / (k + 1.0))));
+        Ok(Self { compute_reward, hindsight: shared::raised(py, made)? })
+    }
+
+    /// The strategy's name.
+    #[getter]
+    fn strategy(&self) -> &'static str {
+        self.hindsight.strategy().name()
+    }
+
+    /// The probability that a drawn transition is relabelled.
+    #[getter]
+    const fn ratio(&self) -> f64 {
+        self.hindsight.ratio()
+    }
+}
+
+/// The columns that goals are in.
+#[derive(Clone, Copy)]
+struct Goals {
+    achieved: usize,
+    desired: usize,
+    /// Observation columns.
+    n_obs: usize,
+    /// Bytes of a goal.
+    width: usize,
+}
+
+impl Goals {
+    fn of(py: Python<'_>, columns: &Columns) -> PyResult<Self> {
+        let obs = columns.schema().obs();
+        let find = |name| obs.iter().position(|column| column.field.name == name);
+        let same = |a: usize, b: usize| {
+            let field =
+                |at: usize| obs.get(at).map(|column| (&column.field.dtype, &column.field.shape));
+            field(a) == field(b)
+        };
+        match (find("achieved_goal"), find("desired_goal")) {
+            (Some(achieved), Some(desired)) if same(achieved, desired) => {
+                let width = obs.get(desired).map_or(0, |column| column.field.row_bytes());
+                Ok(Self { achieved, desired, n_obs: obs.len(), width })
+            }
+            _ => {
+                let message = "her needs dict observations with achieved_goal and desired_goal of \
+                               one dtype and shape; pass obs_spaces";
+                Err(errors::new(py, Class::Config, message))
+            }
+        }
+    }
+}
+
+/// Samples with hindsight.
+#[expect(clippy::too_many_arguments, reason = "the parts of one call")]
+pub(super) fn sample<'py>(
+    py: Python<'py>,
+    columns: &Columns,
+    buffer: &RwLock<ReplayBuffer>,
+    request: Request,
+    lead: &[usize],
+    horizon: Option<Horizon>,
+    config: &PyHindsightConfig,
+    out: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    if horizon.is_some() {
+        let expected = "None with her: rewards are computed anew for single steps";
+        return shared::raised(py, Err(Error::config("n_step", "given", expected)));
+    }
+    let goals = Goals::of(py, columns)?;
+    let rows = shared::raised(py, request.rows())?;
+    let mut arrays = Arrays::new(py, columns, lead, More::default(), out)?;
+    let mut slices = arrays.slices();
+    let hindsight = config.hindsight;
+    let places = door::reading(py, buffer, shared::cost(columns, rows), |buffer| {
+        let (rows, relabels) = buffer.sample_hindsight(request, hindsight)?;
+        buffer.storage().fill(&rows, None, &mut slices);
+        let (places, sources): (Vec<usize>, Vec<Row>) =
+            relabels.iter().map(|relabel| (relabel.place, relabel.goal)).unzip();
+        let mut wanted = vec![0; places.len() * goals.width];
+        buffer.storage().gather_obs(goals.achieved, Moment::Next, &sources, &mut wanted);
+        for at in [goals.desired, goals.n_obs + goals.desired] {
+            let Some(out) = slices.get_mut(at) else { continue };
+            for (place, goal) in places.iter().zip(wanted.chunks_exact(goals.width)) {
+                if let Some(slot) = out.chunks_exact_mut(goals.width).nth(*place) {
+                    slot.copy_from_slice(goal);
+                }
+            }
+        }
+        Ok(places)
+    })?;
+    drop(slices);
+    let batch = arrays.into_dict(py)?;
+    if !places.is_empty() {
+        rewarded(py, &batch, &places, lead, config)?;
+    }
+    Ok(batch)
+}
+
+/// Computes the rewards of the relabelled rows anew.
+fn rewarded(
+    py: Python<'_>,
+    batch: &Bound<'_, PyDict>,
+    places: &[usize],
+    lead: &[usize],
+    config: &PyHindsightConfig,
+) -> PyResult<()> {
+    let mut index = ViewMut::<u64>::fresh(py, &[places.len()])?;
+    for (slot, &place) in index.slice_mut().iter_mut().zip(places) {
+        *slot = place as u64;
+    }
+    let index = index.into_array();
+    let achieved = flat(&batch.as_any().get_item("next_obs")?.get_item("achieved_goal")?, lead)?;
+    let desired = flat(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
+    let goals = (achieved.get_item(&index)?, desired.get_item(&index)?, PyDict::new(py));
+    let rewards = config.compute_reward.bind(py).call1(goals)?;
+    let rewards = coerce::array(&rewards, "compute_reward's result")?;
+    if rewards.len() != places.len() {
+        let message = format!(
+            "compute_reward returned shape {:?}, expected one reward for each of {} transitions",
+            rewards.shape(),
+            places.len()
+        );
+        return Err(errors::new(py, Class::Shape, message));
+    }
+    let rewards = rewards.call_method1(intern!(py, "reshape"), (places.len(),))?;
+    flat(&batch.as_any().get_item("rewards")?, lead)?.set_item(index, rewards)
+}
+
+/// An array of a batch with its leading axes as one, `[rows, ...]`, on the same memory.
+fn flat<'py>(array: &Bound<'py, PyAny>, lead: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    let array = coerce::array(array, "batch")?;
+    let row = array.shape().get(lead.len()..).unwrap_or_default();
+    let shape: Vec<usize> =
+        std::iter::once(lead.iter().product()).chain(row.iter().copied()).collect();
+    array.call_method1(intern!(array.py(), "reshape"), (shape,))
+}

@@ -1,0 +1,281 @@
+//! The replay buffer that is larger than memory, for Python.
+
+use std::path::PathBuf;
+use std::sync::RwLock;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::buffer::{MmapReplayBuffer, Schema, Target, Tiers};
+
+use super::columns::{Columns, Pushed};
+use super::outgoing::{Arrays, More};
+use super::{door, settings, shared};
+use crate::coerce::Number;
+
+/// A ring of transitions whose newer part is in memory and whose older part is on disk.
+///
+/// `cold_path` becomes a folder of immutable segments, every row under a checksum and read by
+/// position (not through a mapping: a file that is cut short is an error, never a signal). One
+/// process at a time may use it. Rows that an earlier buffer of the same columns and `n_envs`
+/// sealed there are taken over, also if its process was killed; `reopen=False` refuses them.
+///
+/// Rows are sealed in segments of 1/256 of `total_capacity` or 1 MiB (at most a third of
+/// `hot_capacity`); `n_unsealed` newest rows would be lost with the process, `flush` seals them. An
+/// observation is stored once, uint8 stays uint8, frames of stacks are shared, as in
+/// `ReplayBuffer`; from the same pushes and seed both sample the same rows.
+///
+/// Args:
+///     hot_capacity: transitions kept in memory at least (2/256 of `total_capacity` if that is
+///         more).
+///     total_capacity: transitions held in all, up to 2**30.
+///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+///     cold_path: the folder.
+///     n_envs: environments pushed side by side.
+///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
+///         i-th batch.
+///     reopen: take over rows that are there.
+///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///
+/// Raises:
+///     ConfigError: a setting is out of range or contradicts another.
+///     StorageError: the disk refuses, another buffer uses the folder, or it has rows and
+///         `reopen` is False.
+///     CheckpointError: what is there is damaged (the file and byte are named) or of other columns.
+#[pyclass(name = "MmapReplayBuffer", module = "rlox._core", frozen)]
+pub(crate) struct PyMmapReplayBuffer {
+    columns: Columns,
+    buffer: RwLock<MmapReplayBuffer>,
+}
+
+#[pymethods]
+impl PyMmapReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (hot_capacity, total_capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED,
+            cold_path=None, *, n_envs=Number::OMITTED, seed=Number::OMITTED, reopen=true,
+            **keywords),
+        text_signature = "(hot_capacity, total_capacity, obs_dim=None, act_dim=None, cold_path=None, *, n_envs=1, seed=0, reopen=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the settings of a buffer")]
+    fn new<'py>(
+        py: Python<'py>,
+        hot_capacity: Number<'py>,
+        total_capacity: Number<'py>,
+        obs_dim: Number<'py>,
+        act_dim: Number<'py>,
+        cold_path: Option<PathBuf>,
+        n_envs: Number<'py>,
+        seed: Number<'py>,
+        reopen: bool,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let schema: Schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let missing =
+            || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
+        let path = shared::raised(py, cold_path.ok_or_else(missing))?;
+        let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
+        let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
+        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
+        let seed = seed.read("seed", 0)?;
+        let columns = schema.clone();
+        let make = || {
+            let tiers = Tiers { hot_capacity, total_capacity, path: &path, reopen };
+            MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
+        };
+        let buffer = crate::detach::detached(py, shared::LONG, make)?;
+        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+    }
+
+    /// Stores one transition, as `ReplayBuffer.push`.
+    ///
+    /// Raises StorageError if the disk refuses a segment and memory has no room to wait.
+    #[pyo3(
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let extra = extra.filter(|extra| !extra.is_empty());
+        let (actions, rewards) = (action, reward);
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let n = self.columns.n_envs();
+        let (lead, target) = shared::target(n);
+        self.store(py, pushed, lead, target)
+    }
+
+    /// Stores consecutive transitions, as `ReplayBuffer.push_batch`.
+    ///
+    /// Raises StorageError as `push`; the rows before that are stored.
+    #[pyo3(
+        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
+            extra=None),
+        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        env_ids: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let extra = extra.filter(|extra| !extra.is_empty());
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let ids = env_ids.map(settings::env_ids).transpose()?;
+        let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
+        let n = shared::leading(terminated)?;
+        self.store(py, pushed, Some(n), target)
+    }
+
+    /// Draws transitions uniformly, with replacement, from memory and disk; as
+    /// `ReplayBuffer.sample` without `n_step` and `her`.
+    ///
+    /// Raises:
+    ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
+    ///     CheckpointError: a row on disk is damaged; names the file and byte.
+    #[pyo3(
+        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED, out=None),
+        text_signature = "($self, batch_size, seed=None, *, n_batches=None, out=None)"
+    )]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Number<'py>,
+        seed: Number<'py>,
+        n_batches: Number<'py>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        shared::raised(py, request.rows())?;
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, shared::LONG, |buffer| {
+            let picks = buffer.sample(request)?;
+            buffer.fill(&picks, &mut slices)
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
+    /// an environment is left out while its next observation is not known.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, MmapReplayBuffer::flush)
+    }
+
+    /// Ends the buffer and removes its files; with `keep` every row is sealed and the files stay
+    /// for a later buffer. Closing twice is allowed.
+    ///
+    /// A buffer that is dropped without `close` leaves what was sealed.
+    #[pyo3(signature = (keep=false))]
+    fn close(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.close(keep))
+    }
+
+    /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
+    /// which are sealed and kept as long as that save.
+    #[pyo3(signature = (name="last"))]
+    fn save(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(name))
+    }
+
+    /// Goes on from the state saved as `name`; rows pushed since are forgotten.
+    ///
+    /// Raises CheckpointError for files that are damaged or missing; nothing is changed then.
+    #[pyo3(signature = (name="last"))]
+    fn load(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(name))
+    }
+
+    /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        door::reading(py, &self.buffer, shared::LONG, MmapReplayBuffer::verify)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.len()))
+    }
+
+    /// Transitions held at most, a multiple of `n_envs`.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.capacity()))
+    }
+
+    /// Number of environments.
+    #[getter]
+    const fn n_envs(&self) -> usize {
+        self.columns.n_envs()
+    }
+
+    /// Transitions in memory.
+    #[getter]
+    fn n_hot(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+    }
+
+    /// Newest transitions that would be lost if the process died now.
+    #[getter]
+    fn n_unsealed(&self, py: Python<'_>) -> PyResult<u64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.unsealed()))
+    }
+
+    /// Bytes of memory held for transitions.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+    }
+
+    /// Bytes of the segments on disk.
+    #[getter]
+    fn disk_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
+    }
+}
+
+impl PyMmapReplayBuffer {
+    fn store<'py>(
+        &self,
+        py: Python<'py>,
+        pushed: Pushed<'_, 'py>,
+        lead: Option<usize>,
+        target: Target<'_>,
+    ) -> PyResult<()> {
+        self.columns.read(pushed, lead, |rows| {
+            let cost = shared::cost(&self.columns, rows.n);
+            door::writing(py, &self.buffer, cost, |buffer| buffer.push(target, rows))
+        })
+    }
+}
+
+/// Removes every save of the folder `path` but those named in `keep`, and the segments that none
+/// of these lists; returns how many segments went.
+///
+/// For folders that `ReplayBuffer.save` writes.
+///
+/// Raises:
+///     StorageError: the disk refuses, or another process is writing there.
+///     CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
+#[pyfunction]
+pub(crate) fn prune_replay(py: Python<'_>, path: PathBuf, keep: Vec<String>) -> PyResult<usize> {
+    crate::detach::detached(py, shared::LONG, || {
+        let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
+        Ok(rlox_core::store::Folder::open_real(&path)?.prune(&keep)?.files)
+    })
+}

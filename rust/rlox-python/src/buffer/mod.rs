@@ -1,0 +1,22 @@
+//! Experience buffers for Python.
+
+mod columns;
+mod door;
+mod goals;
+mod incoming;
+mod mmap;
+mod offline;
+mod outgoing;
+mod prioritized;
+mod replay;
+mod sequence;
+mod settings;
+mod shared;
+mod state;
+
+pub(crate) use goals::PyHindsightConfig;
+pub(crate) use mmap::{PyMmapReplayBuffer, prune_replay};
+pub(crate) use offline::PyOfflineDatasetBuffer;
+pub(crate) use prioritized::PyPrioritizedReplayBuffer;
+pub(crate) use replay::PyReplayBuffer;
+pub(crate) use sequence::PySequenceReplayBuffer;

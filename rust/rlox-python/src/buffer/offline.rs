@@ -1,0 +1,357 @@
+//! The offline dataset for Python.
+
+use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::buffer::{
+    Dtype, Field, ObsField, OfflineDataset, Rows, Scaling, Schema, WindowArrays,
+};
+
+use super::columns::Columns;
+use super::outgoing::{Arrays, More};
+use super::{incoming, shared};
+use crate::coerce::{self, Number};
+use crate::detach::detached;
+use crate::errors::{self, Class};
+use crate::views::ViewMut;
+
+/// A dataset of transitions for offline learning: loaded once, then read only.
+///
+/// Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode.
+/// Rows after the last end are one more, incomplete, episode, sampled from and counted like the
+/// others. A `next_obs` that equals the next row's `obs` is stored once.
+///
+/// Args:
+///     obs: `[n, ...]`, or flat, `[n * obs_dim]`; float32, float64, uint8, int32 or int64.
+///     next_obs: as `obs`; the last observation of the episode where one ends.
+///     actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
+///     rewards: `[n]`, which says how many rows there are.
+///     terminated: `[n]`, whether the state reached is terminal.
+///     truncated: `[n]`, whether the episode was cut short.
+///     normalize: standardise float observations by the dataset's mean and population standard
+///         deviation of each element (elements with a deviation below 1e-6 are only centred);
+///         `stats` has both, `normalize` and `denormalize` convert others.
+///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)`.
+///
+/// Raises:
+///     ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
+///     observations, actions or rewards. ConfigError: no rows.
+#[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
+pub(crate) struct PyOfflineDatasetBuffer {
+    columns: Columns,
+    data: OfflineDataset,
+}
+
+#[pymethods]
+impl PyOfflineDatasetBuffer {
+    #[new]
+    #[pyo3(
+        signature = (obs, next_obs, actions, rewards, terminated, truncated, normalize=false, *,
+            seed=Number::OMITTED),
+        text_signature = "(obs, next_obs, actions, rewards, terminated, truncated, normalize=False, *, seed=0)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a dataset has so many parts")]
+    fn new<'py>(
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        normalize: bool,
+        seed: Number<'py>,
+    ) -> PyResult<Self> {
+        let rewards = coerce::array(rewards, "rewards")?;
+        coerce::check_ndim(&rewards, "rewards", &["n"])?;
+        let n = rewards.len();
+        let double = rewards.dtype().kind() == b'f' && rewards.dtype().itemsize() == 8;
+        let reward_dtype = if double { Dtype::F64 } else { Dtype::F32 };
+        let (obs, obs_field) = rows_of(obs, "obs", n)?;
+        let (next_obs, _) = rows_of(next_obs, "next_obs", n)?;
+        let (actions, action) = rows_of(actions, "actions", n)?;
+        let column = ObsField { field: Field { name: String::new(), ..obs_field }, stack: None };
+        let schema = Schema::new(
+            vec![column.clone()],
+            (action.dtype, action.shape.clone()),
+            reward_dtype,
+            Vec::new(),
+        );
+        let schema = shared::raised(py, schema)?;
+        let reward = Field::new("rewards", reward_dtype, []);
+        // Flat, because the arrays may be: sizes were checked.
+        let flat = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
+        let obs = incoming::read(obs.as_any(), "obs", &flat(&column.field), &[])?;
+        let next_obs = incoming::read(next_obs.as_any(), "next_obs", &flat(&column.field), &[])?;
+        let actions = incoming::read(actions.as_any(), "actions", &flat(&action), &[])?;
+        let rewards = incoming::read(rewards.as_any(), "rewards", &reward, &[n])?;
+        let terminated = incoming::flags(terminated, "terminated", &[n])?;
+        let truncated = incoming::flags(truncated, "truncated", &[n])?;
+        let seed = seed.read("seed", 0)?;
+        let columns = Columns::new(py, schema.clone(), 1);
+        let (obs, next_obs) = ([obs.slice()], [next_obs.slice()]);
+        let others = [actions.slice(), rewards.slice()];
+        let rows = Rows {
+            n,
+            obs: &obs,
+            next_obs: Some(&next_obs),
+            columns: &others,
+            terminated: terminated.slice(),
+            truncated: truncated.slice(),
+        };
+        let load = || OfflineDataset::new(schema, rows, normalize, seed);
+        let data = detached(py, shared::LONG, load)?;
+        Ok(Self { columns, data })
+    }
+
+    /// Draws transitions uniformly, with replacement.
+    ///
+    /// Args:
+    ///     batch_size: rows per batch, B.
+    ///     seed: the same seed gives the same batch; without one the dataset's own draws go on.
+    ///     n_batches: several batches in one call; every array then has a leading axis.
+    ///     out: a dict that an earlier call of the same sizes returned, to be filled in place.
+    ///
+    /// Returns:
+    ///     A dict: `obs` and `next_obs` `[B, ...]` (normalised if asked for), `actions`
+    ///     `[B, act_dim]`, `rewards` `[B]`, `terminated` and `truncated` bool `[B]`, `indices`
+    ///     uint64 `[B]`, the rows of the dataset.
+    ///
+    /// Raises:
+    ///     ConfigError: a setting is out of range.
+    #[pyo3(
+        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED, out=None),
+        text_signature = "($self, batch_size, seed=None, *, n_batches=None, out=None)"
+    )]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Number<'py>,
+        seed: Number<'py>,
+        n_batches: Number<'py>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        let rows = shared::raised(py, request.rows())?;
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let mut slices = arrays.slices();
+        detached(py, shared::cost(&self.columns, rows), || {
+            let rows = self.data.sample(request)?;
+            self.data.storage().fill(&rows, None, &mut slices);
+            Ok(())
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// Draws stretches of episodes, as the Decision Transformer trains on (Chen et al. 2021).
+    ///
+    /// The first row of each is uniform over the dataset; a stretch ends with its episode and is
+    /// padded at its end with zeros, where `mask` is False.
+    ///
+    /// Args:
+    ///     batch_size: stretches, B.
+    ///     seq_len: rows of each with padding, L.
+    ///     seed: as for `sample`.
+    ///
+    /// Returns:
+    ///     A dict: `obs` `[B, L, ...]`, `actions` `[B, L, act_dim]`, `rewards` `[B, L]`,
+    ///     `returns_to_go` `[B, L]` (undiscounted sum of the rewards from that row to the end of
+    ///     its episode, summed in float64), `timesteps` int64 `[B, L]` (steps of the episode
+    ///     before that row), `mask` bool `[B, L]`.
+    ///
+    /// Raises:
+    ///     ConfigError: a setting is out of range.
+    #[pyo3(
+        signature = (batch_size, seq_len, seed=Number::OMITTED),
+        text_signature = "($self, batch_size, seq_len, seed=None)"
+    )]
+    fn sample_trajectories<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Number<'py>,
+        seq_len: Number<'py>,
+        seed: Number<'py>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (request, _) = shared::request(&batch_size, &seed, &Number::OMITTED)?;
+        let len = super::settings::size(&seq_len, "seq_len", 0)?;
+        let windows = shared::raised(py, self.data.sample_windows(request, len))?;
+        let schema = self.columns.schema();
+        let lead = [windows.len(), len];
+        let obs = schema.obs().first().map(|column| &column.field);
+        let [mut obs, mut actions, mut rewards, mut to_go] = [
+            fresh(py, obs, &lead)?,
+            fresh(py, schema.columns().first(), &lead)?,
+            fresh(py, schema.columns().get(Schema::REWARDS), &lead)?,
+            fresh(py, schema.columns().get(Schema::REWARDS), &lead)?,
+        ];
+        let mut timesteps = ViewMut::<i64>::fresh(py, &lead)?;
+        let mut mask = ViewMut::<bool>::fresh(py, &lead)?.into_bytes();
+        let out = WindowArrays {
+            obs: obs.slice_mut(),
+            actions: actions.slice_mut(),
+            rewards: rewards.slice_mut(),
+            returns_to_go: to_go.slice_mut(),
+            timesteps: timesteps.slice_mut(),
+            mask: mask.slice_mut(),
+        };
+        let cost = shared::cost(&self.columns, windows.len() * len);
+        detached(py, cost, || {
+            self.data.fill_windows(&windows, len, out);
+            Ok(())
+        })?;
+        let dict = PyDict::new(py);
+        dict.set_item(intern!(py, "obs"), obs.into_array())?;
+        dict.set_item(intern!(py, "actions"), actions.into_array())?;
+        dict.set_item(intern!(py, "rewards"), rewards.into_array())?;
+        dict.set_item(intern!(py, "returns_to_go"), to_go.into_array())?;
+        dict.set_item(intern!(py, "timesteps"), timesteps.into_array())?;
+        dict.set_item(intern!(py, "mask"), mask.into_array())?;
+        Ok(dict)
+    }
+
+    /// What the dataset consists of.
+    ///
+    /// Returns:
+    ///     A dict: `n_transitions`, `n_episodes` (the incomplete one at the end included),
+    ///     `n_complete_episodes`, `obs_dim` and `act_dim` (numbers per row), `mean_return`,
+    ///     `std_return` (population), `min_return`, `max_return` (undiscounted),
+    ///     `mean_episode_length`, and for float observations `obs_mean` and `obs_std`
+    ///     (population), float64 in the shape of an observation, of `obs` as passed in.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (stats, schema, dict) = (self.data.stats(), self.columns.schema(), PyDict::new(py));
+        dict.set_item("n_transitions", stats.n_transitions)?;
+        dict.set_item("n_episodes", stats.n_episodes)?;
+        dict.set_item("n_complete_episodes", stats.n_complete)?;
+        dict.set_item("obs_dim", schema.obs().first().map_or(0, |column| column.field.len()))?;
+        dict.set_item("act_dim", schema.columns().first().map_or(0, Field::len))?;
+        dict.set_item("mean_return", stats.mean_return)?;
+        dict.set_item("std_return", stats.std_return)?;
+        dict.set_item("min_return", stats.min_return)?;
+        dict.set_item("max_return", stats.max_return)?;
+        dict.set_item("mean_episode_length", stats.mean_length)?;
+        if let Some(scaling) = self.data.scaling(0) {
+            dict.set_item("obs_mean", self.row_array(py, scaling.mean())?)?;
+            dict.set_item("obs_std", self.row_array(py, scaling.std())?)?;
+        }
+        Ok(dict)
+    }
+
+    /// Number of episodes, the incomplete one at the end included.
+    fn n_episodes(&self) -> usize {
+        self.data.episodes().len()
+    }
+
+    /// (obs - mean) / std of the dataset, for observations from elsewhere, `[..., *obs]`, in their
+    /// precision. Elements whose std is below 1e-6 are only centred.
+    ///
+    /// Raises ConfigError for a dataset without float observations.
+    fn normalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (mean, scale) = self.moments(obs.py())?;
+        arithmetic(obs, |obs| {
+            obs.call_method1("__sub__", (mean,))?.call_method1("__truediv__", (scale,))
+        })
+    }
+
+    /// obs * std + mean of the dataset, the inverse of `normalize`.
+    ///
+    /// Raises ConfigError for a dataset without float observations.
+    fn denormalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (mean, scale) = self.moments(obs.py())?;
+        arithmetic(obs, |obs| {
+            obs.call_method1("__mul__", (scale,))?.call_method1("__add__", (mean,))
+        })
+    }
+
+    /// Whether sampled observations are normalised.
+    #[getter]
+    fn normalized(&self) -> bool {
+        self.data.normalized()
+    }
+
+    fn __len__(&self) -> usize {
+        self.data.storage().len()
+    }
+}
+
+impl PyOfflineDatasetBuffer {
+    /// Numbers of an observation in its shape.
+    fn row_array<'py>(&self, py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+        let shape = self.columns.schema().obs().first().map(|c| c.field.shape.clone());
+        PyArray1::from_slice(py, values).call_method1("reshape", (shape.unwrap_or_default(),))
+    }
+
+    /// Mean, and what is divided by.
+    fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let missing = || {
+            let message = "observations are whole numbers, expected float ones to normalise";
+            errors::new(py, Class::Config, message)
+        };
+        let scaling: &Scaling = self.data.scaling(0).ok_or_else(missing)?;
+        Ok((self.row_array(py, scaling.mean())?, self.row_array(py, &scaling.scale())?))
+    }
+}
+
+/// The result of `work` on an array in float64, in the array's precision.
+fn arithmetic<'py>(
+    obs: &Bound<'py, PyAny>,
+    work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = coerce::array(obs, "obs")?;
+    let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
+    let wide = array.as_any().call_method1("astype", ("float64",))?;
+    let result = work(&wide).map_err(|cause| {
+        let message = format!("obs has shape {:?}: {}", array.shape(), cause.value(obs.py()));
+        errors::new(obs.py(), Class::Shape, message)
+    })?;
+    if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
+}
+
+/// A new array of rows of a column.
+fn fresh<'py>(
+    py: Python<'py>,
+    field: Option<&Field>,
+    lead: &[usize],
+) -> PyResult<ViewMut<'py, u8>> {
+    let (dtype, shape) = field.map_or((Dtype::F32, [].as_slice()), |f| (f.dtype, &f.shape));
+    let shape: Vec<usize> = lead.iter().chain(shape).copied().collect();
+    Ok(match dtype {
+        Dtype::U8 => ViewMut::<u8>::fresh(py, &shape)?,
+        Dtype::I32 => ViewMut::<i32>::fresh(py, &shape)?.into_bytes(),
+        Dtype::I64 => ViewMut::<i64>::fresh(py, &shape)?.into_bytes(),
+        Dtype::F32 => ViewMut::<f32>::fresh(py, &shape)?.into_bytes(),
+        Dtype::F64 => ViewMut::<f64>::fresh(py, &shape)?.into_bytes(),
+        Dtype::Bool => ViewMut::<bool>::fresh(py, &shape)?.into_bytes(),
+    })
+}
+
+/// An array of `n` rows, `[n, ...]`, `[n]` or flat, and the column it fills.
+fn rows_of<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+    n: usize,
+) -> PyResult<(Bound<'py, PyUntypedArray>, Field)> {
+    let array = coerce::array(value, name)?;
+    let dtype = match (array.dtype().kind(), array.dtype().itemsize()) {
+        (b'f', 8) => Dtype::F64,
+        (b'u', 1) => Dtype::U8,
+        (b'i', 4) => Dtype::I32,
+        (b'i' | b'u', _) => Dtype::I64,
+        (b'b', _) => Dtype::Bool,
+        _ => Dtype::F32,
+    };
+    let shape = array.shape();
+    let row = match shape {
+        [rows, row @ ..] if *rows == n && !row.is_empty() => row.to_vec(),
+        [all] if n > 0 && *all > 0 && all.is_multiple_of(n) => vec![all / n],
+        _ => {
+            let message = format!(
+                "{name} has shape {shape:?}, expected [{n}, ...] or {n} times the numbers of a row \
+                 ({n} is the length of rewards)"
+            );
+            return Err(errors::new(value.py(), Class::Shape, message));
+        }
+    };
+    Ok((array, Field::new(name, dtype, row)))
+}

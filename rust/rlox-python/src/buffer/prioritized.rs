@@ -1,0 +1,377 @@
+//! The prioritized replay buffer for Python.
+
+use std::path::PathBuf;
+use std::sync::RwLock;
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use rlox_core::Error;
+use rlox_core::buffer::{Draw, DrawState, PrioritizedReplayBuffer, Storage, Target};
+
+use super::columns::{Columns, Pushed, horizon};
+use super::outgoing::{Arrays, More};
+use super::shared::{self, Held};
+use super::{door, settings, state};
+use crate::coerce::{self, Number};
+
+/// A ring of transitions, sampled with probability proportional to priority^alpha.
+///
+/// Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1), and has the weight
+/// (N P(i))^-beta divided by the largest weight of any transition held (Schaul et al. 2016,
+/// equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the
+/// sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
+///
+/// Args:
+///     capacity: transitions held over all environments, up to 2**30.
+///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+///     alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
+///     beta: exponent of the importance weights in [0, 1].
+///     n_envs: environments pushed side by side.
+///     seed: as for `ReplayBuffer`.
+///     stratified: False draws independently instead.
+///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///
+/// Raises:
+///     ConfigError: a setting is out of range or contradicts another.
+///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+#[pyclass(name = "PrioritizedReplayBuffer", module = "rlox._core", frozen)]
+pub(crate) struct PyPrioritizedReplayBuffer {
+    columns: Columns,
+    buffer: RwLock<PrioritizedReplayBuffer>,
+}
+
+impl Held for PrioritizedReplayBuffer {
+    fn storage(&self) -> &Storage {
+        self.storage()
+    }
+
+    fn storage_mut(&mut self) -> &mut Storage {
+        self.storage_mut()
+    }
+
+    fn draws(&self) -> &DrawState {
+        self.draws()
+    }
+
+    fn set_draws(&mut self, draws: DrawState) {
+        self.set_draws(draws);
+    }
+}
+
+#[pymethods]
+impl PyPrioritizedReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=0.6, beta=0.4, *,
+            n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
+        text_signature = "(capacity, obs_dim=None, act_dim=None, alpha=0.6, beta=0.4, *, n_envs=1, seed=0, stratified=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
+    fn new<'py>(
+        py: Python<'py>,
+        capacity: Number<'py>,
+        obs_dim: Number<'py>,
+        act_dim: Number<'py>,
+        alpha: f64,
+        beta: f64,
+        n_envs: Number<'py>,
+        seed: Number<'py>,
+        stratified: bool,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let capacity = settings::size(&capacity, "capacity", 0)?;
+        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
+        let seed = seed.read("seed", 0)?;
+        let columns = schema.clone();
+        let draw = if stratified { Draw::Stratified } else { Draw::Independent };
+        let make =
+            || PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, (alpha, beta), draw);
+        let buffer = crate::detach::detached(py, 0, make)?;
+        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+    }
+
+    /// As `ReplayBuffer.from_spaces`.
+    #[classmethod]
+    #[pyo3(
+        signature = (observation_space, action_space, capacity, **keywords),
+        text_signature = "($cls, observation_space, action_space, capacity, *, alpha=0.6, beta=0.4, n_envs=1, seed=0, stratified=True, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    fn from_spaces<'py>(
+        cls: &Bound<'py, PyType>,
+        observation_space: &Bound<'py, PyAny>,
+        action_space: &Bound<'py, PyAny>,
+        capacity: &Bound<'py, PyAny>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
+    }
+
+    /// As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
+    /// far, 1 at first. With `n_envs > 1` priorities are `[n_envs]`.
+    #[pyo3(
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None,
+            extra=None)
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let (actions, rewards, n) = (action, reward, self.columns.n_envs());
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let (lead, target) = shared::target(n);
+        self.push_rows(py, pushed, lead, n, target, priority)
+    }
+
+    /// As `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`.
+    #[pyo3(
+        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, priorities=None,
+            *, env_ids=None, extra=None)
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        priorities: Option<&Bound<'py, PyAny>>,
+        env_ids: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let ids = env_ids.map(settings::env_ids).transpose()?;
+        let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
+        let n = shared::leading(terminated)?;
+        self.push_rows(py, pushed, Some(n), n, target, priorities)
+    }
+
+    /// Draws transitions with probability proportional to priority^alpha, with replacement.
+    ///
+    /// Args:
+    ///     batch_size: rows per batch, B.
+    ///     seed: and the other arguments, as for `ReplayBuffer.sample`.
+    ///
+    /// Returns:
+    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in (0, 1].
+    ///
+    /// Raises:
+    ///     ConfigError: the buffer is empty, or a setting is out of range.
+    ///     ShapeError: an array of `out` has another shape or dtype.
+    #[pyo3(
+        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
+            n_step=Number::OMITTED, gamma=None, out=None),
+        text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, out=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "one call samples and looks ahead")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Number<'py>,
+        seed: Number<'py>,
+        n_batches: Number<'py>,
+        n_step: Number<'py>,
+        gamma: Option<f64>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
+        let rows = shared::raised(py, request.rows())?;
+        let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
+        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, 2 * shared::cost(&self.columns, rows), |buffer| {
+            let mut exact = vec![0.0; rows];
+            let rows = buffer.sample(request, &mut exact)?;
+            buffer.storage().fill(&rows, horizon, &mut slices);
+            if let Some(weights) = slices.last_mut() {
+                for (weight, exact) in weights.as_chunks_mut().0.iter_mut().zip(exact) {
+                    #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
+                    let single = exact as f32;
+                    *weight = single.to_ne_bytes();
+                }
+            }
+            Ok(())
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
+    /// errors plus a small constant. Of an index given twice the last priority stays.
+    ///
+    /// Returns:
+    ///     How many rows were overwritten in the meantime and passed over.
+    ///
+    /// Raises:
+    ///     ConfigError: a priority is negative, NaN or above 1e100; nothing is changed then.
+    ///     ShapeError: the lengths differ.
+    fn update_priorities(
+        &self,
+        py: Python<'_>,
+        indices: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let indices = coerce::array(indices, "indices")?;
+        coerce::check_ndim(&indices, "indices", &["n"])?;
+        let priorities = coerce::array(priorities, "priorities")?;
+        coerce::check_shape(&priorities, "priorities", &[indices.len()], "one per index")?;
+        let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
+        let priorities = coerce::numbers::<f64>(&priorities, "priorities")?;
+        let (indices, priorities) = (indices.slice(), priorities.slice());
+        door::writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
+            buffer.update_priorities(indices, priorities)
+        })
+    }
+
+    /// Replaces beta, in [0, 1].
+    fn set_beta(&self, py: Python<'_>, beta: f64) -> PyResult<()> {
+        door::writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
+    }
+
+    /// Exponent of the importance weights.
+    #[getter]
+    fn beta(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().beta()))
+    }
+
+    /// Exponent of the priorities.
+    #[getter]
+    fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().alpha()))
+    }
+
+    /// As `ReplayBuffer.gather`.
+    #[pyo3(signature = (indices, *, out=None))]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        shared::gather(py, &self.columns, &self.buffer, indices, out)
+    }
+
+    /// As `ReplayBuffer.update`.
+    fn update(
+        &self,
+        py: Python<'_>,
+        column: &str,
+        indices: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        shared::update(py, &self.columns, &self.buffer, column, indices, values)
+    }
+
+    /// As `ReplayBuffer.cut_episode`.
+    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+        let env = settings::size(&env, "env", 0)?;
+        door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
+    }
+
+    /// Forgets every transition and its priority; indices go on counting.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, PrioritizedReplayBuffer::clear)
+    }
+
+    /// As `ReplayBuffer.state`.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        state::save_prioritized(py, &self.buffer)
+    }
+
+    /// As `ReplayBuffer.restore`.
+    fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        state::restore_prioritized(py, &self.buffer, state)
+    }
+
+    /// Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`.
+    #[pyo3(signature = (path, name="last"))]
+    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
+        let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+        door::writing(py, &self.buffer, shared::LONG, save)
+    }
+
+    /// Continues from what a buffer of the same columns, size and alpha saved; otherwise as
+    /// `ReplayBuffer.load`.
+    #[pyo3(signature = (path, name="last"))]
+    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
+    }
+
+    /// The priority of a row that is pushed without one: the largest so far, 1 at first.
+    #[getter]
+    fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+    }
+
+    /// Transitions held at most, a multiple of `n_envs`.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
+    }
+
+    /// Number of environments.
+    #[getter]
+    const fn n_envs(&self) -> usize {
+        self.columns.n_envs()
+    }
+
+    /// Transitions pushed so far, overwritten ones included.
+    #[getter]
+    fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
+    }
+
+    /// Bytes of memory held, counting all records though memory is taken as it is first written.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+    }
+}
+
+impl PyPrioritizedReplayBuffer {
+    fn push_rows<'py>(
+        &self,
+        py: Python<'py>,
+        pushed: Pushed<'_, 'py>,
+        lead: Option<usize>,
+        n: usize,
+        target: Target<'_>,
+        priorities: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let given = priorities.map(|priorities| coerce::array(priorities, "priority"));
+        let given = given.transpose()?;
+        let given = given.map(|array| coerce::numbers::<f64>(&array, "priority")).transpose()?;
+        let priorities = given.as_ref().map(crate::views::View::slice);
+        if let Some(all) = priorities
+            && all.len() != n
+        {
+            let expected = format!("{n}, one per transition");
+            let got = format!("{} elements", all.len());
+            return shared::raised(py, Err(Error::Shape { name: "priority", got, expected }));
+        }
+        self.columns.read(pushed, lead, |rows| {
+            let cost = shared::cost(&self.columns, n).saturating_add(n.saturating_mul(60));
+            door::writing(py, &self.buffer, cost, |buffer| buffer.push(target, rows, priorities))
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! The sequence replay buffer for Python.
+
+use std::sync::RwLock;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use rlox_core::buffer::{DrawState, SequenceReplayBuffer, Storage};
+
+use super::columns::{Columns, Pushed};
+use super::outgoing::{Arrays, More};
+use super::shared::{self, Held};
+use super::{door, settings, state};
+use crate::coerce::Number;
+
+/// A ring of transitions, sampled as windows of consecutive ones.
+///
+/// Storage, `push`, `push_batch`, `gather`, `update` and thread safety are those of
+/// `ReplayBuffer`; only `sample` differs.
+///
+/// Args:
+///     capacity: transitions held over all environments, up to 2**30.
+///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
+///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
+///     n_envs: environments pushed side by side.
+///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
+///         i-th batch.
+///     cross_episodes: windows may go on into the next episode of the same environment, where
+///         `is_first` is set; by default they never do.
+///     obs_shape: and the other keywords, as for `ReplayBuffer`.
+///
+/// Raises:
+///     ConfigError: a setting is out of range or contradicts another.
+///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
+#[pyclass(name = "SequenceReplayBuffer", module = "rlox._core", frozen)]
+pub(crate) struct PySequenceReplayBuffer {
+    columns: Columns,
+    buffer: RwLock<SequenceReplayBuffer>,
+}
+
+impl Held for SequenceReplayBuffer {
+    fn storage(&self) -> &Storage {
+        self.storage()
+    }
+
+    fn storage_mut(&mut self) -> &mut Storage {
+        self.storage_mut()
+    }
+
+    fn draws(&self) -> &DrawState {
+        self.draws()
+    }
+
+    fn set_draws(&mut self, draws: DrawState) {
+        self.set_draws(draws);
+    }
+}
+
+#[pymethods]
+impl PySequenceReplayBuffer {
+    #[new]
+    #[pyo3(
+        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, *,
+            n_envs=Number::OMITTED, seed=Number::OMITTED, cross_episodes=false, **keywords),
+        text_signature = "(capacity, obs_dim=None, act_dim=None, *, n_envs=1, seed=0, cross_episodes=False, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
+    fn new<'py>(
+        py: Python<'py>,
+        capacity: Number<'py>,
+        obs_dim: Number<'py>,
+        act_dim: Number<'py>,
+        n_envs: Number<'py>,
+        seed: Number<'py>,
+        cross_episodes: bool,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let capacity = settings::size(&capacity, "capacity", 0)?;
+        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
+        let seed = seed.read("seed", 0)?;
+        let columns = schema.clone();
+        let make = || SequenceReplayBuffer::new(schema, capacity, n_envs, seed, cross_episodes);
+        let buffer = crate::detach::detached(py, 0, make)?;
+        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+    }
+
+    /// As `ReplayBuffer.from_spaces`.
+    #[classmethod]
+    #[pyo3(
+        signature = (observation_space, action_space, capacity, **keywords),
+        text_signature = "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, cross_episodes=False, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+    )]
+    fn from_spaces<'py>(
+        cls: &Bound<'py, PyType>,
+        observation_space: &Bound<'py, PyAny>,
+        action_space: &Bound<'py, PyAny>,
+        capacity: &Bound<'py, PyAny>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
+    }
+
+    /// As `ReplayBuffer.push`.
+    #[pyo3(
+        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        action: &Bound<'py, PyAny>,
+        reward: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let (actions, rewards) = (action, reward);
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        shared::push(py, &self.columns, &self.buffer, pushed)
+    }
+
+    /// As `ReplayBuffer.push_batch`.
+    #[pyo3(
+        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
+            extra=None),
+        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+    fn push_batch<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        next_obs: Option<&Bound<'py, PyAny>>,
+        env_ids: Option<&Bound<'py, PyAny>>,
+        extra: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
+    }
+
+    /// Draws windows of `seq_len` consecutive transitions of one environment, with replacement.
+    ///
+    /// Uniform over all places where a whole window fits into its episode, which ends at the
+    /// newest transition if it still runs and begins at the oldest held. An episode shorter than
+    /// `seq_len` has one place, its first transition, and its window is padded with zeros.
+    ///
+    /// Args:
+    ///     batch_size: windows per batch, B.
+    ///     seq_len: transitions per window, L.
+    ///     seed: as for `ReplayBuffer.sample`.
+    ///     n_batches: as for `ReplayBuffer.sample`.
+    ///     out: as for `ReplayBuffer.sample`.
+    ///
+    /// Returns:
+    ///     The dict of `ReplayBuffer.sample` with leading axes `[B, L]`, and bool `[B, L]`
+    ///     `is_first`, where an episode begins (not merely a window), and `mask`, False where the
+    ///     window is padding, whose `indices` are 2**64 - 1.
+    ///
+    /// Raises:
+    ///     ConfigError: the buffer is empty, or a setting is out of range.
+    ///     ShapeError: an array of `out` has another shape or dtype.
+    #[pyo3(
+        signature = (batch_size, seq_len, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
+            out=None),
+        text_signature = "($self, batch_size, seq_len, seed=None, *, n_batches=None, out=None)"
+    )]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Number<'py>,
+        seq_len: Number<'py>,
+        seed: Number<'py>,
+        n_batches: Number<'py>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (request, mut lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        let len = settings::size(&seq_len, "seq_len", 0)?;
+        let rows = shared::raised(py, SequenceReplayBuffer::check(request, len))?;
+        lead.push(len);
+        let mut arrays =
+            Arrays::new(py, &self.columns, &lead, More { sequence: true, ..More::default() }, out)?;
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, shared::cost(&self.columns, rows), |buffer| {
+            let windows = buffer.sample(request, len)?;
+            buffer.storage().fill_windows(&windows, &mut slices);
+            Ok(())
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// As `ReplayBuffer.gather`.
+    #[pyo3(signature = (indices, *, out=None))]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        shared::gather(py, &self.columns, &self.buffer, indices, out)
+    }
+
+    /// As `ReplayBuffer.update`; padded places of a window are passed over and counted.
+    fn update(
+        &self,
+        py: Python<'_>,
+        column: &str,
+        indices: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        shared::update(py, &self.columns, &self.buffer, column, indices, values)
+    }
+
+    /// As `ReplayBuffer.cut_episode`: no window crosses the cut.
+    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+        let env = settings::size(&env, "env", 0)?;
+        door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
+    }
+
+    /// Forgets every transition; indices go on counting.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| {
+            buffer.storage_mut().clear();
+            Ok(())
+        })
+    }
+
+    /// As `ReplayBuffer.state`.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        state::save(py, &self.buffer)
+    }
+
+    /// As `ReplayBuffer.restore`.
+    fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        state::restore(py, &self.buffer, state)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+    }
+
+    /// Transitions held at most, a multiple of `n_envs`.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
+    }
+
+    /// Number of environments.
+    #[getter]
+    const fn n_envs(&self) -> usize {
+        self.columns.n_envs()
+    }
+
+    /// Transitions pushed so far, overwritten ones included.
+    #[getter]
+    fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
+    }
+
+    /// Bytes of memory held, counting all records though memory is taken as it is first written.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+    }
+}

@@ -1,0 +1,253 @@
+//! The columns that a constructor's arguments ask for.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping, PyString, PyTuple, PyType};
+use rlox_core::buffer::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
+use rlox_core::{Error, Result};
+
+use crate::coerce::{self, Number};
+use crate::errors::{self, Class};
+
+/// The keywords that describe columns.
+const KNOWN: [&str; 8] = [
+    "obs_shape",
+    "obs_dtype",
+    "obs_spaces",
+    "action_shape",
+    "action_dtype",
+    "reward_dtype",
+    "frame_stack",
+    "extra_columns",
+];
+
+/// The keywords of a constructor.
+struct Settings<'a, 'py> {
+    py: Python<'py>,
+    given: Option<&'a Bound<'py, PyDict>>,
+}
+
+/// The schema of `obs_dim`, `act_dim` and the keywords.
+pub(super) fn schema<'py>(
+    py: Python<'py>,
+    obs_dim: Number<'py>,
+    act_dim: Number<'py>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Schema> {
+    let settings = Settings { py, given: keywords };
+    settings.check_names()?;
+    let obs = settings.obs(obs_dim)?;
+    let shape = settings.shape_of("act_dim", act_dim, "action_shape")?;
+    let shape = settings.needed(shape, "act_dim", "act_dim or action_shape")?;
+    let action = (settings.dtype("action_dtype")?, shape);
+    let reward = settings.dtype("reward_dtype")?;
+    let extras = match settings.get("extra_columns")? {
+        Some(extras) => fields(&extras, "extra_columns")?,
+        None => Vec::new(),
+    };
+    settings.checked(Schema::new(obs, action, reward, extras))
+}
+
+impl<'py> Settings<'_, 'py> {
+    fn checked<T>(&self, result: Result<T>) -> PyResult<T> {
+        result.map_err(|error| errors::raise(self.py, &error))
+    }
+
+    fn check_names(&self) -> PyResult<()> {
+        for key in self.given.iter().flat_map(|given| given.keys()) {
+            let key = key.to_string();
+            if !KNOWN.contains(&key.as_str()) {
+                let error = Error::unknown_name("buffer setting", &key, &KNOWN);
+                return Err(errors::raise(self.py, &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// A keyword that was given and is not None.
+    fn get(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.given.map(|given| given.get_item(name)).transpose()?.flatten();
+        Ok(value.filter(|value| !value.is_none()))
+    }
+
+    fn dtype(&self, name: &str) -> PyResult<Dtype> {
+        self.get(name)?.map_or(Ok(Dtype::F32), |value| dtype(&value, name))
+    }
+
+    /// `(dim,)` or the shape given in its place.
+    fn shape_of(
+        &self,
+        dim_name: &'static str,
+        dim: Number<'py>,
+        shape_name: &str,
+    ) -> PyResult<Option<Vec<usize>>> {
+        let shape = self.get(shape_name)?.map(|value| shape(&value, shape_name)).transpose()?;
+        let Some(dim) = dim.optional(dim_name)? else { return Ok(shape) };
+        if shape.is_some() {
+            let expected = format!("{dim_name} or {shape_name}, not both");
+            return self.checked(Err(Error::config(dim_name, dim, expected)));
+        }
+        Ok(Some(vec![usize::try_from(dim).unwrap_or(usize::MAX)]))
+    }
+
+    fn needed<T>(&self, value: Option<T>, name: &'static str, what: &str) -> PyResult<T> {
+        self.checked(value.ok_or_else(|| Error::config(name, "missing", what)))
+    }
+
+    fn obs(&self, dim: Number<'py>) -> PyResult<Vec<ObsField>> {
+        let stack = self.get("frame_stack")?;
+        let shape = self.shape_of("obs_dim", dim, "obs_shape")?;
+        let dtype = self.dtype("obs_dtype")?;
+        let Some(spaces) = self.get("obs_spaces")? else {
+            let shape = self.needed(shape, "obs_dim", "obs_dim, obs_shape or obs_spaces")?;
+            let stack = stack.map(|stack| frame_stack(&stack)).transpose()?;
+            return Ok(vec![ObsField { field: Field::new("", dtype, shape), stack }]);
+        };
+        if shape.is_some() {
+            let expected = "one of obs_dim, obs_shape and obs_spaces";
+            return self.checked(Err(Error::config("obs_spaces", "given with a shape", expected)));
+        }
+        let stacks = stack.map(|stacks| mapping(&stacks, "frame_stack")).transpose()?;
+        let mut columns = Vec::new();
+        for field in fields(&spaces, "obs_spaces")? {
+            if field.name.is_empty() {
+                let expected = "names that are not empty";
+                return self.checked(Err(Error::config("obs_spaces", "\"\"", expected)));
+            }
+            let stack = stacks.as_ref().and_then(|stacks| stacks.get_item(&field.name).ok());
+            let stack = stack.map(|stack| frame_stack(&stack)).transpose()?;
+            columns.push(ObsField { field, stack });
+        }
+        Ok(columns)
+    }
+}
+
+/// `{name: (dtype, shape)}`.
+fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
+    let mut fields = Vec::new();
+    for item in mapping(value, name)?.items()?.iter() {
+        let read = || -> PyResult<Field> {
+            let (key, spec): (String, Bound<'_, PyTuple>) = item.extract()?;
+            let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.extract()?;
+            Ok(Field::new(key, dtype(&kind, name)?, shape(&sizes, name)?))
+        };
+        fields.push(read().map_err(|cause| {
+            if cause.is_instance_of::<pyo3::exceptions::PyTypeError>(value.py()) {
+                let message = format!("{name} holds {item}, expected name: (dtype, shape)");
+                return errors::new(value.py(), Class::Config, message);
+            }
+            cause
+        })?);
+    }
+    Ok(fields)
+}
+
+fn mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyMapping>> {
+    value.clone().cast_into::<PyMapping>().map_err(|_| {
+        let message = format!("{name} is {value}, expected a mapping");
+        errors::new(value.py(), Class::Config, message)
+    })
+}
+
+/// A dtype by name, or as NumPy writes it.
+fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
+    let py = value.py();
+    let found = py.import("numpy")?.call_method1("dtype", (value,));
+    let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
+    let found = found.map_err(|_| {
+        errors::new(py, Class::Config, format!("{name} is {value}, expected a NumPy dtype"))
+    })?;
+    Dtype::parse(&found).map_err(|error| errors::raise(py, &error))
+}
+
+/// A tuple of sizes, or one size.
+fn shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+    let sizes = value.extract::<Vec<usize>>().or_else(|_| value.extract().map(|size| vec![size]));
+    let sizes: PyResult<Vec<usize>> = sizes;
+    sizes.ok().filter(|sizes| sizes.len() <= 12).ok_or_else(|| {
+        let message = format!("{name} is {value}, expected a tuple of up to 12 positive integers");
+        errors::new(value.py(), Class::Config, message)
+    })
+}
+
+/// `(frames, "first")` or `(frames, "last")`.
+fn frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
+    let read = value.extract::<(usize, String)>().ok();
+    let axis = read.as_ref().and_then(|(_, axis)| match axis.as_str() {
+        "first" => Some(StackAxis::First),
+        "last" => Some(StackAxis::Last),
+        _ => None,
+    });
+    if let (Some((size, _)), Some(axis)) = (read, axis) {
+        return Ok(FrameStack { size, axis });
+    }
+    let message = format!(
+        "frame_stack is {value}, expected (frames, \"first\") or (frames, \"last\"): how many \
+         frames an observation stacks, oldest first, and along which axis"
+    );
+    Err(errors::new(value.py(), Class::Config, message))
+}
+
+/// An instance of `class` with the columns of Gymnasium spaces.
+pub(super) fn from_spaces<'py>(
+    class: &Bound<'py, PyType>,
+    observation_space: &Bound<'py, PyAny>,
+    action_space: &Bound<'py, PyAny>,
+    capacity: &Bound<'py, PyAny>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let settings = keywords.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
+    let spaces = py.import("gymnasium.spaces")?;
+    if observation_space.is_instance(&spaces.getattr("Dict")?)? {
+        let columns = PyDict::new(py);
+        for item in observation_space.getattr("spaces")?.call_method0("items")?.try_iter()? {
+            let (name, space): (Bound<'_, PyString>, Bound<'_, PyAny>) = item?.extract()?;
+            columns.set_item(name, column(&space, "observation_space")?)?;
+        }
+        settings.set_item("obs_spaces", columns)?;
+    } else {
+        let (dtype, shape) = column(observation_space, "observation_space")?;
+        settings.set_item("obs_dtype", dtype)?;
+        settings.set_item("obs_shape", shape)?;
+    }
+    let (dtype, shape) = column(action_space, "action_space")?;
+    settings.set_item("action_dtype", dtype)?;
+    // A discrete action is one number, as in `act_dim=1`.
+    settings.set_item(
+        "action_shape",
+        if shape.is_empty()? { (1,).into_pyobject(py)? } else { shape.cast_into()? },
+    )?;
+    class.call((capacity,), Some(&settings))
+}
+
+/// Dtype and shape of the rows of a space.
+fn column<'py>(
+    space: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let (dtype, shape) = (space.getattr("dtype"), space.getattr("shape"));
+    match (dtype, shape) {
+        (Ok(dtype), Ok(shape)) if !shape.is_none() && !dtype.is_none() => Ok((dtype, shape)),
+        _ => {
+            let message = format!(
+                "{name} is {space}, expected a Box, Discrete, MultiDiscrete or MultiBinary space, \
+                 or a Dict of these"
+            );
+            let class = Class::UnsupportedSpace;
+            Err(errors::new(space.py(), class, message))
+        }
+    }
+}
+
+/// A size argument, `usize::MAX` if it is larger than any.
+pub(super) fn size(number: &Number<'_>, name: &str, default: u64) -> PyResult<usize> {
+    Ok(usize::try_from(number.read(name, default)?).unwrap_or(usize::MAX))
+}
+
+/// The integers of `env_ids`, one per row.
+pub(super) fn env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let ids = coerce::array(value, "env_ids")?;
+    coerce::check_ndim(&ids, "env_ids", &["n"])?;
+    let ids = coerce::elements::<i64>(&ids, "env_ids", "iu")?;
+    Ok(ids.slice().iter().map(|&id| usize::try_from(id).unwrap_or(usize::MAX)).collect())
+}

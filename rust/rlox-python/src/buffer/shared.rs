@@ -1,0 +1,148 @@
+//! What the buffers have in common at the boundary.
+
+use std::sync::RwLock;
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Result;
+use rlox_core::buffer::{DrawState, Request, Storage, Target};
+
+use super::columns::{Columns, Pushed};
+use super::outgoing::{Arrays, More};
+use super::{door, incoming, settings};
+use crate::coerce::{self, Number};
+use crate::errors::{self, Class};
+
+/// Nanoseconds of a call that is always worth releasing the GIL for.
+pub(super) const LONG: usize = usize::MAX;
+
+/// A buffer behind a lock.
+pub(super) trait Held: Send + Sync {
+    /// The rows.
+    fn storage(&self) -> &Storage;
+    /// The rows, to change.
+    fn storage_mut(&mut self) -> &mut Storage;
+    /// Where draws come from.
+    fn draws(&self) -> &DrawState;
+    /// Replaces where draws come from.
+    fn set_draws(&mut self, draws: DrawState);
+}
+
+/// A core result as Python's.
+pub(super) fn raised<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
+    result.map_err(|error| errors::raise(py, &error))
+}
+
+/// Nanoseconds that copying `rows` rows takes, about.
+pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
+    rows.saturating_mul(20 + columns.row_bytes() / 8)
+}
+
+/// Rows, batches and seed of a call, and the leading axes of its arrays.
+pub(super) fn request(
+    batch_size: &Number<'_>,
+    seed: &Number<'_>,
+    n_batches: &Number<'_>,
+) -> PyResult<(Request, Vec<usize>)> {
+    let batch_size = settings::size(batch_size, "batch_size", 0)?;
+    let batches = n_batches.optional("n_batches")?;
+    let n_batches = batches.map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let lead = if batches.is_some() { vec![n_batches, batch_size] } else { vec![batch_size] };
+    Ok((Request { batch_size, n_batches, seed: seed.optional("seed")? }, lead))
+}
+
+/// Stores one transition of each environment.
+pub(super) fn push<'py, B: Held>(
+    py: Python<'py>,
+    columns: &Columns,
+    buffer: &RwLock<B>,
+    pushed: Pushed<'_, 'py>,
+) -> PyResult<()> {
+    let n = columns.n_envs();
+    let (lead, target) = target(n);
+    columns.read(pushed, lead, |rows| {
+        door::writing(py, buffer, cost(columns, n), |buffer| {
+            buffer.storage_mut().push(target, rows, |_| {})
+        })
+    })
+}
+
+/// Leading axis and streams of one transition of each of `n` environments.
+pub(super) const fn target(n: usize) -> (Option<usize>, Target<'static>) {
+    if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) }
+}
+
+/// The number of rows of a batch, by its flags.
+pub(super) fn leading(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let array = coerce::array(terminated, "terminated")?;
+    array.shape().first().copied().ok_or_else(|| {
+        let message = "terminated has shape [], expected [n]";
+        errors::new(terminated.py(), Class::Shape, message)
+    })
+}
+
+/// Stores consecutive transitions of one environment, or of those named.
+pub(super) fn push_batch<'py, B: Held>(
+    py: Python<'py>,
+    columns: &Columns,
+    buffer: &RwLock<B>,
+    pushed: Pushed<'_, 'py>,
+    env_ids: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let ids = env_ids.map(settings::env_ids).transpose()?;
+    let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
+    let n = leading(pushed.terminated)?;
+    columns.read(pushed, Some(n), |rows| {
+        door::writing(py, buffer, cost(columns, n), |buffer| {
+            buffer.storage_mut().push(target, rows, |_| {})
+        })
+    })
+}
+
+/// The rows with given indices.
+pub(super) fn gather<'py, B: Held>(
+    py: Python<'py>,
+    columns: &Columns,
+    buffer: &RwLock<B>,
+    indices: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let indices = coerce::array(indices, "indices")?;
+    coerce::check_ndim(&indices, "indices", &["n"])?;
+    let lead = [indices.len()];
+    let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
+    let indices = indices.slice();
+    let mut arrays = Arrays::new(py, columns, &lead, More::default(), out)?;
+    let mut slices = arrays.slices();
+    door::reading(py, buffer, cost(columns, indices.len()), |buffer| {
+        let storage = buffer.storage();
+        let rows = indices.iter().map(|&index| storage.find(index)).collect::<Result<Vec<_>>>()?;
+        storage.fill(&rows, None, &mut slices);
+        Ok(())
+    })?;
+    drop(slices);
+    arrays.into_dict(py)
+}
+
+/// Writes values into a column; returns how many rows were gone.
+pub(super) fn update<B: Held>(
+    py: Python<'_>,
+    columns: &Columns,
+    buffer: &RwLock<B>,
+    column: &str,
+    indices: &Bound<'_, PyAny>,
+    values: &Bound<'_, PyAny>,
+) -> PyResult<u64> {
+    let schema = columns.schema();
+    let at = raised(py, schema.column(column))?;
+    let Some(field) = schema.columns().get(at) else { return Ok(0) };
+    let indices = coerce::array(indices, "indices")?;
+    coerce::check_ndim(&indices, "indices", &["n"])?;
+    let lead = [indices.len()];
+    let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
+    let values = incoming::read(values, "values", field, &lead)?;
+    let (indices, values) = (indices.slice(), values.slice());
+    let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
+    door::writing(py, buffer, cost, |buffer| buffer.storage_mut().update(at, indices, values))
+}

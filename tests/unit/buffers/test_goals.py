@@ -1,0 +1,93 @@
+"""Hindsight goals: of the same episode, at the right time, with the reward they deserve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlox import HindsightConfig, ReplayBuffer
+from rlox.errors import ConfigError, ShapeError, UnknownNameError
+
+LENGTHS = [5, 1, 9, 3, 12, 7]
+
+
+def reward(achieved, desired, info):
+    assert info == {}
+    return -(np.abs(achieved - desired).sum(-1) > 0).astype(np.float32)
+
+
+def filled(capacity=100):
+    """Achieved goals are the step number, desired ones negative: they tell where they come from."""
+    shapes = {"observation": (2,), "achieved_goal": (1,), "desired_goal": (1,)}
+    buffer = ReplayBuffer(
+        capacity, act_dim=1, obs_spaces={k: ("float32", s) for k, s in shapes.items()}
+    )
+    t, ends = 0, []
+    for episode, length in enumerate(LENGTHS):
+        for k in range(length):
+            obs, after = (
+                {"observation": [t, k], "achieved_goal": [at], "desired_goal": [-1.0 - episode]}
+                for at in (t, t + 0.5)
+            )
+            buffer.push(obs, 0, -1.0, False, k == length - 1 and episode < 5, after)
+            t += 1
+        ends.append(t)
+    return buffer, np.array(ends)
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+@pytest.mark.parametrize("capacity", [100, 20])
+def test_goals_come_from_the_same_episode_as_the_strategy_says(strategy, capacity):
+    buffer, ends = filled(capacity)
+    batch = buffer.sample(4_000, 1, her=HindsightConfig(reward, strategy, ratio=1.0))
+    t = batch["indices"].astype(int)
+    goal = batch["obs"]["desired_goal"][:, 0]
+    np.testing.assert_array_equal(batch["next_obs"]["desired_goal"][:, 0], goal)
+    source = (goal - 0.5).astype(int)
+    end = ends[np.searchsorted(ends, t, side="right")]
+    start = np.maximum(
+        np.concatenate([[0], ends])[np.searchsorted(ends, t, side="right")],
+        ends[-1] - min(capacity, ends[-1]),
+    )
+    low = {"future": t, "final": end - 1, "episode": start}[strategy]
+    assert ((low <= source) & (source < end)).all()
+    if strategy != "final":
+        assert (source == low).any() and (source == end - 1).any()
+    np.testing.assert_array_equal(batch["rewards"], -(source != t).astype(np.float32))
+
+
+def test_k_goals_for_each_kept_and_the_others_keep_goal_and_reward():
+    buffer, _ = filled()
+    config = HindsightConfig(reward)
+    assert (config.strategy, config.ratio) == ("future", 0.8)
+    batch = buffer.sample(2_000, 3, n_batches=2, her=config)
+    kept = batch["obs"]["desired_goal"][..., 0] < 0
+    assert 0.17 < kept.mean() < 0.23
+    assert (batch["rewards"][kept] == -1).all()
+    assert not buffer.sample(500, her=HindsightConfig(reward, ratio=0.0))["rewards"].max() > -1
+
+
+def test_the_rows_drawn_are_those_of_a_batch_without_hindsight():
+    buffer, _ = filled()
+    her = HindsightConfig(reward)
+    np.testing.assert_array_equal(
+        buffer.sample(64, 2, her=her)["indices"], buffer.sample(64, 2)["indices"]
+    )
+
+
+def test_what_hindsight_needs_is_asked_for():
+    flat = ReplayBuffer(10, 3, 1)
+    flat.push([0, 0, 0], 0, 0, False, False)
+    with pytest.raises(ConfigError, match="achieved_goal"):
+        flat.sample(1, her=HindsightConfig(reward))
+    with pytest.raises(UnknownNameError, match="known: future"):
+        HindsightConfig(reward, "later")
+    with pytest.raises(ConfigError, match="ratio"):
+        HindsightConfig(reward, ratio=1.5)
+    buffer, _ = filled()
+    with pytest.raises(ConfigError, match="n_step"):
+        buffer.sample(1, n_step=2, gamma=0.9, her=HindsightConfig(reward))
+    with pytest.raises(ShapeError, match="compute_reward"):
+        buffer.sample(50, her=HindsightConfig(lambda a, d, i: np.zeros(3), ratio=1.0))
+    with pytest.raises(ZeroDivisionError):
+        buffer.sample(50, her=HindsightConfig(lambda a, d, i: 1 // 0, ratio=1.0))

@@ -1,0 +1,81 @@
+"""What buffers cost in memory, measured in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+FULL = os.environ.get("RLOX_FULL") == "1"
+HEAD = """
+import numpy as np
+from rlox import ReplayBuffer
+def rss():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+rng = np.random.default_rng(0)
+n = 20_000
+def episodes(dim, dtype=np.float32):
+    obs = rng.normal(size=(n + 1, dim)).astype(np.float32)
+    flags = np.arange(1, n + 1) % 1_000 == 0
+    return obs[:-1], obs[1:], flags
+"""
+
+
+def run(code):
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + code], capture_output=True, text=True, check=True
+    )
+    return [float(number) for number in done.stdout.split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_transition_costs_little_more_than_its_arithmetic_minimum():
+    count = 1_000_000 if FULL else 200_000
+    held, told = run(f"""
+obs, after, flags = episodes(17)
+actions, rewards, no = rng.normal(size=(n, 6)).astype(np.float32), np.zeros(n, np.float32), flags & False
+small = ReplayBuffer(100, 17, 6)
+small.push_batch(obs, actions, rewards, flags, no, after)
+before = rss()
+buffer = ReplayBuffer({count}, 17, 6)
+for _ in range({count} // n):
+    buffer.push_batch(obs, actions, rewards, flags, no, after)
+print(rss() - before, buffer.nbytes)
+""")
+    minimum = count * (17 * 4 + 6 * 4 + 4 + 2)
+    assert told <= 1.1 * minimum
+    assert held <= 1.1 * minimum + 2**20
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_pushing_for_ever_leaves_memory_flat():
+    rounds = 2_500 if FULL else 100
+    first, last = run(f"""
+obs, after, flags = episodes(4)
+actions, rewards, no = np.zeros((n, 1), np.float32), np.zeros(n, np.float32), flags & False
+buffer = ReplayBuffer(100_000, 4, 1)
+for i in range({rounds}):
+    if i == 20:
+        print(rss())
+    buffer.push_batch(obs, actions, rewards, flags, no, after)
+print(rss())
+""")
+    assert last - first < 2**20
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_stacked_frames_are_stored_once():
+    count = 1_000_000 if FULL else 10_000
+    held = run(f"""
+frames = rng.integers(0, 256, (1_003, 84, 84), dtype=np.uint8)
+stacks = np.lib.stride_tricks.sliding_window_view(frames, 4, axis=0)
+before = rss()
+buffer = ReplayBuffer({count}, obs_shape=(84, 84, 4), obs_dtype="uint8", act_dim=1, frame_stack=(4, "last"))
+for t in range({count}):
+    buffer.push(stacks[t % 999], 0, 0.0, t % 999 == 998, False, stacks[t % 999 + 1])
+print(rss() - before)
+""")[0]
+    assert held <= 1.04 * count * 84 * 84 + 2**24

@@ -1,0 +1,148 @@
+"""The buffer in memory and on disk from Python: the documented snippet, equality, saves, closing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rlox
+from rlox.errors import CheckpointError, ConfigError, StorageError
+
+SHAPE = {"obs_dim": 3, "act_dim": 1}
+
+
+def push(buffer, steps, n_envs=1):
+    """One row of each environment for each step; an episode ends every ten."""
+    for t in steps:
+        obs = (t + np.arange(3 * n_envs, dtype=np.float32)).reshape(n_envs, 3)
+        ends = np.full(n_envs, t % 10 == 9)
+        parts = (obs, np.full(n_envs, t), np.full(n_envs, float(t)), ends, np.zeros(n_envs, bool))
+        buffer.push(*(parts if n_envs > 1 else (part[0] for part in parts)))
+
+
+def equal(left, right):
+    """Whether two batches are the same."""
+    return left.keys() == right.keys() and all(np.array_equal(left[k], right[k]) for k in left)
+
+
+def test_the_snippet_of_the_buffers_page_runs(tmp_path):
+    buf = rlox.MmapReplayBuffer(
+        hot_capacity=10_000, total_capacity=1_000_000,
+        obs_dim=84*84*4, act_dim=1,
+        cold_path=str(tmp_path / "replay_cold.bin"),
+    )  # fmt: skip
+    obs = np.zeros(84 * 84 * 4, np.float32)
+    buf.push(obs, 1.0, 0.5, False, False, obs)
+    assert buf.sample(4, seed=0)["obs"].shape == (4, 84 * 84 * 4)
+    buf.close()
+    assert not (tmp_path / "replay_cold.bin").exists()
+
+
+@pytest.mark.parametrize("n_envs", [1, 7])
+def test_it_samples_what_a_buffer_in_memory_samples(tmp_path, n_envs):
+    all_rows = rlox.MmapReplayBuffer(30, 700, cold_path=tmp_path / "cold", n_envs=n_envs, **SHAPE)
+    expected = rlox.ReplayBuffer(700, n_envs=n_envs, **SHAPE)
+    for steps in (range(5), range(5, 90), range(90, 800)):
+        push(all_rows, steps, n_envs)
+        push(expected, steps, n_envs)
+        assert len(all_rows) == len(expected)
+        assert equal(all_rows.sample(300, seed=1), expected.sample(300, seed=1))
+        assert equal(all_rows.sample(20, n_batches=3), expected.sample(20, n_batches=3))
+    assert all_rows.n_hot < len(all_rows) and all_rows.disk_bytes > 0
+    all_rows.verify()
+
+
+def test_byte_images_in_stacks_take_a_frame_each_on_disk(tmp_path):
+    settings = {"obs_shape": (4, 21, 21), "obs_dtype": "uint8", "act_dim": 1}
+    settings["frame_stack"] = (4, "first")
+    buffer = rlox.MmapReplayBuffer(100, 2_000, cold_path=tmp_path / "cold", **settings)
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (2_004, 21, 21), np.uint8)
+    for t in range(2_000):
+        buffer.push(frames[t : t + 4], 0, 0.0, False, False, frames[t + 1 : t + 5])
+    batch = buffer.sample(300, seed=0)
+    for obs, next_obs, index in zip(
+        *(batch[k] for k in ("obs", "next_obs", "indices")), strict=True
+    ):
+        np.testing.assert_array_equal(obs, frames[int(index) : int(index) + 4])
+        np.testing.assert_array_equal(next_obs, frames[int(index) + 1 : int(index) + 5])
+    assert buffer.disk_bytes < 2_000 * 21 * 21 * 1.2
+
+
+def test_dict_observations_and_extra_columns_come_back_from_disk(tmp_path):
+    buffer = rlox.MmapReplayBuffer(
+        2, 100, act_dim=1, cold_path=tmp_path / "cold",
+        obs_spaces={"image": ("uint8", (2, 2)), "speed": ("float64", (1,))},
+        extra_columns={"log_prob": ("float32", ())},
+    )  # fmt: skip
+    for t in range(60):
+        obs = {"image": np.full((2, 2), t, np.uint8), "speed": [t / 3]}
+        buffer.push(obs, 0, 0.0, False, False, obs, extra={"log_prob": -t})
+    batch = buffer.sample(200, seed=0)
+    t = batch["indices"].astype(int)
+    np.testing.assert_array_equal(batch["obs"]["image"][:, 0, 0], t)
+    np.testing.assert_array_equal(batch["obs"]["speed"][:, 0], t / 3)
+    np.testing.assert_array_equal(batch["log_prob"], -t)
+
+
+def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
+    path = tmp_path / "cold"
+    first = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
+    push(first, range(100))
+    with pytest.raises(StorageError, match="another buffer or process"):
+        rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
+    before = first.sample(200, seed=0)
+    first.close(keep=True)
+    first.close()
+    for call in (lambda: first.sample(1), lambda: push(first, [0]), first.flush):
+        with pytest.raises(ConfigError, match="closed"):
+            call()
+    with pytest.raises(StorageError, match="reopen=True"):
+        rlox.MmapReplayBuffer(10, 500, cold_path=path, reopen=False, **SHAPE)
+    with pytest.raises(CheckpointError, match="layout"):
+        rlox.MmapReplayBuffer(10, 500, 4, 1, cold_path=path)
+    again = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
+    assert equal(again.sample(200, seed=0), before) and len(again) == 100
+    again.close()
+    assert not path.exists()
+
+
+def test_a_saved_state_comes_back_exactly(tmp_path):
+    buffer = rlox.MmapReplayBuffer(20, 300, cold_path=tmp_path / "cold", n_envs=2, **SHAPE)
+    push(buffer, range(115), 2)
+    buffer.sample(5)
+    buffer.save("step-115")
+    push(buffer, range(115, 400), 2)
+    expected = buffer.sample(100), buffer.sample(100, seed=9)
+    buffer.load("step-115")
+    push(buffer, range(115, 400), 2)
+    assert equal(buffer.sample(100), expected[0]) and equal(buffer.sample(100, seed=9), expected[1])
+
+
+def test_replay_buffers_save_what_is_new_and_share_a_folder(tmp_path):
+    buffer = rlox.ReplayBuffer(1_000, **SHAPE)
+    push(buffer, range(900))
+    whole = buffer.save(tmp_path, "step-900")
+    push(buffer, range(900, 910))
+    assert 0 < buffer.save(tmp_path, "step-910") * 10 < whole
+    other = rlox.ReplayBuffer(1_000, **SHAPE)
+    other.load(tmp_path, "step-910")
+    assert equal(other.sample(100), buffer.sample(100))
+    assert rlox.prune_replay(tmp_path, ["step-910"]) == 0
+    with pytest.raises(CheckpointError, match="missing"):
+        other.load(tmp_path, "step-900")
+    assert rlox.prune_replay(tmp_path, []) == 2
+
+
+def test_settings_that_make_no_sense_are_refused(tmp_path):
+    for hot, total, settings in [
+        (0, 10, SHAPE), (11, 10, SHAPE), (1, 2**40, SHAPE), (1, 10, {**SHAPE, "n_envs": 0}),
+        (1, 10, {**SHAPE, "obs_dtyp": "uint8"}), (1, 10, {"obs_dim": 3}),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError):
+            rlox.MmapReplayBuffer(hot, total, cold_path=tmp_path / "cold", **settings)
+    with pytest.raises(ConfigError, match="cold_path"):
+        rlox.MmapReplayBuffer(1, 10, **SHAPE)
+    (tmp_path / "file").write_text("somebody's")
+    with pytest.raises(StorageError, match="file"):
+        rlox.MmapReplayBuffer(1, 10, cold_path=tmp_path / "file", **SHAPE)

@@ -1,0 +1,72 @@
+"""One buffer used by many threads at once: whole rows, right counts, no deadlock."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from rlox import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
+
+SECONDS = 60 if os.environ.get("RLOX_FULL") == "1" else 2
+SIZES = (3, 3_000)
+
+
+@pytest.mark.parametrize("dim", SIZES)
+@pytest.mark.parametrize("kind", [ReplayBuffer, SequenceReplayBuffer, PrioritizedReplayBuffer])
+def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
+    buffer = kind(500, dim, 1, extra_columns={"copy": ("float64", (4,))})
+
+    # every number of a row is the row's own number
+    def push(number):
+        obs = np.full(dim, number, np.float32)
+        buffer.push(obs, number, number, False, False, obs, extra={"copy": [number] * 4})
+
+    push(0)
+    stop, pushed, torn, errors = time.monotonic() + SECONDS, [], [], []
+    sample = (
+        (lambda: buffer.sample(8, 4)) if kind is SequenceReplayBuffer else lambda: buffer.sample(32)
+    )
+
+    def pusher(thread):
+        count = 0
+        while time.monotonic() < stop:
+            push(thread * 100_000 + count % 100_000)
+            count += 1
+        pushed.append(count)
+
+    def sampler():
+        while time.monotonic() < stop:
+            batch = sample()
+            number = batch["rewards"]
+            whole = (batch["obs"] == number[..., None]).all() and (
+                batch["next_obs"] == number[..., None]
+            ).all()
+            whole &= (batch["actions"] == number[..., None]).all()
+            whole &= (np.diff(batch["copy"], axis=-1) == 0).all()
+            if not whole:
+                torn.append(batch)
+            index = batch["indices"].ravel()
+            buffer.update("copy", index, np.repeat(number.reshape(-1, 1), 4, 1) + 0.5)
+            if kind is PrioritizedReplayBuffer:
+                buffer.update_priorities(index, np.abs(number) + 1)
+
+    def guarded(work, *args):
+        try:
+            work(*args)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(pusher, i)) for i in range(4)]
+    threads += [threading.Thread(target=guarded, args=(sampler,)) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS + 60)
+    assert not any(thread.is_alive() for thread in threads), "deadlock"
+    assert (errors, torn) == ([], [])
+    assert buffer.n_pushed == sum(pushed) + 1
+    assert len(buffer) == min(500, buffer.n_pushed)
