@@ -92,9 +92,9 @@ def test_what_is_no_priority_is_refused_and_changes_nothing():
     buffer = filled(10)
     before = buffer.sample(50, seed=1)
     for bad, error in [(-1.0, ConfigError), (1e101, ConfigError), (np.nan, NonFiniteError)]:
-        with pytest.raises(error, match="priority|priorities"):
+        with pytest.raises(error, match=r"priority|priorities"):
             buffer.update_priorities([1, 2], [5.0, bad])
-        with pytest.raises(error, match="priority|priorities"):
+        with pytest.raises(error, match=r"priority|priorities"):
             buffer.push([0.0], 0.0, 0.0, False, False, [0.0], priority=bad)
     for indices, priorities in [([1, 2], [1.0]), ([[1]], [1.0]), ([1], [[1.0]])]:
         with pytest.raises(ShapeError):
