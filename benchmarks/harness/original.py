@@ -1,10 +1,7 @@
-"""The original rlox, measured by a child process that lives as long as the run."""
+"""The original rlox, measured by child processes, one for each workload."""
 
 from __future__ import annotations
 
-import base64
-import io
-import itertools
 import json
 import os
 import subprocess
@@ -56,28 +53,72 @@ def install(folder: Path = CACHE / "original") -> Path:
 
 
 class Original:
-    """The child process; started by the first request."""
+    """The interpreter of the original.
+
+    Every workload has a process of its own, which holds nothing but its arrays. The C library gives
+    large results back to the system until a process has freed still larger blocks, so what another
+    workload did before would decide whether a result is paid for with page faults.
+    """
 
     def __init__(self, python: Path | None, worker: Path = WORKER) -> None:
         self.python = python
         self._worker = worker
-        self._child: subprocess.Popen[str] | None = None
-        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the child)
-        self._ids = itertools.count()
+        self._children: list[Child] = []
 
     def runner(
         self, workload: str, arrays: Sequence[NDArray[Any]], **options: object
     ) -> OriginalRunner:
         """A workload of `original_worker.py` on these arrays, ready to be sampled."""
-        key = next(self._ids)
-        self.ask(
+        child = self.start()
+        child.ask(
             do="prepare",
-            id=key,
             workload=workload,
-            arrays=[encode(array) for array in arrays],
+            arrays=[child.write(array) for array in arrays],
             options=options,
         )
-        return OriginalRunner(self, key)
+        return OriginalRunner(child)
+
+    def start(self) -> Child:
+        """A fresh process."""
+        if self.python is None:
+            raise OriginalError("no interpreter with the original rlox")
+        self._children.append(Child(self.python, self._worker))
+        return self._children[-1]
+
+    def ask(self, **request: object) -> dict[str, Any]:
+        """The answer of a fresh process to one request."""
+        child = self.start()
+        try:
+            return child.ask(**request)
+        finally:
+            child.close()
+
+    def close(self) -> None:
+        """Ends the processes that still run."""
+        for child in self._children:
+            child.close()
+        self._children.clear()
+
+
+class Child:
+    """A process of the original's interpreter and a folder for arrays."""
+
+    def __init__(self, python: Path, worker: Path) -> None:
+        self._python = python
+        self._folder = tempfile.TemporaryDirectory(prefix="rlox-original-")
+        self._written = 0
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the child)
+        command, pipe = [str(python), "-I", str(worker)], subprocess.PIPE
+        self._process: subprocess.Popen[str] | None = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
+        )
+
+    def write(self, array: NDArray[Any]) -> str:
+        """The path of a file with the array."""
+        self._written += 1
+        path = Path(self._folder.name, f"{self._written}.npy")
+        np.save(path, np.ascontiguousarray(array), allow_pickle=False)
+        return str(path)
 
     def ask(self, **request: object) -> dict[str, Any]:
         """One request and its answer.
@@ -85,73 +126,59 @@ class Original:
         Raises:
             OriginalError: the child stopped; the message ends with its last lines.
         """
-        child = self._child or self._start()
-        assert child.stdin is not None and child.stdout is not None
-        try:
-            child.stdin.write(json.dumps(request) + "\n")
-            child.stdin.flush()
-            line = child.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+        process = self._process
+        line = ""
+        if process is not None:
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(json.dumps({**request, "folder": self._folder.name}) + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except BrokenPipeError:
+                pass
         if not line:
-            raise OriginalError(f"{self.python} stopped at {request['do']}:\n{self._last_words()}")
+            raise OriginalError(f"{self._python} stopped at {request['do']}:\n{self._last_words()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
-        """Ends the child, if it runs."""
-        if self._child is not None:
-            assert self._child.stdin is not None
-            self._child.stdin.close()
-            self._child.wait(timeout=30)
-            self._child = None
+        """Ends the process and removes its arrays."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+        self._process = None
         self._stderr.close()
-
-    def _start(self) -> subprocess.Popen[str]:
-        if self.python is None:
-            raise OriginalError("no interpreter with the original rlox")
-        command = [str(self.python), "-I", str(self._worker)]
-        pipe = subprocess.PIPE
-        self._child = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
-        )
-        return self._child
+        self._folder.cleanup()
 
     def _last_words(self) -> str:
+        if self._stderr.closed:
+            return ""
         self._stderr.seek(0)
         return self._stderr.read()[-2000:]
 
 
 class OriginalRunner:
-    """One prepared workload of the child."""
+    """One prepared workload and its process."""
 
-    def __init__(self, original: Original, key: int) -> None:
-        self._original = original
-        self._key = key
+    def __init__(self, child: Child) -> None:
+        self._child = child
 
     def sample(self, loops: int) -> float:
         """Seconds by the child's own clock, without the way there and back."""
-        seconds: float = self._original.ask(do="sample", id=self._key, loops=loops)["seconds"]
+        seconds: float = self._child.ask(do="sample", loops=loops)["seconds"]
         return seconds
 
     def result(self) -> Results:
-        """What the workload gives."""
-        arrays = self._original.ask(do="result", id=self._key)["arrays"]
-        return {name: decode(text) for name, text in arrays.items()}
+        """What the workload gives, in float64."""
+        paths = self._child.ask(do="result")["arrays"]
+        return {
+            name: np.load(path, allow_pickle=False).astype(np.float64)
+            for name, path in paths.items()
+        }
 
     def close(self) -> None:
-        """Lets the child forget the workload."""
-        self._original.ask(do="drop", id=self._key)
-
-
-def encode(array: NDArray[Any]) -> str:
-    """An array as base64 text."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def decode(text: str) -> NDArray[Any]:
-    """An array from its base64 text."""
-    array: NDArray[Any] = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
-    return array
+        """Ends the process."""
+        self._child.close()

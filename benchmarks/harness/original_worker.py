@@ -1,14 +1,13 @@
 """Times rlox 1.2.0 in an interpreter of its own, which `original.py` starts.
 
 Both packages are called rlox, so they cannot share a process. Requests and answers are JSON, one a
-line; arrays travel as base64 of the NumPy format. This file imports nothing of rlox's repository.
+line; arrays travel in files, so that the memory of this process holds nothing else. This file imports
+nothing of rlox's repository.
 """
 
 from __future__ import annotations
 
-import base64
 import gc
-import io
 import itertools
 import json
 import os
@@ -26,19 +25,6 @@ Array = np.ndarray[Any, Any]
 Prepared = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
 
 
-def decode(text: str) -> Array:
-    """An array from its base64 text."""
-    array: Array = np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
-    return array
-
-
-def encode(array: Array) -> str:
-    """An array as base64 text."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
 def function(
     arrays: Sequence[Array], name: str, arguments: Sequence[float], results: Sequence[str]
 ) -> Prepared:
@@ -51,7 +37,7 @@ def function(
     def answer() -> dict[str, Array]:
         got = operation()
         parts = got if isinstance(got, tuple) else (got,)
-        return {key: np.asarray(part, np.float64) for key, part in zip(results, parts, strict=True)}
+        return {key: np.asarray(part) for key, part in zip(results, parts, strict=True)}
 
     return operation, answer
 
@@ -130,25 +116,32 @@ def sample(operation: Callable[[], object], loops: int) -> float:
         gc.enable()
 
 
+def written(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
+    """Paths of files with the arrays."""
+    paths = {name: os.path.join(folder, f"{name}.npy") for name in arrays}
+    for name, path in paths.items():
+        np.save(path, arrays[name], allow_pickle=False)
+    return paths
+
+
 def serve(requests: Iterable[str], answers: TextIO) -> None:
     """Answers requests until the pipe is closed."""
-    prepared: dict[int, Prepared] = {}
+    prepared: Prepared | None = None
     for line in requests:
         request = json.loads(line)
-        kind, key = request["do"], request.get("id", -1)
+        kind = request["do"]
         reply: dict[str, Any] = {}
         if kind == "hello":
             reply = {"rlox": version("rlox"), "numpy": version("numpy")}
         elif kind == "prepare":
-            arrays = [decode(text) for text in request["arrays"]]
-            make = WORKLOADS[request["workload"]]
-            prepared[key] = make(arrays, **request["options"])
+            arrays = [np.load(path, allow_pickle=False) for path in request["arrays"]]
+            prepared = WORKLOADS[request["workload"]](arrays, **request["options"])
+        elif prepared is None:
+            raise RuntimeError(f"{kind} before prepare")
         elif kind == "sample":
-            reply = {"seconds": sample(prepared[key][0], request["loops"])}
-        elif kind == "result":
-            reply = {"arrays": {k: encode(v) for k, v in prepared[key][1]().items()}}
+            reply = {"seconds": sample(prepared[0], request["loops"])}
         else:
-            reply = {"dropped": prepared.pop(key, None) is not None}
+            reply = {"arrays": written(request["folder"], prepared[1]())}
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
 

@@ -31,7 +31,7 @@ def test_a_workload_of_the_child_gives_the_numbers_of_a_call_here():
     np.testing.assert_array_equal(got["returns"], returns)
 
 
-def test_the_child_reports_its_own_seconds_and_forgets_what_is_closed():
+def test_the_child_reports_its_own_seconds_and_ends_when_its_workload_is_closed():
     with closing(Original(Path(sys.executable))) as original:
         options = {"env_id": "CartPole-v1", "n": 2, "seed": 1}
         actions = np.zeros((4, 2), np.uint32)
@@ -39,7 +39,18 @@ def test_the_child_reports_its_own_seconds_and_forgets_what_is_closed():
         assert runner.sample(100) > 0
         assert runner.result()["reward"] == 1.0
         runner.close()
-        assert original.ask(do="drop", id=0) == {"dropped": False}
+        with pytest.raises(OriginalError, match="stopped at sample"):
+            runner.sample(1)
+
+
+def test_every_workload_has_a_process_of_its_own():
+    with closing(Original(Path(sys.executable))) as original:
+        options = {"env_id": "CartPole-v1", "n": 2, "seed": 1}
+        arrays = [np.zeros((4, 2), np.uint32), np.array(100)]
+        first = original.runner("vec_env", arrays, **options)
+        second = original.runner("vec_env", arrays, **options)
+        first.close()
+        assert second.sample(10) > 0
 
 
 def test_a_child_that_stops_is_reported_with_its_last_words(tmp_path):
