@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -118,7 +119,7 @@ def sample(operation: Callable[[], object], loops: int) -> float:
 
 def written(folder: str, arrays: dict[str, Array]) -> dict[str, str]:
     """Paths of files with the arrays."""
-    paths = {name: os.path.join(folder, f"{name}.npy") for name in arrays}
+    paths = {name: str(Path(folder, f"{name}.npy")) for name in arrays}
     for name, path in paths.items():
         np.save(path, arrays[name], allow_pickle=False)
     return paths
