@@ -28,6 +28,54 @@ impl Number<'_> {
     pub(crate) fn read(&self, name: &str, default: u64) -> PyResult<u64> {
         self.0.as_ref().map_or(Ok(default), |value| unsigned(value, name))
     }
+
+    /// The integer, which must be in -2**63..2**63; `default` if it was left out.
+    pub(crate) fn read_signed(&self, name: &str, default: i64) -> PyResult<i64> {
+        let read = |value: &Bound<'_, PyAny>| {
+            value.extract().map_err(|_| {
+                let message =
+                    format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
+                errors::new(value.py(), Class::Config, message)
+            })
+        };
+        self.0.as_ref().map_or(Ok(default), read)
+    }
+}
+
+/// A float argument as it came, `None` included, or its default; read with the argument's name for
+/// messages.
+pub(crate) enum Real<'py> {
+    /// What Python passed.
+    Given(Bound<'py, PyAny>),
+    /// An argument that was left out.
+    Omitted(f64),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Real<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.to_owned()))
+    }
+}
+
+impl Real<'_> {
+    /// The number; its range is checked by whoever uses it.
+    pub(crate) fn read(&self, name: &str) -> PyResult<f64> {
+        match self {
+            Self::Given(value) => real(value, name),
+            Self::Omitted(default) => Ok(*default),
+        }
+    }
+}
+
+/// Anything that Python converts to a float, NaN and infinities included.
+pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    value.extract().map_err(|_| {
+        let message =
+            format!("{name} is {}, expected a number in the range of float64", shown(value));
+        errors::new(value.py(), Class::Config, message)
+    })
 }
 
 /// An integer in 0..2**64.
