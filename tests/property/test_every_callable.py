@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.callables import CASES, Case
-from helpers.callables.engine import Draw, Invalid, spoilt
+from helpers.callables.engine import Draw, Invalid, Near, spoilt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +33,9 @@ def public_callables() -> set[str]:
 
 
 def assert_equal(got: Any, expected: Any, tolerance: float) -> None:
-    if isinstance(expected, dict):
+    if isinstance(expected, Near):
+        assert_equal(got, expected.value, expected.tolerance)
+    elif isinstance(expected, dict):
         assert isinstance(got, dict)
         assert got.keys() == expected.keys()
         for key in expected:

@@ -1,10 +1,12 @@
 //! What Python passes in -> contiguous slices of the right type, or a typed error.
 
+use std::borrow::Cow;
+
 use numpy::{
     Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors::{self, Class};
 use crate::views::{Plain, Refusal, Span, View, ViewMut, Written};
@@ -76,6 +78,35 @@ pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
             format!("{name} is {}, expected a number in the range of float64", shown(value));
         errors::new(value.py(), Class::Config, message)
     })
+}
+
+/// A text argument as it came, or its default; anything but a `str` is a `TypeError`.
+pub(crate) enum Text<'py> {
+    /// What Python passed.
+    Given(Bound<'py, PyString>),
+    /// An argument that was left out.
+    Omitted(&'static str),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Text<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.cast::<PyString>()?.to_owned()))
+    }
+}
+
+impl Text<'_> {
+    /// The text, which must not hold lone surrogates: they have no UTF-8.
+    pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
+        match self {
+            Self::Given(text) => text.to_cow().map_err(|_| {
+                let message = format!("{name} is {}, expected Unicode text", shown(text));
+                errors::new(text.py(), Class::Config, message)
+            }),
+            Self::Omitted(default) => Ok(Cow::Borrowed(default)),
+        }
+    }
 }
 
 /// An integer in 0..2**64.

@@ -10,6 +10,7 @@ from helpers.callables.engine import (
     Arguments,
     Case,
     Draw,
+    any_numeric,
     numeric,
     require,
     whole,
@@ -86,7 +87,7 @@ def after_model(twins: Twins, result: Any) -> Any:
 
 def checked_actions(value: Any, env_id: str, n: int) -> np.ndarray:
     """Actions `[n]` or `[n, 1]` as the environment takes them."""
-    array = numeric(value, *[None] * np.ndim(value))
+    array = any_numeric(value)
     require(array.shape in ((n,), (n, 1)))
     if isinstance(space(env_id), gym.spaces.Discrete):
         require(array.dtype.kind in "iub")
