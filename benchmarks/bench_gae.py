@@ -160,24 +160,30 @@ def p2(context: Context) -> Iterator[Case]:
 
 
 def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
-    """Time-major into arrays of the caller, into fresh ones, and the env-major call."""
-    import rlox
-
-    given = (data.rewards, data.values[:-1], data.values[1:].copy(), data.dones)
-    arguments = (*given, np.zeros_like(data.dones), GAMMA, LAM)
+    """Time-major into arrays of the caller and into fresh ones, exact at time limits, env-major."""
+    given = (data.rewards, data.values[:-1])
+    ends = {"dones": data.dones, "last_values": data.values[-1]}
+    exact = {
+        "next_values": data.values[1:].copy(),
+        "terminated": data.dones,
+        "truncated": np.zeros_like(data.dones),
+    }
     out = {name: np.empty_like(data.rewards) for name in NAMES}
-
-    def time_major(**outputs: Array) -> Any:
-        def answer() -> Results:
-            got = rlox.compute_gae_time_major(*arguments, **outputs)
-            return {name: env_major(part) for name, part in zip(NAMES, got, strict=True)}
-
-        return lambda: (lambda: rlox.compute_gae_time_major(*arguments, **outputs), answer)
-
     batched = (*flat, data.values[-1], P2_STEPS, GAMMA, LAM)
     return (
-        local("rlox time-major, into", "rlox", time_major(**out), Goal(20.0)),
-        local("rlox time-major, fresh", "rlox", time_major(), note="allocates its results"),
+        local("rlox time-major, into", "rlox", time_major(*given, **ends, **out), Goal(20.0)),
+        local(
+            "rlox time-major, fresh",
+            "rlox",
+            time_major(*given, **ends),
+            note="allocates its results",
+        ),
+        local(
+            "rlox time-major, truncation",
+            "rlox",
+            time_major(*given, **exact, **out),
+            note="reads next_values and two kinds of flags, exact at time limits; into",
+        ),
         local(
             "rlox env-major",
             "rlox",
@@ -185,6 +191,19 @@ def our_batched_gae(data: Rollout, flat: list[Array]) -> tuple[System, ...]:
             Goal(6.0),
         ),
     )
+
+
+def time_major(*arguments: Array, **named: Array) -> Any:
+    """`compute_gae_time_major`, answering in env-major order."""
+    import rlox
+
+    def call() -> Any:
+        return rlox.compute_gae_time_major(*arguments, gamma=GAMMA, lam=LAM, **named)
+
+    def answer() -> Results:
+        return {name: env_major(part) for name, part in zip(NAMES, call(), strict=True)}
+
+    return lambda: (call, answer)
 
 
 def p3(context: Context) -> Iterator[Case]:

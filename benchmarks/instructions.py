@@ -32,10 +32,18 @@ SCHEMA_VERSION = 1
 FEWER, WORK = 2, 1_000_000  # runs at first; elements of the runs that are counted, about
 HOTTEST = (
     "env/CartPole-v1/f64/2048",
+    "env/CartPole-v1/f32/2048",
     "env/Pendulum-v1/f64/2048",
+    "env/Acrobot-v1/f64/2048",
+    "env/MountainCar-v0/f64/2048",
+    "env/MountainCarContinuous-v0/f64/2048",
     "gae/trajectory/f64/2048",
     "gae/env_major/f32/256x256",
     "gae/time_major/f32/256x256",
+    "vtrace/f32/2048",
+    "group_advantages/f64/256x16",
+    "k3/f32/32x2048",
+    "k3/f64/32x2048",
 )
 
 

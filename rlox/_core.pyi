@@ -8,8 +8,147 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-__all__ = ['DPOPair', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_token_kl', 'compute_token_kl_schulman', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
+from typing_extensions import disjoint_base
+__all__ = ['DPOPair', 'RunningStats', 'RunningStatsVec', 'Acrobot', 'CartPole', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
+
+@final
+class RunningStats:
+    """Running count, mean and variance of numbers, in float64.
+
+    Batches and other statistics are merged as in Chan, Golub and LeVeque 1983, so the result is that
+    of the whole up to rounding, and does not depend on threads. NaN and infinity are refused and
+    leave the object as it was.
+    """
+
+    def __new__(cls) -> RunningStats:
+        ...
+
+    def update(self, x: float) -> None:
+        """Takes in one number. Raises ShapeError if it is none, NonFiniteError for NaN and infinity."""
+
+    def batch_update(self, xs: ArrayLike) -> None:
+        """Takes in numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+        infinity.
+        """
+
+    def merge(self, other: RunningStats) -> None:
+        """Takes in everything that `other` has seen."""
+
+    def normalize(self, x: float, clip: float | None=None, eps: float=1e-08) -> float:
+        """(x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
+        Raises ConfigError unless eps is positive and clip at least 0.
+        """
+
+    @overload
+    def normalize_batch(self, xs: NDArray[np.float32], clip: float | None=None, eps: float=1e-08) -> NDArray[np.float32]:
+        """`normalize` of numbers `[n]`: float32 if `xs` is, else float64."""
+
+    @overload
+    def normalize_batch(self, xs: ArrayLike, clip: float | None=None, eps: float=1e-08) -> NDArray[np.floating[Any]]:
+        ...
+
+    def reset(self) -> None:
+        """Forgets everything."""
+
+    def state(self) -> dict[str, int | float]:
+        """Format, count, mean and sum of squared deviations; for `restore`."""
+
+    def restore(self, state: dict[str, int | float]) -> None:
+        """Continues from what `state()` returned. Raises CheckpointError if it is something else."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers were seen."""
+
+    @property
+    def mean(self) -> float:
+        """Their mean; 0 before there are any."""
+
+    @property
+    def var(self) -> float:
+        """Their population variance (divisor count); 1 before there are any."""
+
+    @property
+    def std(self) -> float:
+        """The square root of `var`."""
+
+@final
+class RunningStatsVec:
+    """Running count, mean and variance of vectors, per dimension, in float64.
+
+    As `RunningStats`.
+
+    Args:
+        dim: numbers in a vector, at least 1.
+
+    Raises:
+        ConfigError: dim is not an integer in 1..2**28.
+    """
+
+    def __new__(cls, dim: int) -> RunningStatsVec:
+        ...
+
+    def update(self, x: ArrayLike) -> None:
+        """Takes in one vector `[dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+        infinity.
+        """
+
+    def batch_update(self, xs: ArrayLike) -> None:
+        """Takes in vectors `[n, dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+        infinity.
+        """
+
+    def merge(self, other: RunningStatsVec) -> None:
+        """Takes in everything that `other` has seen. Raises ShapeError for another dimension."""
+
+    @overload
+    def normalize(self, x: NDArray[np.float32], clip: float | None=None, eps: float=1e-08) -> NDArray[np.float32]:
+        """(x - mean) / sqrt(var + eps) of one vector `[dim]`, cut to [-clip, clip] if `clip` is given:
+        float32 if `x` is, else float64. Raises ConfigError unless eps is positive and clip at
+        least 0.
+        """
+
+    @overload
+    def normalize(self, x: ArrayLike, clip: float | None=None, eps: float=1e-08) -> NDArray[np.floating[Any]]:
+        ...
+
+    @overload
+    def normalize_batch(self, xs: NDArray[np.float32], clip: float | None=None, eps: float=1e-08) -> NDArray[np.float32]:
+        """`normalize` of vectors `[n, dim]`."""
+
+    @overload
+    def normalize_batch(self, xs: ArrayLike, clip: float | None=None, eps: float=1e-08) -> NDArray[np.floating[Any]]:
+        ...
+
+    def reset(self) -> None:
+        """Forgets everything."""
+
+    def state(self) -> dict[str, int | NDArray[np.float64]]:
+        """Format, count, means and sums of squared deviations; for `restore`."""
+
+    def restore(self, state: dict[str, int | NDArray[np.float64]]) -> None:
+        """Continues from what `state()` returned. Raises CheckpointError if it is something else."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+
+    @property
+    def count(self) -> int:
+        """How many vectors were seen."""
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Their mean, `[dim]`; 0 before there are any."""
+
+    @property
+    def var(self) -> NDArray[np.float64]:
+        """Their population variance (divisor count), `[dim]`; 1 before there are any."""
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """The square root of `var`, `[dim]`."""
 
 @final
 class Stream:
@@ -62,8 +201,182 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
+@disjoint_base
+class NativeEnv:
+    """The fixed facts of a native environment; made as a `VecEnv` or a `SingleEnv`."""
+
+    @property
+    def env_id(self) -> str:
+        """Gymnasium's id of the environment."""
+
+    @property
+    def obs_dim(self) -> int:
+        """Numbers per observation."""
+
+    @property
+    def state_dim(self) -> int:
+        """Numbers in the state of one environment."""
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Steps after which an episode is truncated."""
+
+    @property
+    def n_actions(self) -> int | None:
+        """Number of actions of a Discrete space, None for Box."""
+
+    @property
+    def action_dim(self) -> int:
+        """Numbers per action: 1 for Discrete."""
+
+    @property
+    def action_low(self) -> NDArray[np.float32] | None:
+        """Lowest action, float32 `[action_dim]`, None for Discrete."""
+
+    @property
+    def action_high(self) -> NDArray[np.float32] | None:
+        """Highest action, float32 `[action_dim]`, None for Discrete."""
+
+    @property
+    def observation_low(self) -> NDArray[np.float32]:
+        """Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded."""
+
+    @property
+    def observation_high(self) -> NDArray[np.float32]:
+        """Highest observation, float32 `[obs_dim]`, infinity where unbounded."""
+
+@type_check_only
+class _SingleStep(TypedDict):
+    obs: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+
+@disjoint_base
+class SingleEnv(NativeEnv):
+    """One native environment: `reset` starts an episode, `step` advances it until it ends.
+
+    Its episodes are those of row 0 of `VecEnv(1, seed, env_id)`; after the end of an episode
+    `step` is an error until `reset` is called.
+
+    Args:
+        env_id: one of `native_env_ids()`.
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+
+    Raises:
+        UnknownNameError: `env_id` is not native; names the nearest.
+        ConfigError: the seed is out of range.
+    """
+
+    def __new__(cls, env_id: str, seed: int=0) -> SingleEnv:
+        ...
+
+    def reset(self, seed: int | None=None) -> NDArray[np.float32]:
+        """Starts an episode; returns its first observation, float32 `[obs_dim]`.
+
+        Args:
+            seed: start over as a new environment with this seed; None draws on.
+
+        Raises ConfigError for a seed out of range.
+        """
+
+    def step(self, action: ArrayLike) -> _SingleStep:
+        """Advances the episode by one action.
+
+        Args:
+            action: an integer for Discrete; for Box a number, or numbers `[action_dim]`, clipped
+                to the bounds by the environment.
+
+        Returns:
+            A dict: `obs` float32 `[obs_dim]`, the observation the step reached; `reward` float;
+            `terminated` and `truncated` bool. After one of them, call `reset()`.
+
+        Raises:
+            EnvError: no episode is running, or an action out of range.
+            ShapeError: an action of the wrong kind or size.
+            NonFiniteError: an action is NaN or infinite.
+        """
+
+    def get_state(self) -> NDArray[np.float64]:
+        """The state, float64 `[state_dim]`; between episodes that of the next one's start."""
+
+    def set_state(self, state: ArrayLike, elapsed: int | None=None) -> None:
+        """Replaces the state by finite numbers `[state_dim]`, and, unless None, the number of steps
+        taken in the episode, which is below `max_episode_steps`. Starts an episode if none is running.
+
+        Raises ShapeError, NonFiniteError or ConfigError for what does not fit; nothing changes.
+        """
+
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]:
+        """Everything needed to continue exactly here: the dict of `VecEnv.snapshot()` for one
+        environment, and `episode`, 0 before the first, 1 while one is running, 2 after its end.
+        """
+
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None:
+        """Continues from a `snapshot()` of the same environment, made under any seed.
+
+        Raises:
+            CheckpointError: a field is missing, or of another environment or format.
+            ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
+        """
+
 @final
-class VecEnv:
+class Acrobot(SingleEnv):
+    """One `Acrobot-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> Acrobot:
+        ...
+
+@final
+class CartPole(SingleEnv):
+    """One `CartPole-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> CartPole:
+        ...
+
+@final
+class MountainCar(SingleEnv):
+    """One `MountainCar-v0`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> MountainCar:
+        ...
+
+@final
+class MountainCarContinuous(SingleEnv):
+    """One `MountainCarContinuous-v0`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> MountainCarContinuous:
+        ...
+
+@final
+class Pendulum(SingleEnv):
+    """One `Pendulum-v1`; see `SingleEnv`.
+
+    Args:
+        seed: episode starts are drawn from `Stream(seed, "env", 0)`.
+    """
+
+    def __new__(cls, seed: int=0) -> Pendulum:
+        ...
+
+@final
+class VecEnv(NativeEnv):
     """`n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
 
     An environment whose episode ends starts its next one within the same step. Results depend
@@ -77,14 +390,17 @@ class VecEnv:
             `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
         shard: environments stepped together on one thread; never changes a result.
         parallel_from: number of environments from which threads share them; never changes a result.
+        precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, about
+            twice as fast, with the deviation that is stated and tested for each environment.
 
     Raises:
         UnknownNameError: `env_id` is not native; names the nearest.
-        ConfigError: `n`, a seed or `shard` is out of range.
+        ConfigError: `n`, a seed or `shard` is out of range, or `env_id` has no kernel of that
+            precision.
         ShapeError: `seeds` has another length than `n`.
     """
 
-    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None, shard: int=1024, parallel_from: int=16384) -> VecEnv:
+    def __new__(cls, n: int, seed: int=0, env_id: str='CartPole-v1', *, seeds: Iterable[int] | None=None, shard: int=1024, parallel_from: int=16384, precision: str='f64') -> VecEnv:
         ...
 
     def reset_all(self) -> NDArray[np.float32]:
@@ -140,7 +456,8 @@ class VecEnv:
         """The state of every environment, float64 `[n, state_dim]`."""
 
     def set_state(self, state: ArrayLike, elapsed: ArrayLike | None=None) -> None:
-        """Replaces the state of every environment, streams and step counts staying as they are.
+        """Replaces the state of every environment, rounded to float32 where that is what it is kept
+        in (precision "f32", and MountainCarContinuous-v0 as in Gymnasium), streams and step counts staying as they are.
 
         Args:
             state: finite numbers `[n, state_dim]`.
@@ -153,15 +470,16 @@ class VecEnv:
 
     def snapshot(self) -> dict[str, NDArray[Any] | int | str]:
         """Everything needed to continue exactly here, as a dict of arrays, integers and strings:
-        `format`, `env_id`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
+        `format`, `env_id`, `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
         and `positions`.
         """
 
     def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None:
-        """Continues from a `snapshot()` of the same environment and size, made under any seed.
+        """Continues from a `snapshot()` of the same environment, precision and size, made under any seed.
 
         Raises:
-            CheckpointError: a field is missing, or of another environment, size or format.
+            CheckpointError: a field is missing, or of another environment, precision, size or
+                format.
             ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
         """
 
@@ -170,44 +488,8 @@ class VecEnv:
         """Number of environments."""
 
     @property
-    def env_id(self) -> str:
-        """Gymnasium's id of the environment."""
-
-    @property
-    def obs_dim(self) -> int:
-        """Numbers per observation."""
-
-    @property
-    def state_dim(self) -> int:
-        """Numbers in the state of one environment."""
-
-    @property
-    def max_episode_steps(self) -> int:
-        """Steps after which an episode is truncated."""
-
-    @property
-    def n_actions(self) -> int | None:
-        """Number of actions of a Discrete space, None for Box."""
-
-    @property
-    def action_dim(self) -> int:
-        """Numbers per action: 1 for Discrete."""
-
-    @property
-    def action_low(self) -> NDArray[np.float32] | None:
-        """Lowest action, float32 `[action_dim]`, None for Discrete."""
-
-    @property
-    def action_high(self) -> NDArray[np.float32] | None:
-        """Highest action, float32 `[action_dim]`, None for Discrete."""
-
-    @property
-    def observation_low(self) -> NDArray[np.float32]:
-        """Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded."""
-
-    @property
-    def observation_high(self) -> NDArray[np.float32]:
-        """Highest observation, float32 `[obs_dim]`, infinity where unbounded."""
+    def precision(self) -> str:
+        """What the environments are stepped in: "f64" or "f32"."""
 
 @overload
 def compute_gae(rewards: NDArray[np.float32], values: NDArray[np.float32], dones: ArrayLike | None=None, last_value: float=0.0, gamma: float=0.99, lam: float=0.95, *, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -305,8 +587,12 @@ def compute_gae_batched_f32(rewards: ArrayLike, values: ArrayLike, dones: ArrayL
     """
 
 @overload
-def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.float32], next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.float32] | None=None, returns: NDArray[np.float32] | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """GAE of a `[T, N]` rollout, vectorised over the N environments and exact at time limits.
+def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.float32], next_values: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, advantages: NDArray[np.float32] | None=None, returns: NDArray[np.float32] | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """GAE of a `[T, N]` rollout, vectorised over the N environments.
+
+    As `compute_gae`: either `next_values` with `terminated` and `truncated`, exact at time limits,
+    or `last_values` with `dones`, where V(s_{t+1}) is the next row of `values`. float32 arrays are
+    summed in float32, whose error grows with 1 / (1 - gamma lam): some 1e-6 of the largest value.
 
     Args:
         rewards: r_t, `[T, N]`.
@@ -314,9 +600,12 @@ def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.floa
         next_values: V(s_{t+1}) of the state each step reached, `[T, N]`: the final observation's
             after truncation; ignored after termination.
         terminated: s_{t+1} is terminal, `[T, N]`.
-        truncated: the episode was cut after step t, `[T, N]`.
+        truncated: the episode was cut after step t, `[T, N]`; needs `next_values`.
         gamma: discount in [0, 1].
         lam: trace decay in [0, 1].
+        dones: episode ends after step t, `[T, N]`, bool or numbers; instead of the two above.
+        last_values: V of the state after the last step of each env, `[N]`; instead of
+            `next_values`.
         advantages: where to write A_t; C-contiguous, of the result's dtype and shape.
         returns: where to write A_t + V(s_t); likewise.
 
@@ -327,15 +616,15 @@ def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.floa
     Raises:
         ShapeError: an array has another shape, an output another dtype or layout, or memory is
             shared between an output and another argument.
-        ConfigError: gamma or lam out of range.
+        ConfigError: gamma or lam out of range, or contradicting arguments.
     """
 
 @overload
-def compute_gae_time_major(rewards: NDArray[np.float64], values: ArrayLike, next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.float64] | None=None, returns: NDArray[np.float64] | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def compute_gae_time_major(rewards: NDArray[np.float64], values: ArrayLike, next_values: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, advantages: NDArray[np.float64] | None=None, returns: NDArray[np.float64] | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     ...
 
 @overload
-def compute_gae_time_major(rewards: ArrayLike, values: ArrayLike, next_values: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, gamma: float=0.99, lam: float=0.95, *, advantages: NDArray[np.floating[Any]] | None=None, returns: NDArray[np.floating[Any]] | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+def compute_gae_time_major(rewards: ArrayLike, values: ArrayLike, next_values: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, last_values: ArrayLike | None=None, advantages: NDArray[np.floating[Any]] | None=None, returns: NDArray[np.floating[Any]] | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     ...
 
 @overload
@@ -631,6 +920,121 @@ class DPOPair:
 
     def __hash__(self) -> int:
         ...
+
+def compute_lambda_returns(rewards: NDArray[np.float32], next_values: NDArray[np.float32], gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float32]:
+    """lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
+
+    After termination both values are 0; after truncation and the last step G_{t+1} is V(s_{t+1}).
+    Equal to GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's value. Sources: Sutton
+    and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020 (Dreamer). A NaN spoils
+    its step and those before it in the same episode.
+
+    Args:
+        rewards: r_t, `[T]` or `[T, N]`.
+        next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+            termination.
+        gamma: discount in [0, 1].
+        lam: weight of longer returns in [0, 1].
+        dones: episode ends after step t without bootstrap, shape of rewards, bool or numbers.
+        terminated: s_{t+1} is terminal, shape of rewards.
+        truncated: the episode was cut after step t, shape of rewards.
+
+    Returns:
+        The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: gamma or lam out of range, or contradicting arguments.
+    """
+
+@overload
+def compute_lambda_returns(rewards: NDArray[np.float64], next_values: ArrayLike, gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float64]:
+    ...
+
+@overload
+def compute_lambda_returns(rewards: ArrayLike, next_values: ArrayLike, gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.floating[Any]]:
+    ...
+
+@overload
+def compute_n_step_returns(rewards: NDArray[np.float32], next_values: NDArray[np.float32], n: int, gamma: float=0.99, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float32]:
+    """n-step returns G_t = r_t + ... + gamma^(m-1) r_{t+m-1} + gamma^m V(s_{t+m}).
+
+    m is n, or fewer where the episode or the array ends first: a window never crosses the end of an
+    episode. V(s_{t+m}) is the value of the state the window's last step reached: 0 after
+    termination, the final observation's after truncation. Source: Sutton and Barto 2018, eq. 7.1.
+    Takes time proportional to T, whatever n is. A NaN spoils the windows that hold it.
+
+    Args:
+        rewards: r_t, `[T]` or `[T, N]`.
+        next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+            termination.
+        n: rewards in a window, at least 1.
+        gamma: discount in [0, 1].
+        dones: episode ends after step t without bootstrap, shape of rewards, bool or numbers.
+        terminated: s_{t+1} is terminal, shape of rewards.
+        truncated: the episode was cut after step t, shape of rewards.
+
+    Returns:
+        The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: n or gamma out of range, or contradicting arguments.
+    """
+
+@overload
+def compute_n_step_returns(rewards: NDArray[np.float64], next_values: ArrayLike, n: int, gamma: float=0.99, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float64]:
+    ...
+
+@overload
+def compute_n_step_returns(rewards: ArrayLike, next_values: ArrayLike, n: int, gamma: float=0.99, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.floating[Any]]:
+    ...
+
+@overload
+def compute_vtrace(log_rhos: NDArray[np.float32], rewards: NDArray[np.float32], values: NDArray[np.float32], dones: ArrayLike | None=None, bootstrap_value: ArrayLike | None=None, gamma: float=0.99, rho_bar: float=1.0, c_bar: float=1.0, *, lam: float=1.0, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """V-trace targets and policy-gradient advantages of off-policy steps.
+
+    With rho_t = min(rho_bar, exp(log_rho_t)) and c_t = lam min(c_bar, exp(log_rho_t)):
+    delta_t = rho_t (r_t + gamma V(s_{t+1}) - V(s_t)), vs_t = V(s_t) + delta_t +
+    gamma c_t (vs_{t+1} - V(s_{t+1})), pg_t = rho_t (r_t + gamma vs_{t+1} - V(s_t)).
+    Nothing follows a termination; after a truncation and after the last step vs_{t+1} is
+    V(s_{t+1}). Source: Espeholt et al. 2018 (IMPALA), eq. 1 and section 4.2, lambda as in remark 2.
+
+    Two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`, `truncated` and
+    `next_values`. A NaN spoils its step and those before it in the same episode; nothing beyond an
+    end is read.
+
+    Args:
+        log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
+        rewards: r_t, `[T]` or `[T, N]`.
+        values: V(s_t), likewise.
+        dones: episode ends after step t, likewise, bool or numbers.
+        bootstrap_value: V of the state after the last step, a number for `[T]`, else `[N]`.
+        gamma: discount in [0, 1].
+        rho_bar: largest ratio in delta and pg, at least 0; may be infinite.
+        c_bar: largest ratio in the trace, at least 0; may be infinite.
+        lam: trace decay in [0, 1].
+        terminated: s_{t+1} is terminal, shape of rewards.
+        truncated: the episode was cut after step t, shape of rewards; needs `next_values`.
+        next_values: V(s_{t+1}) of the state each step reached, shape of rewards; instead of
+            `bootstrap_value`; ignored where terminated.
+
+    Returns:
+        (vs, pg_advantages), each of the shape of rewards: float32 if log_rhos, rewards and values
+        are float32 arrays, else float64.
+
+    Raises:
+        ShapeError: an array has another shape or is not numeric.
+        ConfigError: a setting out of range, or contradicting arguments.
+    """
+
+@overload
+def compute_vtrace(log_rhos: ArrayLike, rewards: NDArray[np.float64], values: ArrayLike, dones: ArrayLike | None=None, bootstrap_value: ArrayLike | None=None, gamma: float=0.99, rho_bar: float=1.0, c_bar: float=1.0, *, lam: float=1.0, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ...
+
+@overload
+def compute_vtrace(log_rhos: ArrayLike, rewards: ArrayLike, values: ArrayLike, dones: ArrayLike | None=None, bootstrap_value: ArrayLike | None=None, gamma: float=0.99, rho_bar: float=1.0, c_bar: float=1.0, *, lam: float=1.0, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    ...
 
 def native_env_ids() -> list[str]:
     """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""

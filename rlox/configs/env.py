@@ -21,6 +21,11 @@ class EnvConfig:
         "native: Rust; gymnasium: any registered id; auto: native where it exists",
         choices=("auto", "native", "gymnasium"),
     )
+    precision: str = param(
+        "f64",
+        "native only: f64 steps as Gymnasium does, f32 is faster with a stated deviation per step",
+        choices=("f64", "f32"),
+    )
     workers: str = param(
         "sync",
         "gymnasium only: step in this process or in subprocesses",

@@ -6,14 +6,16 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
 
 from rlox.configs import nearest
+from rlox.envs import native_gym
 from rlox.errors import MissingExtraError, UnknownNameError
 
-__all__ = ["env_ids", "find_spec"]
+__all__ = ["env_ids", "find_spec", "import_module"]
 
 # Namespaces that a separate package registers: namespace -> (module, what to install).
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -25,13 +27,14 @@ def env_ids() -> list[str]:
 
 
 def find_spec(env_id: str) -> Any:
-    """The Gymnasium spec of `env_id`; `module:Id-v0` imports the module first.
+    """The Gymnasium spec of `env_id`; `module:Id-v0` imports the module first
+    and registers the native environments that it offers.
 
     Raises `UnknownNameError` with the nearest ids, or `MissingExtraError` with what to install.
     """
     module, _, name = env_id.rpartition(":")
     if module:
-        _import_module(env_id, module)
+        native_gym.register(import_module(env_id, module))
     _register_namespace(name)
     if name not in gym.registry:
         raise UnknownNameError(
@@ -40,12 +43,13 @@ def find_spec(env_id: str) -> Any:
     return gym.spec(name)
 
 
-def _import_module(env_id: str, module: str) -> None:
+def import_module(env_id: str, module: str) -> ModuleType:
+    """The module in `module:Id-v0`; `UnknownNameError` if it cannot be imported."""
     # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
         raise UnknownNameError(
             f"env={env_id}: module '{module}' cannot be imported: {error}"

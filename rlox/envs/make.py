@@ -15,7 +15,7 @@ from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
 from rlox.envs.ids import find_spec
-from rlox.envs.native import NativeVecEnv
+from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.errors import ConfigError, EnvError, MissingExtraError
 
 __all__ = ["EnvSource", "factory_of", "make_vec", "single_factory", "uses_native"]
@@ -39,13 +39,21 @@ _EXTRAS = {
 def uses_native(config: EnvConfig) -> bool:
     """Whether this configuration runs in Rust; an explicit `native` that cannot is an error."""
     plain = not config.kwargs and not config.wrappers and config.workers == "sync"
-    if config.backend == "native" and not (plain and config.id in native_env_ids()):
+    native = plain and native_engine(config.id) is not None
+    if config.backend == "native" and not native:
         raise ConfigError(
             f"env.backend=native cannot run {config.id}"
             + ("" if plain else " with env.kwargs, env.wrappers or env.workers=subprocess")
             + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
-    return config.backend in ("auto", "native") and plain and config.id in native_env_ids()
+    native &= config.backend != "gymnasium"
+    if config.precision != "f64" and not native:
+        raise ConfigError(
+            f"env.precision={config.precision} needs a native environment; {config.id} runs in "
+            f"Gymnasium here{'' if plain else ' (env.kwargs, env.wrappers and subprocesses do that)'}"
+            f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
+        )
+    return native
 
 
 def single_factory(
@@ -70,11 +78,18 @@ def single_factory(
 
 def make_vec(config: EnvConfig, seed: int, source: EnvSource | None = None) -> VectorEnv:
     """The vectorised training environment."""
-    if source is None and uses_native(config):
-        return NativeVecEnv(config.id, config.n_envs, seed)
+    engine = native_engine(config.id) if source is None and uses_native(config) else None
+    if engine is not None:
+        name = config.id.rpartition(":")[2]
+        return NativeVecEnv(name, config.n_envs, seed, config.precision, engine)
     if config.backend == "native":
         raise ConfigError(
             "env.backend=native needs an environment id, got an environment object; use auto"
+        )
+    if source is not None and config.precision != "f64":
+        raise ConfigError(
+            f"env.precision={config.precision} needs a native environment id, got an environment "
+            "object; use f64"
         )
     make = single_factory(config, source)
     factories = [make] * config.n_envs

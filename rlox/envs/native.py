@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlox import _core
 from rlox._core import VecEnv
 from rlox.envs.base import Finals
+from rlox.envs.ids import import_module
+from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 
-__all__ = ["NativeVecEnv"]
+__all__ = ["NativeVecEnv", "native_engine"]
+
+
+def native_engine(env_id: str) -> type[VecEnv] | None:
+    """The class that steps `env_id` in Rust: rlox's own, or that of the module in `module:Id-v0`.
+
+    A module offers native environments by a `VecEnv`, a `SingleEnv` and `native_env_ids()` of its
+    own. None if the id runs in Gymnasium only.
+    """
+    path, _, name = env_id.rpartition(":")
+    module = import_module(env_id, path) if path else _core
+    if name not in native_ids(module):
+        return None
+    engine: type[VecEnv] = vars(module)["VecEnv"]
+    return engine
 
 
 class NativeVecEnv:
@@ -22,20 +37,18 @@ class NativeVecEnv:
 
     resume_grade = "exact"
 
-    def __init__(self, env_id: str, n_envs: int, seed: int) -> None:
-        self.core = VecEnv(n_envs, seed, env_id)
+    def __init__(
+        self,
+        env_id: str,
+        n_envs: int,
+        seed: int,
+        precision: str = "f64",
+        engine: type[VecEnv] = VecEnv,
+    ) -> None:
+        self.core = engine(n_envs, seed, env_id, precision=precision)
         self.n_envs = n_envs
-        core = self.core
-        self.observation_space: gym.Space[Any] = spaces.Box(
-            core.observation_low, core.observation_high, dtype=np.float32
-        )
-        self.action_space: gym.Space[Any] = (
-            spaces.Discrete(core.n_actions)
-            if core.n_actions is not None
-            else spaces.Box(
-                np.asarray(core.action_low), np.asarray(core.action_high), dtype=np.float32
-            )
-        )
+        self.observation_space = space_of_observations(self.core)
+        self.action_space = space_of_actions(self.core)
         self.observations = ObservationCodec.of(self.observation_space, env_id)
         self.actions = ActionCodec.of(self.action_space, env_id)
 

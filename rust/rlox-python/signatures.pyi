@@ -3,9 +3,19 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
 __all__ = [
+    "Acrobot",
+    "CartPole",
     "DPOPair",
+    "MountainCar",
+    "MountainCarContinuous",
+    "NativeEnv",
+    "Pendulum",
+    "RunningStats",
+    "RunningStatsVec",
+    "SingleEnv",
     "Stream",
     "VecEnv",
     "compute_batch_group_advantages",
@@ -16,8 +26,11 @@ __all__ = [
     "compute_gae_batched_f32",
     "compute_gae_time_major",
     "compute_group_advantages",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
     "compute_token_kl",
     "compute_token_kl_schulman",
+    "compute_vtrace",
     "native_env_ids",
     "pack_sequences",
     "pack_tokens",
@@ -26,6 +39,69 @@ __all__ = [
 ]
 
 _Float = TypeVar("_Float", np.float32, np.float64)
+
+@final
+class RunningStats:
+    def __new__(cls) -> RunningStats: ...
+    def update(self, x: float) -> None: ...
+    def batch_update(self, xs: ArrayLike) -> None: ...
+    def merge(self, other: RunningStats) -> None: ...
+    def normalize(self, x: float, clip: float | None = None, eps: float = 1e-8) -> float: ...
+    @overload
+    def normalize_batch(
+        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize_batch(
+        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    def reset(self) -> None: ...
+    def state(self) -> dict[str, int | float]: ...
+    def restore(self, state: dict[str, int | float]) -> None: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def var(self) -> float: ...
+    @property
+    def std(self) -> float: ...
+
+@final
+class RunningStatsVec:
+    def __new__(cls, dim: int) -> RunningStatsVec: ...
+    def update(self, x: ArrayLike) -> None: ...
+    def batch_update(self, xs: ArrayLike) -> None: ...
+    def merge(self, other: RunningStatsVec) -> None: ...
+    @overload
+    def normalize(
+        self, x: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize(
+        self, x: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    @overload
+    def normalize_batch(
+        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def normalize_batch(
+        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+    ) -> NDArray[np.floating[Any]]: ...
+    def reset(self) -> None: ...
+    def state(self) -> dict[str, int | NDArray[np.float64]]: ...
+    def restore(self, state: dict[str, int | NDArray[np.float64]]) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def mean(self) -> NDArray[np.float64]: ...
+    @property
+    def var(self) -> NDArray[np.float64]: ...
+    @property
+    def std(self) -> NDArray[np.float64]: ...
 
 @final
 class Stream:
@@ -47,35 +123,8 @@ class _Step(TypedDict):
     final_obs: NDArray[np.float32]
     final_mask: NDArray[np.bool_]
 
-@final
-class VecEnv:
-    def __new__(
-        cls,
-        n: int,
-        seed: int = 0,
-        env_id: str = "CartPole-v1",
-        *,
-        seeds: Iterable[int] | None = None,
-        shard: int = 1024,
-        parallel_from: int = 16384,
-    ) -> VecEnv: ...
-    def reset_all(self) -> NDArray[np.float32]: ...
-    def observe_into(self, obs: NDArray[np.float32]) -> None: ...
-    def step_all(self, actions: ArrayLike) -> _Step: ...
-    def step_into(
-        self,
-        actions: ArrayLike,
-        obs: NDArray[np.float32],
-        rewards: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None: ...
-    def get_state(self) -> NDArray[np.float64]: ...
-    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None: ...
-    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
-    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
-    @property
-    def n_envs(self) -> int: ...
+@disjoint_base
+class NativeEnv:
     @property
     def env_id(self) -> str: ...
     @property
@@ -96,6 +145,76 @@ class VecEnv:
     def observation_low(self) -> NDArray[np.float32]: ...
     @property
     def observation_high(self) -> NDArray[np.float32]: ...
+
+@type_check_only
+class _SingleStep(TypedDict):
+    obs: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+
+@disjoint_base
+class SingleEnv(NativeEnv):
+    def __new__(cls, env_id: str, seed: int = 0) -> SingleEnv: ...
+    def reset(self, seed: int | None = None) -> NDArray[np.float32]: ...
+    def step(self, action: ArrayLike) -> _SingleStep: ...
+    def get_state(self) -> NDArray[np.float64]: ...
+    def set_state(self, state: ArrayLike, elapsed: int | None = None) -> None: ...
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
+
+@final
+class Acrobot(SingleEnv):
+    def __new__(cls, seed: int = 0) -> Acrobot: ...
+
+@final
+class CartPole(SingleEnv):
+    def __new__(cls, seed: int = 0) -> CartPole: ...
+
+@final
+class MountainCar(SingleEnv):
+    def __new__(cls, seed: int = 0) -> MountainCar: ...
+
+@final
+class MountainCarContinuous(SingleEnv):
+    def __new__(cls, seed: int = 0) -> MountainCarContinuous: ...
+
+@final
+class Pendulum(SingleEnv):
+    def __new__(cls, seed: int = 0) -> Pendulum: ...
+
+@final
+class VecEnv(NativeEnv):
+    def __new__(
+        cls,
+        n: int,
+        seed: int = 0,
+        env_id: str = "CartPole-v1",
+        *,
+        seeds: Iterable[int] | None = None,
+        shard: int = 1024,
+        parallel_from: int = 16384,
+        precision: str = "f64",
+    ) -> VecEnv: ...
+    def reset_all(self) -> NDArray[np.float32]: ...
+    def observe_into(self, obs: NDArray[np.float32]) -> None: ...
+    def step_all(self, actions: ArrayLike) -> _Step: ...
+    def step_into(
+        self,
+        actions: ArrayLike,
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None: ...
+    def get_state(self) -> NDArray[np.float64]: ...
+    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None: ...
+    def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
+    def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
+    @property
+    def n_envs(self) -> int: ...
+    @property
+    def precision(self) -> str: ...
 
 @overload
 def compute_gae(
@@ -195,12 +314,14 @@ def compute_gae_batched_f32(
 def compute_gae_time_major(
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.float32] | None = None,
     returns: NDArray[np.float32] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
@@ -208,12 +329,14 @@ def compute_gae_time_major(
 def compute_gae_time_major(
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.float64] | None = None,
     returns: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
@@ -221,12 +344,14 @@ def compute_gae_time_major(
 def compute_gae_time_major(
     rewards: ArrayLike,
     values: ArrayLike,
-    next_values: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike,
+    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     *,
+    dones: ArrayLike | None = None,
+    last_values: ArrayLike | None = None,
     advantages: NDArray[np.floating[Any]] | None = None,
     returns: NDArray[np.floating[Any]] | None = None,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
@@ -357,5 +482,119 @@ class DPOPair:
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+def compute_lambda_returns(
+@overload
+    rewards: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def compute_lambda_returns(
+    rewards: NDArray[np.float64],
+    next_values: ArrayLike,
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float64]: ...
+@overload
+def compute_lambda_returns(
+    rewards: ArrayLike,
+    next_values: ArrayLike,
+    gamma: float = 0.99,
+    lam: float = 0.95,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_n_step_returns(
+    rewards: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def compute_n_step_returns(
+    rewards: NDArray[np.float64],
+    next_values: ArrayLike,
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.float64]: ...
+@overload
+def compute_n_step_returns(
+    rewards: ArrayLike,
+    next_values: ArrayLike,
+    n: int,
+    gamma: float = 0.99,
+    *,
+    dones: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: NDArray[np.float32],
+    rewards: NDArray[np.float32],
+    values: NDArray[np.float32],
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: ArrayLike,
+    rewards: NDArray[np.float64],
+    values: ArrayLike,
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+@overload
+def compute_vtrace(
+    log_rhos: ArrayLike,
+    rewards: ArrayLike,
+    values: ArrayLike,
+    dones: ArrayLike | None = None,
+    bootstrap_value: ArrayLike | None = None,
+    gamma: float = 0.99,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    *,
+    lam: float = 1.0,
+    terminated: ArrayLike | None = None,
+    truncated: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def native_env_ids() -> list[str]: ...
 def stream_seed(seed: int, name: str, index: int = 0) -> int: ...

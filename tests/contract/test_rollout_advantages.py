@@ -194,9 +194,11 @@ def test_the_kernels_equal_the_definition(dtype: type[np.floating[Any]]) -> None
             flat[0], flat[1], n_steps=40, gamma=0.99, lam=0.95,
             terminated=flat[2], truncated=flat[3], next_values=flat[4],
         )  # fmt: skip
-        assert np.array_equal(np.asarray(batched).reshape(N_ENVS, 40).T, got)
+        # Layouts round in different places.
+        close = tolerance * np.abs(expected).max()
+        assert np.abs(np.asarray(batched).reshape(N_ENVS, 40).T - got).max() <= close
         single, _ = compute_gae(
             paid[:, 0], values[:, 0], gamma=0.99, lam=0.95,
             terminated=terminated[:, 0], truncated=truncated[:, 0], next_values=after[:, 0],
         )  # fmt: skip
-        assert np.array_equal(single, got[:, 0])
+        assert np.abs(single - got[:, 0]).max() <= close

@@ -18,6 +18,21 @@ from rlox.policies import ContinuousPolicy
 SNIPPETS = Path(__file__).parent / "snippets"
 
 
+def single_env_loop(ran: dict[str, Any]) -> None:
+    assert ran["done"]
+    assert ran["total_reward"] == ran["step"] + 1
+    assert 20 <= ran["total_reward"] <= 500
+
+
+def single_env_observation(ran: dict[str, Any]) -> None:
+    assert (ran["obs"].shape, ran["obs"].dtype) == ((4,), np.float32)
+    assert (np.abs(ran["obs"]) <= 0.05).all()
+
+
+def single_env_episode(ran: dict[str, Any]) -> None:
+    assert 8 <= ran["episode_reward"] == ran["t"] + 1 <= 11  # pushing one way topples it
+
+
 def policies_discrete_and_continuous(ran: dict[str, Any]) -> None:
     assert isinstance(ran["policy"], ContinuousPolicy)
 
@@ -127,6 +142,9 @@ def llm_operations(ran: dict[str, Any]) -> None:
 
 
 CHECKS = (
+    single_env_loop,
+    single_env_observation,
+    single_env_episode,
     policies_discrete_and_continuous,
     policy_action_and_log_prob,
     gae_of_four_steps,

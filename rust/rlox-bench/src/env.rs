@@ -1,7 +1,7 @@
 //! One step of n environments, episodes starting anew by themselves.
 
 use rlox_core::Result;
-use rlox_core::env::{Actions, Seeding, StepOut, VecEnv, registry};
+use rlox_core::env::{Actions, Precision, Seeding, StepOut, Tiling, VecEnv, registry};
 use rlox_core::space::ActionSpace;
 
 use crate::inputs::{single, uniform};
@@ -12,8 +12,16 @@ const SIZES: [usize; 4] = [1, 16, 256, 2_048];
 const POOL: usize = 64;
 
 pub(crate) fn kernels() -> Vec<Kernel> {
-    let cases = registry::ids().into_iter().flat_map(|id| SIZES.map(|n| (id, n)));
-    cases.map(|(id, n)| Kernel::new(format!("env/{id}/f64/{n}"), n, move || step(id, n))).collect()
+    let mut all = Vec::new();
+    for id in registry::ids() {
+        for precision in [Precision::F64, Precision::F32] {
+            for n in SIZES {
+                let name = format!("env/{id}/{}/{n}", precision.name());
+                all.push(Kernel::new(name, n, move || step(id, precision, n)));
+            }
+        }
+    }
+    all
 }
 
 /// Random actions of `POOL` steps.
@@ -55,8 +63,8 @@ fn choose(u: f64, choices: usize) -> i64 {
     (u * choices as f64) as i64
 }
 
-fn step(id: &str, n: usize) -> Result<Work> {
-    let mut envs = VecEnv::new(id, n, Seeding::Run(1))?;
+fn step(id: &str, precision: Precision, n: usize) -> Result<Work> {
+    let mut envs = VecEnv::tiled(id, n, Seeding::Run(1), precision, Tiling::default())?;
     let space = &envs.spec().action;
     let (pool, len, mut turn) = (Pool::draw(space, n), n * space.dim(), 0);
     let mut obs = vec![0.0; n * envs.obs_dim()];

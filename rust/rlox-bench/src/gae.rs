@@ -67,7 +67,7 @@ fn time_major<F: Real>(steps: usize, n_envs: usize) -> Result<Work> {
         let input = gae::TimeMajor {
             rewards: &rewards,
             values: &values,
-            next_values: &next_values,
+            next: gae::Next::Values(&next_values),
             ends: Ends { terminated: &terminated, truncated: &truncated },
             n_envs,
         };

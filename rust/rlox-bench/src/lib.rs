@@ -3,6 +3,8 @@
 mod env;
 mod gae;
 mod inputs;
+mod llm;
+mod vtrace;
 
 use rlox_core::Result;
 
@@ -39,7 +41,10 @@ impl Kernel {
 /// Every kernel.
 #[must_use]
 pub fn kernels() -> Vec<Kernel> {
-    [gae::kernels(), env::kernels()].into_iter().flatten().collect()
+    [gae::kernels(), vtrace::kernels(), llm::kernels(), env::kernels()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]

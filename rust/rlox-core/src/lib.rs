@@ -5,7 +5,9 @@ pub mod advantage;
 pub mod env;
 pub mod error;
 pub mod llm;
+pub mod math;
 pub mod seed;
 pub mod space;
+pub mod stats;
 
 pub use error::{Error, Result};

@@ -38,4 +38,22 @@ impl ActionSpace {
             Self::Box(space) => space.dim(),
         }
     }
+
+    /// The bounds of a box, `None` for discrete actions.
+    #[must_use]
+    pub const fn bounds(&self) -> Option<BoxSpace> {
+        match self {
+            Self::Discrete { .. } => None,
+            Self::Box(space) => Some(*space),
+        }
+    }
+
+    /// Number of choices, or of dimensions.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Discrete { n } => *n,
+            Self::Box(space) => space.dim(),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Advantage estimation against its definition, its limits, and numbers worked out by hand.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(clippy::cast_possible_truncation, clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
 use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
@@ -164,31 +165,90 @@ fn single(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| f32::from_f64(x)).collect()
 }
 
+/// Both layouts of one random rollout: advantages and returns, env-major first, all time-major.
+fn both_layouts<F: Real>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
+    let steps = case.rewards.len() / n;
+    let read = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
+    let (rewards, values) = (read(&case.rewards), read(&case.values));
+    let next = read(&case.next_values);
+    let last: Vec<F> = next.iter().copied().take(n).collect();
+    let discount = Discount::new(0.99, 0.95).unwrap();
+    let mut results: [Vec<F>; 4] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
+    let [flat_advantages, flat_returns, advantages, returns] = &mut results;
+    let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
+    let flat = if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
+    let out = Out { advantages: flat_advantages, returns: flat_returns };
+    gae::env_major(&rewards, &values, flat, ends, steps, discount, out).unwrap();
+    let turned = transposed(&next, n);
+    let input = TimeMajor {
+        rewards: &transposed(&rewards, n),
+        values: &transposed(&values, n),
+        next: if bootstrap { Next::Bootstrap(&last) } else { Next::Values(&turned) },
+        ends: Ends {
+            terminated: &transposed(&case.terminated, n),
+            truncated: &transposed(&case.truncated, n),
+        },
+        n_envs: n,
+    };
+    gae::time_major(input, discount, Out { advantages, returns }).unwrap();
+    let [flat_advantages, flat_returns, advantages, returns] = results;
+    [transposed(&flat_advantages, n), transposed(&flat_returns, n), advantages, returns]
+}
+
+// Chains of rows and of blocks round in different places, and rows in the arrays' precision, so
+// layouts agree to rounding and not to the bit.
 #[test]
-fn all_layouts_give_the_same_bits_in_both_precisions() {
-    for (n, steps) in [(1, 5), (7, 40), (300, 500)] {
-        let case = case(n as u64, n * steps);
-        let (rewards, values) = (single(&case.rewards), single(&case.values));
-        let (next, discount) = (single(&case.next_values), Discount::new(0.99, 0.95).unwrap());
-        let (mut flat, mut grid) = (vec![0.0_f32; n * steps], vec![0.0_f32; n * steps]);
-        let (mut flat_returns, mut grid_returns) = (flat.clone(), grid.clone());
-        let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
-        let out = Out { advantages: &mut flat, returns: &mut flat_returns };
-        gae::env_major(&rewards, &values, Next::Values(&next), ends, steps, discount, out).unwrap();
-        let input = TimeMajor {
-            rewards: &transposed(&rewards, n),
-            values: &transposed(&values, n),
-            next_values: &transposed(&next, n),
-            ends: Ends {
-                terminated: &transposed(&case.terminated, n),
-                truncated: &transposed(&case.truncated, n),
-            },
-            n_envs: n,
+fn all_layouts_agree_up_to_rounding_in_both_precisions() {
+    for (n, steps) in [(1, 1), (1, 5), (7, 40), (300, 500)] {
+        for bootstrap in [false, true] {
+            let case = case((n * steps) as u64, n * steps);
+            let [a, b, c, d] = both_layouts::<f64>(&case, n, bootstrap);
+            assert_close(&a, &c, 1e-12 * 50.0);
+            assert_close(&b, &d, 1e-12 * 50.0);
+            let single = both_layouts::<f32>(&case, n, bootstrap);
+            let [a, b, c, d] = single.map(|x| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+            assert_close(&a, &c, 1e-6 * 20.0);
+            assert_close(&b, &d, 1e-6 * 20.0);
+        }
+    }
+}
+
+#[test]
+fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
+    let mut stream = Stream::new(11, "lengths", 0);
+    for seed in 0..2_000 {
+        let case = case(seed, seed as usize % 64 + 1);
+        let pick = |x: f64| {
+            if x < 0.2 {
+                0.0
+            } else if x > 0.8 {
+                1.0
+            } else {
+                x
+            }
         };
-        gae::time_major(input, discount, Out { advantages: &mut grid, returns: &mut grid_returns })
-            .unwrap();
-        assert_eq!(transposed(&flat, n), grid);
-        assert_eq!(transposed(&flat_returns, n), grid_returns);
+        let (gamma, lam) = (pick(stream.uniform()), pick(stream.uniform()));
+        let (advantages, returns) = trajectory(&case, gamma, lam);
+        let expected = by_definition(&case, gamma, lam);
+        assert_close(&advantages, &expected, 1e-12 * 50.0);
+        let targets: Vec<f64> = expected.iter().zip(&case.values).map(|(a, v)| a + v).collect();
+        assert_close(&returns, &targets, 1e-12 * 50.0);
+    }
+}
+
+#[test]
+fn nan_spoils_its_own_episode_and_nothing_before_it() {
+    for at in 0..24 {
+        let mut case = case(21, 24);
+        case.truncated = (0..24).map(|t| t % 6 == 5).collect();
+        case.terminated = vec![false; 24];
+        case.rewards[at] = f64::NAN;
+        let [_, _, rows, _] = both_layouts::<f64>(&case, 1, false);
+        for advantages in [trajectory(&case, 0.99, 0.95).0, rows] {
+            for (t, advantage) in advantages.iter().enumerate() {
+                assert_eq!(advantage.is_nan(), t <= at && t / 6 == at / 6, "{t}, NaN at {at}");
+            }
+        }
     }
 }
 
@@ -262,7 +322,7 @@ fn empty_input_gives_empty_output() {
     let input = TimeMajor::<f64, bool> {
         rewards: &[],
         values: &[],
-        next_values: &[],
+        next: Next::Values(&[]),
         ends: Ends::without_truncation(&[]),
         n_envs: 0,
     };

@@ -2,7 +2,9 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
-use rlox_core::env::{Actions, PARALLEL_FROM, Seeding, StepOut, Tiling, VecEnv, registry};
+use rlox_core::env::{
+    Actions, PARALLEL_FROM, Precision, Seeding, StepOut, Tiling, VecEnv, registry,
+};
 use rlox_core::seed::Stream;
 use rlox_core::space::ActionSpace;
 
@@ -32,12 +34,18 @@ fn actions(envs: &VecEnv, t: u64) -> Batch {
     let draw = |env: usize| Stream::new(t, "actions", env as u64).uniform_in(-2.0, 2.0);
     let draws = (0..envs.n_envs()).map(draw);
     match envs.spec().action {
-        ActionSpace::Discrete { .. } => {
-            Batch::Discrete(draws.map(|x| i64::from(x > 0.0)).collect())
+        ActionSpace::Discrete { n } => {
+            let choice = |x: f64| (1..n).filter(|&k| x > 4.0 * below(k, n) - 2.0).count();
+            Batch::Discrete(draws.map(|x| i64::try_from(choice(x)).unwrap()).collect())
         }
         #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
         ActionSpace::Box(_) => Batch::Box(draws.map(|x| x as f32).collect()),
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn below(k: usize, n: usize) -> f64 {
+    k as f64 / n as f64
 }
 
 fn step(envs: &mut VecEnv, actions: Actions<'_>) -> Result<Step, Error> {
@@ -78,7 +86,8 @@ fn an_ended_episode_leaves_its_last_observation_and_the_next_one_starts_at_once(
     for id in registry::ids() {
         let mut envs = make(id, 5);
         let (dim, mut seen) = (envs.obs_dim(), 0);
-        for t in 0..450 {
+        let steps = 2 * u64::from(envs.spec().max_episode_steps) + 10;
+        for t in 0..steps {
             let out = random_step(&mut envs, t).unwrap();
             let ended: Vec<usize> =
                 (0..5).filter(|&i| out.terminated[i] || out.truncated[i]).collect();
@@ -152,7 +161,8 @@ fn a_task_for_every_environment_gives_what_one_thread_gives() {
     for id in registry::ids() {
         for n in [1, 7, 33] {
             let mut plain = VecEnv::new(id, n, Seeding::Run(3)).unwrap();
-            let mut shared = VecEnv::tiled(id, n, Seeding::Run(3), one_each).unwrap();
+            let mut shared =
+                VecEnv::tiled(id, n, Seeding::Run(3), Precision::F64, one_each).unwrap();
             for t in 0..210 {
                 let expected = random_step(&mut plain, t).unwrap();
                 let got = random_step(&mut shared, t).unwrap();
@@ -164,7 +174,7 @@ fn a_task_for_every_environment_gives_what_one_thread_gives() {
         }
     }
     let none = Tiling { shard: 0, parallel_from: 1 };
-    assert!(VecEnv::tiled("CartPole-v1", 1, Seeding::Run(0), none).is_err());
+    assert!(VecEnv::tiled("CartPole-v1", 1, Seeding::Run(0), Precision::F64, none).is_err());
 }
 
 #[test]

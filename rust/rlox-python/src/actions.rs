@@ -1,7 +1,10 @@
 //! Actions from Python: the common arrays as they are, everything else converted.
 
+use std::ops::Range;
+
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyList};
 use rlox_core::env::Actions;
 use rlox_core::space::ActionSpace;
 
@@ -12,12 +15,19 @@ use crate::views::{Span, View};
 /// Contiguous actions of the kind an environment takes.
 pub(crate) enum ActionArray<'py> {
     Discrete(View<'py, i64>),
+    /// From a list of integers.
+    Listed(Vec<i64>),
     Box(View<'py, f32>),
 }
 
 impl<'py> ActionArray<'py> {
     /// One action per environment: `[n]`, or `[n, action_dim]`.
     pub(crate) fn read(value: &Bound<'py, PyAny>, space: &ActionSpace, n: usize) -> PyResult<Self> {
+        if let ActionSpace::Discrete { .. } = space
+            && let Some(listed) = integers(value, n)
+        {
+            return Ok(Self::Listed(listed));
+        }
         let array = coerce::array(value, "actions")?;
         let fits = match *array.shape() {
             [rows] => rows == n && space.dim() == 1,
@@ -45,6 +55,7 @@ impl<'py> ActionArray<'py> {
     pub(crate) fn view(&self) -> Actions<'_> {
         match self {
             Self::Discrete(array) => Actions::Discrete(array.slice()),
+            Self::Listed(list) => Actions::Discrete(list),
             Self::Box(array) => Actions::Box(array.slice()),
         }
     }
@@ -53,7 +64,25 @@ impl<'py> ActionArray<'py> {
     pub(crate) fn span(&self) -> &dyn Span {
         match self {
             Self::Discrete(array) => array,
+            Self::Listed(list) => list,
             Self::Box(array) => array,
         }
     }
+}
+
+impl Span for Vec<i64> {
+    fn span(&self) -> Range<usize> {
+        let start = self.as_ptr() as usize;
+        start..start + self.len() * size_of::<i64>()
+    }
+}
+
+/// A list of `n` integers, read without making an array of it; None for anything else, which
+/// then fails or passes as an array.
+fn integers(value: &Bound<'_, PyAny>, n: usize) -> Option<Vec<i64>> {
+    let list = value.cast_exact::<PyList>().ok()?;
+    if list.len() != n {
+        return None;
+    }
+    list.iter().map(|item| item.cast::<PyInt>().ok()?.extract().ok()).collect()
 }

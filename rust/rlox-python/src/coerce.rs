@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use numpy::{
-    Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
+    Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
+    get_array_module,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::{self, Class};
 use crate::views::{Plain, Refusal, Span, View, ViewMut, Written};
@@ -71,9 +73,12 @@ impl Real<'_> {
     }
 }
 
-/// Anything that Python converts to a float, NaN and infinities included.
+/// Anything that Python converts to a float, NaN and infinities included, but for NumPy's complex
+/// numbers, of which it would drop the imaginary part, and time spans.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
-    value.extract().map_err(|_| {
+    let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
+    let number = if plain || !is_of_kind(value, b"cmM") { value.extract().ok() } else { None };
+    number.ok_or_else(|| {
         let message =
             format!("{name} is {}, expected a number in the range of float64", shown(value));
         errors::new(value.py(), Class::Config, message)
@@ -109,6 +114,13 @@ impl Text<'_> {
     }
 }
 
+/// Whether `value` is a NumPy array or scalar of one of these dtype kinds.
+fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
+    let dtype = value.getattr(intern!(value.py(), "dtype")).ok();
+    let kind = dtype.and_then(|dtype| Some(dtype.cast_into::<PyArrayDescr>().ok()?.kind()));
+    kind.is_some_and(|kind| kinds.contains(&kind))
+}
+
 /// An integer in 0..2**64.
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     value.extract().map_err(|_| {
@@ -118,7 +130,7 @@ pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
 }
 
 /// A short `repr` for messages.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     if text.chars().count() > 80 {
         text.chars().take(77).chain("...".chars()).collect()

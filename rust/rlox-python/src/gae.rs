@@ -7,7 +7,7 @@ use rlox_core::advantage::Discount;
 use crate::coerce::{self, Real};
 use crate::ends::{EndArgs, EndArrays, Given};
 use crate::errors::{self, Class};
-use crate::gae_call::{Flat, Grid, Inputs, Layout, Pair};
+use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
 
 /// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
 ///
@@ -204,7 +204,11 @@ fn batched<'py>(
     Ok(Flat { inputs, next_values, ends, discount, layout })
 }
 
-/// GAE of a `[T, N]` rollout, vectorised over the N environments and exact at time limits.
+/// GAE of a `[T, N]` rollout, vectorised over the N environments.
+///
+/// As `compute_gae`: either `next_values` with `terminated` and `truncated`, exact at time limits,
+/// or `last_values` with `dones`, where V(s_{t+1}) is the next row of `values`. float32 arrays are
+/// summed in float32, whose error grows with 1 / (1 - gamma lam): some 1e-6 of the largest value.
 ///
 /// Args:
 ///     rewards: r_t, `[T, N]`.
@@ -212,9 +216,12 @@ fn batched<'py>(
 ///     next_values: V(s_{t+1}) of the state each step reached, `[T, N]`: the final observation's
 ///         after truncation; ignored after termination.
 ///     terminated: s_{t+1} is terminal, `[T, N]`.
-///     truncated: the episode was cut after step t, `[T, N]`.
+///     truncated: the episode was cut after step t, `[T, N]`; needs `next_values`.
 ///     gamma: discount in [0, 1].
 ///     lam: trace decay in [0, 1].
+///     dones: episode ends after step t, `[T, N]`, bool or numbers; instead of the two above.
+///     last_values: V of the state after the last step of each env, `[N]`; instead of
+///         `next_values`.
 ///     advantages: where to write A_t; C-contiguous, of the result's dtype and shape.
 ///     returns: where to write A_t + V(s_t); likewise.
 ///
@@ -225,37 +232,56 @@ fn batched<'py>(
 /// Raises:
 ///     ShapeError: an array has another shape, an output another dtype or layout, or memory is
 ///         shared between an output and another argument.
-///     ConfigError: gamma or lam out of range.
+///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
 #[pyo3(
     signature = (
-        rewards, values, next_values, terminated, truncated, gamma=Real::Omitted(0.99),
-        lam=Real::Omitted(0.95), *, advantages=None, returns=None
+        rewards, values, next_values=None, terminated=None, truncated=None,
+        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, dones=None, last_values=None,
+        advantages=None, returns=None
     ),
-    text_signature = "(rewards, values, next_values, terminated, truncated, gamma=0.99, lam=0.95, *, \
-        advantages=None, returns=None)"
+    text_signature = "(rewards, values, next_values=None, terminated=None, truncated=None, \
+        gamma=0.99, lam=0.95, *, dones=None, last_values=None, advantages=None, returns=None)"
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_time_major<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
-    next_values: &Bound<'py, PyAny>,
-    terminated: &Bound<'py, PyAny>,
-    truncated: &Bound<'py, PyAny>,
+    next_values: Given<'_, 'py>,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
     gamma: Real<'py>,
     lam: Real<'py>,
+    dones: Given<'_, 'py>,
+    last_values: Given<'_, 'py>,
     advantages: Given<'_, 'py>,
     returns: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
     let inputs = Inputs::read(rewards, values, &["T", "N"])?;
-    let args = EndArgs { dones: None, terminated: Some(terminated), truncated: Some(truncated) };
-    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), true)?;
-    let next_values = inputs.like(next_values, "next_values")?;
+    let args = EndArgs { dones, terminated, truncated };
+    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), next_values.is_some())?;
+    let next = match (next_values, last_values) {
+        (Some(next), None) => GridNext::Values(inputs.like(next, "next_values")?),
+        (None, Some(last)) => {
+            let (last, n) = (coerce::array(last, "last_values")?, inputs.n_envs());
+            coerce::check_shape(&last, "last_values", &[n], "one per env")?;
+            GridNext::Bootstrap(last)
+        }
+        (given, _) => {
+            let message = if given.is_some() {
+                "last_values and next_values were both given; pass one"
+            } else {
+                "neither next_values nor last_values was given; pass one"
+            };
+            return Err(errors::new(py, Class::Config, message));
+        }
+    };
     let discount = discount(py, &gamma, &lam)?;
-    Grid { inputs, next_values, ends, discount }.run(py, advantages, returns)
+    Grid { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
-fn discount(py: Python<'_>, gamma: &Real<'_>, lam: &Real<'_>) -> PyResult<Discount> {
+/// gamma and lambda, checked.
+pub(crate) fn discount(py: Python<'_>, gamma: &Real<'_>, lam: &Real<'_>) -> PyResult<Discount> {
     Discount::new(gamma.read("gamma")?, lam.read("lam")?).map_err(|error| errors::raise(py, &error))
 }

@@ -35,6 +35,11 @@ impl<'py> Inputs<'py> {
         Ok(Self { rewards, values, single })
     }
 
+    /// N of a `[T, N]` rollout.
+    pub(crate) fn n_envs(&self) -> usize {
+        self.rewards.shape().last().copied().unwrap_or(0)
+    }
+
     /// `value` as an array of the shape of rewards.
     pub(crate) fn like(
         &self,
@@ -129,9 +134,17 @@ fn fill<F: Plain + Real>(
 /// A `[T, N]` call once its arguments are understood.
 pub(crate) struct Grid<'py> {
     pub(crate) inputs: Inputs<'py>,
-    pub(crate) next_values: Bound<'py, PyUntypedArray>,
+    pub(crate) next: GridNext<'py>,
     pub(crate) ends: EndArrays<'py>,
     pub(crate) discount: Discount,
+}
+
+/// Where a `[T, N]` call has V(s_{t+1}) from.
+pub(crate) enum GridNext<'py> {
+    /// `[T, N]`.
+    Values(Bound<'py, PyUntypedArray>),
+    /// `[N]`, after the last row of the values.
+    Bootstrap(Bound<'py, PyUntypedArray>),
 }
 
 impl<'py> Grid<'py> {
@@ -157,13 +170,20 @@ impl<'py> Grid<'py> {
     ) -> PyResult<Pair<'py>> {
         let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
-        let next_values = coerce::numbers::<F>(&self.next_values, "next_values")?;
+        let next = match &self.next {
+            GridNext::Values(next) => coerce::numbers::<F>(next, "next_values")?,
+            GridNext::Bootstrap(last) => coerce::numbers::<F>(last, "last_values")?,
+        };
         let mut others = self.ends.spans();
-        others.extend([&rewards as &dyn Span, &values, &next_values]);
+        others.extend([&rewards as &dyn Span, &values, &next]);
         let mut advantages = self.out::<F>(py, advantages, "advantages", &others)?;
         others.push(&advantages);
         let mut returns = self.out::<F>(py, returns, "returns", &others)?;
-        let given = (rewards.slice(), values.slice(), next_values.slice());
+        let next = match &self.next {
+            GridNext::Values(_) => Next::Values(next.slice()),
+            GridNext::Bootstrap(_) => Next::Bootstrap(next.slice()),
+        };
+        let given = (rewards.slice(), values.slice(), next);
         let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
         match &self.ends {
             EndArrays::Bool(pair) => self.kernel(py, given, pair.ends(), out),
@@ -176,12 +196,12 @@ impl<'py> Grid<'py> {
     fn kernel<F: Plain + Real, G: Flag>(
         &self,
         py: Python<'py>,
-        (rewards, values, next_values): (&[F], &[F], &[F]),
+        (rewards, values, next): (&[F], &[F], Next<'_, F, &[F]>),
         ends: Ends<'_, G>,
         out: Out<'_, F>,
     ) -> PyResult<()> {
-        let n_envs = self.inputs.rewards.shape().last().copied().unwrap_or(0);
-        let input = TimeMajor { rewards, values, next_values, ends, n_envs };
+        let n_envs = self.inputs.n_envs();
+        let input = TimeMajor { rewards, values, next, ends, n_envs };
         let discount = self.discount;
         detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
     }

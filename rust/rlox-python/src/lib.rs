@@ -13,12 +13,23 @@ mod llm_pack;
 mod llm_pair;
 mod llm_rows;
 mod llm_tokens;
+mod moments;
+mod native_env;
 mod pool;
+mod returns;
+mod rollout;
+mod single;
 mod snapshot;
 mod step;
 mod stream;
 mod vec_env;
 mod views;
+mod vtrace;
+
+pub use native_env::{PyNativeEnv, register};
+pub use single::PySingleEnv;
+pub use step::native_env_ids;
+pub use vec_env::PyVecEnv;
 
 /// The compiled half of rlox: native environments, advantage kernels, primitives of
 /// language-model post-training, random streams.
@@ -43,9 +54,21 @@ mod _core {
     #[pymodule_export]
     use crate::llm_pair::PyDpoPair;
     #[pymodule_export]
+    use crate::moments::{PyRunningStats, PyRunningStatsVec};
+    #[pymodule_export]
+    use crate::native_env::PyNativeEnv;
+    #[pymodule_export]
+    use crate::returns::{compute_lambda_returns, compute_n_step_returns};
+    #[pymodule_export]
+    use crate::single::{
+        PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum, PySingleEnv,
+    };
+    #[pymodule_export]
     use crate::step::native_env_ids;
     #[pymodule_export]
     use crate::stream::{PyStream, stream_seed};
     #[pymodule_export]
     use crate::vec_env::PyVecEnv;
+    #[pymodule_export]
+    use crate::vtrace::compute_vtrace;
 }

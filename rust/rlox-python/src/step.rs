@@ -2,14 +2,18 @@
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
 use rlox_core::env::{Finals, StepOut, VecEnv, registry};
 
 use crate::actions::ActionArray;
 use crate::detach::detached;
 use crate::views::ViewMut;
 
-/// Nanoseconds one environment step takes, about.
-pub(crate) const STEP_COST: usize = 8;
+/// Nanoseconds that one step of all environments takes, about.
+pub(crate) fn cost(envs: &VecEnv) -> usize {
+    envs.n_envs() * envs.spec().nanoseconds
+}
 
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
@@ -21,8 +25,8 @@ pub(crate) fn step(
     actions: &ActionArray<'_>,
     out: StepOut<'_>,
 ) -> PyResult<()> {
-    let actions = actions.view();
-    detached(py, envs.n_envs() * STEP_COST, || envs.step_into(actions, out))
+    let (actions, cost) = (actions.view(), cost(envs));
+    detached(py, cost, || envs.step_into(actions, out))
 }
 
 /// A fresh `[n, obs_dim]`.
@@ -48,8 +52,11 @@ pub(crate) fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], m
     let dim = envs.obs_dim();
     let Finals { indices, obs } = envs.finals();
     for (&index, last) in indices.iter().zip(obs.chunks_exact(dim)) {
-        if let Some(row) = final_obs.chunks_exact_mut(dim).nth(index) {
-            row.copy_from_slice(last);
+        if let Some(row) = final_obs.get_mut(index * dim..(index + 1) * dim) {
+            // A call of memcpy would take longer than these few numbers.
+            for (place, &value) in row.iter_mut().zip(last) {
+                *place = value;
+            }
         }
         if let Some(ended) = mask.get_mut(index) {
             *ended = true;
@@ -57,8 +64,22 @@ pub(crate) fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], m
     }
 }
 
+/// The dict that `step_all` returns, with its keys and nothing else: a copy of it never grows.
+pub(crate) fn empty_step(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    static EMPTY: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let empty = EMPTY.get_or_try_init(py, || {
+        let dict = PyDict::new(py);
+        for key in ["obs", "rewards", "terminated", "truncated", "final_obs", "final_mask"] {
+            dict.set_item(PyString::intern(py, key), py.None())?;
+        }
+        Ok::<_, PyErr>(dict.unbind())
+    })?;
+    empty.bind(py).copy()
+}
+
 /// Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step.
 #[pyfunction]
-pub(crate) fn native_env_ids() -> Vec<&'static str> {
+#[must_use]
+pub fn native_env_ids() -> Vec<&'static str> {
     registry::ids()
 }

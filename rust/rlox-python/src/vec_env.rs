@@ -1,20 +1,19 @@
 //! Native environments for Python.
 
-use numpy::{PyArray1, PyUntypedArray};
+use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
-use rlox_core::space::{ActionSpace, BoxSpace};
 
 use crate::actions::ActionArray;
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
+use crate::native_env::{self, PyNativeEnv};
 use crate::snapshot;
-use crate::step::{self, FinalArrays, STEP_COST};
+use crate::step::{self, FinalArrays};
 use crate::views::{Span, ViewMut};
 
-type Array1<'py, T> = Bound<'py, PyArray1<T>>;
 type Array<'py> = Bound<'py, PyUntypedArray>;
 
 /// `n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
@@ -30,13 +29,16 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///         `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
 ///     shard: environments stepped together on one thread; never changes a result.
 ///     parallel_from: number of environments from which threads share them; never changes a result.
+///     precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, about
+///         twice as fast, with the deviation that is stated and tested for each environment.
 ///
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
-///     ConfigError: `n`, a seed or `shard` is out of range.
+///     ConfigError: `n`, a seed or `shard` is out of range, or `env_id` has no kernel of that
+///         precision.
 ///     ShapeError: `seeds` has another length than `n`.
-#[pyclass(name = "VecEnv", module = "rlox._core")]
-pub(crate) struct PyVecEnv {
+#[pyclass(name = "VecEnv", module = "rlox._core", extends = PyNativeEnv)]
+pub struct PyVecEnv {
     inner: VecEnv,
 }
 
@@ -44,19 +46,21 @@ pub(crate) struct PyVecEnv {
 impl PyVecEnv {
     #[new]
     #[pyo3(
-        signature = (n, seed=Number::OMITTED, env_id="CartPole-v1", *, seeds=None,
-            shard=Number::OMITTED, parallel_from=Number::OMITTED),
-        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None, shard=1024, parallel_from=16384)"
+        signature = (n, seed=Number::OMITTED, env_id=Text::Omitted("CartPole-v1"), *, seeds=None,
+            shard=Number::OMITTED, parallel_from=Number::OMITTED, precision=Text::Omitted("f64")),
+        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None, shard=1024, parallel_from=16384, precision='f64')"
     )]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
         n: Number<'_>,
         seed: Number<'_>,
-        env_id: &str,
+        env_id: Text<'_>,
         seeds: Option<&Bound<'_, PyAny>>,
         shard: Number<'_>,
         parallel_from: Number<'_>,
-    ) -> PyResult<Self> {
+        precision: Text<'_>,
+    ) -> PyResult<PyClassInitializer<Self>> {
         let n = usize::try_from(n.read("n", 0)?).unwrap_or(usize::MAX);
         let seed = seed.read("seed", 0)?;
         let seeding = match seeds {
@@ -75,9 +79,11 @@ impl PyVecEnv {
             shard: size(shard, "shard", SHARD)?,
             parallel_from: size(parallel_from, "parallel_from", PARALLEL_FROM)?,
         };
-        let make = || VecEnv::tiled(env_id, n, seeding, tiling);
+        let precision = native_env::precision(py, &precision)?;
+        let env_id = env_id.read("env_id")?;
+        let make = || VecEnv::tiled(&env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
-        Ok(Self { inner })
+        Ok(PyNativeEnv::of(&inner).add_subclass(Self { inner }))
     }
 
     /// Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`.
@@ -98,7 +104,7 @@ impl PyVecEnv {
         let shape = [self.inner.n_envs(), self.inner.obs_dim()];
         let mut obs = coerce::output::<f32>(obs, "obs", &shape, &[])?;
         let out = obs.slice_mut();
-        detached(py, self.inner.n_envs() * STEP_COST, || self.inner.observe_into(out))
+        detached(py, step::cost(&self.inner), || self.inner.observe_into(out))
     }
 
     /// Steps every environment once.
@@ -139,7 +145,7 @@ impl PyVecEnv {
         let mut final_obs = step::fresh_obs(py, envs)?;
         let mut final_mask = ViewMut::fresh(py, &[n])?;
         step::spread_finals(envs, obs.slice_mut(), final_obs.slice_mut(), final_mask.slice_mut());
-        let result = PyDict::new(py);
+        let result = step::empty_step(py)?;
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "rewards"), rewards.into_array())?;
         result.set_item(intern!(py, "terminated"), terminated.into_array())?;
@@ -201,11 +207,12 @@ impl PyVecEnv {
         let shape = [self.inner.n_envs(), self.inner.spec().state_dim];
         let mut state = ViewMut::<f64>::fresh(py, &shape)?;
         let out = state.slice_mut();
-        detached(py, self.inner.n_envs() * STEP_COST, || self.inner.get_state(out))?;
+        detached(py, step::cost(&self.inner), || self.inner.get_state(out))?;
         Ok(state.into_array())
     }
 
-    /// Replaces the state of every environment, streams and step counts staying as they are.
+    /// Replaces the state of every environment, rounded to float32 where that is what it is kept
+    /// in (precision "f32", and MountainCarContinuous-v0 as in Gymnasium), streams and step counts staying as they are.
     ///
     /// Args:
     ///     state: finite numbers `[n, state_dim]`.
@@ -227,23 +234,25 @@ impl PyVecEnv {
         let state = coerce::numbers::<f64>(&state, "state")?;
         let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", n)).transpose()?;
         let (envs, state) = (&mut self.inner, state.slice());
-        detached(py, n * STEP_COST, || envs.set_state(state, elapsed.as_deref()))
+        let cost = step::cost(envs);
+        detached(py, cost, || envs.set_state(state, elapsed.as_deref()))
     }
 
     /// Everything needed to continue exactly here, as a dict of arrays, integers and strings:
-    /// `format`, `env_id`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
+    /// `format`, `env_id`, `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
     /// and `positions`.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         snapshot::to_dict(py, &self.inner)
     }
 
-    /// Continues from a `snapshot()` of the same environment and size, made under any seed.
+    /// Continues from a `snapshot()` of the same environment, precision and size, made under any seed.
     ///
     /// Raises:
-    ///     CheckpointError: a field is missing, or of another environment, size or format.
+    ///     CheckpointError: a field is missing, or of another environment, precision, size or
+    ///         format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&mut self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let saved = snapshot::from_dict(snapshot, self.inner.n_envs())?;
+        let saved = snapshot::from_dict(snapshot, &self.inner)?;
         detached(py, saved.seeds.len() * 100, || self.inner.restore(&saved))
     }
 
@@ -253,75 +262,9 @@ impl PyVecEnv {
         self.inner.n_envs()
     }
 
-    /// Gymnasium's id of the environment.
+    /// What the environments are stepped in: "f64" or "f32".
     #[getter]
-    fn env_id(&self) -> &'static str {
-        self.inner.spec().id
-    }
-
-    /// Numbers per observation.
-    #[getter]
-    fn obs_dim(&self) -> usize {
-        self.inner.obs_dim()
-    }
-
-    /// Numbers in the state of one environment.
-    #[getter]
-    fn state_dim(&self) -> usize {
-        self.inner.spec().state_dim
-    }
-
-    /// Steps after which an episode is truncated.
-    #[getter]
-    fn max_episode_steps(&self) -> u32 {
-        self.inner.spec().max_episode_steps
-    }
-
-    /// Number of actions of a Discrete space, None for Box.
-    #[getter]
-    fn n_actions(&self) -> Option<usize> {
-        match self.inner.spec().action {
-            ActionSpace::Discrete { n } => Some(n),
-            ActionSpace::Box(_) => None,
-        }
-    }
-
-    /// Numbers per action: 1 for Discrete.
-    #[getter]
-    fn action_dim(&self) -> usize {
-        self.inner.spec().action.dim()
-    }
-
-    /// Lowest action, float32 `[action_dim]`, None for Discrete.
-    #[getter]
-    fn action_low<'py>(&self, py: Python<'py>) -> Option<Array1<'py, f32>> {
-        self.action_box().map(|space| PyArray1::from_slice(py, space.low))
-    }
-
-    /// Highest action, float32 `[action_dim]`, None for Discrete.
-    #[getter]
-    fn action_high<'py>(&self, py: Python<'py>) -> Option<Array1<'py, f32>> {
-        self.action_box().map(|space| PyArray1::from_slice(py, space.high))
-    }
-
-    /// Lowest observation, float32 `[obs_dim]`, minus infinity where unbounded.
-    #[getter]
-    fn observation_low<'py>(&self, py: Python<'py>) -> Array1<'py, f32> {
-        PyArray1::from_slice(py, self.inner.spec().observation.low)
-    }
-
-    /// Highest observation, float32 `[obs_dim]`, infinity where unbounded.
-    #[getter]
-    fn observation_high<'py>(&self, py: Python<'py>) -> Array1<'py, f32> {
-        PyArray1::from_slice(py, self.inner.spec().observation.high)
-    }
-}
-
-impl PyVecEnv {
-    fn action_box(&self) -> Option<BoxSpace> {
-        match self.inner.spec().action {
-            ActionSpace::Discrete { .. } => None,
-            ActionSpace::Box(space) => Some(space),
-        }
+    fn precision(&self) -> &'static str {
+        self.inner.precision().name()
     }
 }

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from helpers.callables import advantages, envs, groups, pairs, packing, streams, token_kl
+from helpers.callables import (
+    advantages,
+    envs,
+    groups,
+    packing,
+    pairs,
+    returns,
+    statistics,
+    streams,
+    token_kl,
+)
 from helpers.callables.engine import Case
 
-AREAS = (advantages, envs, groups, packing, pairs, streams, token_kl)
+AREAS = (
+    advantages, envs, groups, packing, pairs, returns, statistics, streams, token_kl,
+)  # fmt: skip
 CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}
 
 __all__ = ["CASES", "Case"]

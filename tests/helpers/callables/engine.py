@@ -26,10 +26,12 @@ def require(condition: Any) -> None:
 
 @dataclass(frozen=True)
 class Near:
-    """A result with a tolerance of its own, relative to its largest finite number or 1."""
+    """A result with a tolerance of its own, relative to its largest finite number, `scale` or 1;
+    infinite: only type and shape are compared."""
 
     value: Any
     tolerance: float
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -158,14 +160,30 @@ def named(value: Any, *names: str) -> str:
     return str(value)
 
 
+def largest(*arrays: np.ndarray) -> float:
+    """The largest finite magnitude, at least 1."""
+    return max(float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in arrays)
+
+
 def is_single(*values: Any) -> bool:
     """Whether all are float32 arrays, which makes the result float32."""
     return all(isinstance(v, np.ndarray) and v.dtype == np.dtype(np.float32) for v in values)
 
 
+def is_output(value: Any, like: np.ndarray) -> bool:
+    """Whether it can be written into, in place of `like`."""
+    return (
+        isinstance(value, np.ndarray)
+        and (value.dtype, value.shape) == (like.dtype, like.shape)
+        and value.flags.c_contiguous
+        and value.flags.aligned
+        and value.flags.writeable
+    )
+
+
 SCALARS: list[Any] = [
     float("nan"), float("inf"), -float("inf"), -1, -0.5, 1.5, 0, 1, 2**31, 2**63, 2**64, -(2**63), 10**400,
-    1e308, None, "x", b"", [], {}, (), object(), 1 + 2j, True, np.float64(0.5), np.int8(-3), np.array(0.5),
+    1e308, None, "x", b"", [], {}, (), object(), 1 + 2j, np.complex128(1 + 2j), np.complex64(1 + 2j), True, np.float64(0.5), np.int8(-3), np.array(0.5),
     np.array(3), np.array([1]), [1, 2, 3], np.datetime64("2020-01-01"), np.timedelta64(1, "s"), slice(1), "\ud800", 10**5000,
 ]  # fmt: skip
 

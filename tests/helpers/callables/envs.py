@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -16,7 +17,6 @@ from helpers.callables.engine import (
     whole,
 )
 from helpers.callables.twins import STARTS, Twins, gymnasium_env
-
 from rlox import _core
 
 LARGEST = 2**64 - 1
@@ -150,16 +150,6 @@ def step_into_model(actions: Any = None, **given: Any) -> Any:
     rows = np.flatnonzero(expected["final_mask"])
     ended = (rows, expected["final_obs"][rows]) if len(rows) else None
     return after_model(twins, (arrays, ended))
-
-
-def is_output(value: Any, like: np.ndarray) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and (value.dtype, value.shape) == (like.dtype, like.shape)
-        and value.flags.c_contiguous
-        and value.flags.aligned
-        and value.flags.writeable
-    )
 
 
 def observe_into(obs: Any, **context: Any) -> Any:

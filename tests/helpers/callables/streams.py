@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 import numpy as np
-from helpers.callables.engine import Arguments, Case, Draw, require, whole
 
+from helpers.callables.engine import Arguments, Case, Draw, require, whole
 from rlox import _core
 
 MASK = 2**32 - 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
 from helpers.callables.streams import draws
 
 PI = float(np.pi)

@@ -105,7 +105,8 @@ def test_lambda_1_gives_discounted_returns():
     np.testing.assert_allclose(returns, expected, atol=1e-12)
 
 
-def test_all_layouts_agree_bit_for_bit(rollout):
+# Chains of rows and of blocks of steps round in different places, so not to the bit.
+def test_all_layouts_agree_up_to_rounding(rollout):
     advantages, returns = core.compute_gae_time_major(*rollout)
     rewards, values, next_values, terminated, truncated = map(flat, rollout)
     batched = core.compute_gae_batched(
@@ -116,8 +117,8 @@ def test_all_layouts_agree_bit_for_bit(rollout):
         truncated=truncated,
         next_values=next_values,
     )
-    np.testing.assert_array_equal(batched[0], flat(advantages))
-    np.testing.assert_array_equal(batched[1], flat(returns))
+    np.testing.assert_allclose(batched[0], flat(advantages), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(batched[1], flat(returns), rtol=1e-12, atol=1e-12)
     for env in range(5):
         column = [array[:, env] for array in rollout]
         expected = by_definition(*column, 0.99, 0.95)
@@ -134,6 +135,46 @@ def test_batched_last_values_are_one_per_env_and_give_n_steps(rollout):
         part = slice(env * 60, (env + 1) * 60)
         single = core.compute_gae(rewards[part], values[part], dones[part], last[env])
         np.testing.assert_array_equal(batched[0][part], single[0])
+
+
+def test_time_major_last_values_follow_the_last_row(rollout):
+    rewards, values, _, dones, _ = rollout
+    last = np.arange(5.0)
+    result = core.compute_gae_time_major(rewards, values, dones=dones, last_values=last)
+    next_values = np.vstack([values[1:], last])
+    never = np.zeros_like(dones)
+    exact = core.compute_gae_time_major(rewards, values, next_values, dones, never)
+    np.testing.assert_array_equal(result, exact)
+    for env in range(5):
+        single = core.compute_gae(rewards[:, env], values[:, env], dones[:, env], last[env])
+        np.testing.assert_allclose(result[0][:, env], single[0], rtol=1e-12, atol=1e-12)
+
+
+def test_random_rollouts_of_every_length_equal_the_quadratic_definition():
+    rng = np.random.default_rng(2)
+    for case in range(800):
+        shape = (case % 64 + 1, case % 3 + 1)
+        numbers = [rng.normal(size=shape) for _ in range(3)]
+        ends = [rng.random(shape) < 0.1 for _ in range(2)]
+        gamma, lam = rng.choice([0.0, 0.5, 0.99, 1.0], 2)
+        dtype, close = ((np.float32, 2e-4), (np.float64, 1e-10))[case % 2]
+        numbers = [array.astype(dtype) for array in numbers]
+        result = core.compute_gae_time_major(*numbers, *ends, gamma, lam)
+        for env in range(shape[1]):
+            column = [array[:, env] for array in (*numbers, *ends)]
+            expected = by_definition(*column, gamma, lam)
+            np.testing.assert_allclose(result[0][:, env], expected[0], atol=close)
+            np.testing.assert_allclose(result[1][:, env], expected[1], atol=close)
+            single = core.compute_gae(
+                column[0],
+                column[1],
+                next_values=column[2],
+                terminated=column[3],
+                truncated=column[4],
+                gamma=gamma,
+                lam=lam,
+            )
+            np.testing.assert_allclose(single[0], expected[0], atol=close)
 
 
 def test_batched_without_last_values_bootstraps_from_zero(rollout):
@@ -287,6 +328,23 @@ ROW = np.zeros(4)
             ConfigError,
             "both given",
             lambda: core.compute_gae_batched(ROW, ROW, ROW, ROW[:2], 2, next_values=ROW),
+        ),
+        (
+            ConfigError,
+            "neither",
+            lambda: core.compute_gae_time_major(*[ROW[:, None]] * 2, dones=ROW[:, None]),
+        ),
+        (
+            ConfigError,
+            "both given",
+            lambda: core.compute_gae_time_major(*[ROW[:, None]] * 5, last_values=ROW[:1]),
+        ),
+        (
+            ShapeError,
+            "last_values",
+            lambda: core.compute_gae_time_major(
+                *[ROW[:, None]] * 2, dones=ROW[:, None], last_values=ROW
+            ),
         ),
         (
             ShapeError,

@@ -56,7 +56,7 @@ def test_step_into_equals_step_all(env_id):
     left, right = VecEnv(9, 4, env_id), VecEnv(9, 4, env_id)
     rng, out = np.random.default_rng(1), outputs(right)
     endings = 0
-    for _ in range(450):
+    for _ in range(2 * left.max_episode_steps + 10):
         actions = random_actions(left, rng)
         step = left.step_all(actions)
         finals = right.step_into(actions, *out)
@@ -200,9 +200,10 @@ def test_memory_shared_with_torch_is_written_in_place():
     np.testing.assert_array_equal(obs[2].numpy(), vec.get_state().astype(np.float32))
 
 
+@pytest.mark.parametrize("precision", ["f64", "f32"])
 @pytest.mark.parametrize("env_id", IDS)
-def test_a_row_does_not_depend_on_the_other_rows_or_on_threads(env_id):
-    few, many = VecEnv(2, 5, env_id), VecEnv(17_000, 5, env_id)
+def test_a_row_does_not_depend_on_the_other_rows_or_on_threads(env_id, precision):
+    few, many = (VecEnv(n, 5, env_id, precision=precision) for n in (2, 17_000))
     rng = np.random.default_rng(0)
     for _ in range(12):
         actions = random_actions(many, rng)
@@ -217,15 +218,16 @@ def test_explicit_seeds_travel_with_the_environment():
     assert not np.array_equal(both[0], both[1])
 
 
+@pytest.mark.parametrize("precision", ["f64", "f32"])
 @pytest.mark.parametrize("env_id", IDS)
-def test_a_restored_snapshot_continues_bit_for_bit_under_any_seed(env_id):
-    vec, rng = VecEnv(6, 1, env_id), np.random.default_rng(2)
+def test_a_restored_snapshot_continues_bit_for_bit_under_any_seed(env_id, precision):
+    vec, rng = VecEnv(6, 1, env_id, precision=precision), np.random.default_rng(2)
     for _ in range(77):
         vec.step_all(random_actions(vec, rng))
     saved = vec.snapshot()
-    other = VecEnv(6, 999, env_id)
+    other = VecEnv(6, 999, env_id, precision=precision)
     other.restore(saved)
-    for _ in range(300):
+    for _ in range(vec.max_episode_steps):
         actions = random_actions(vec, rng)
         left, right = vec.step_all(actions), other.step_all(actions)
         for name, array in left.items():
@@ -255,7 +257,9 @@ def test_every_leaf_of_a_snapshot_changes_the_continuation(leaf):
         (CheckpointError, {"env_id": "Pendulum-v1"}),
         (CheckpointError, {"n_envs": 3}),
         (CheckpointError, {"n_envs": "two"}),
-        (CheckpointError, {"format": 2}),
+        (CheckpointError, {"format": 1}),
+        (CheckpointError, {"precision": "f32"}),
+        (CheckpointError, {"precision": "f16"}),
         (ShapeError, {"state": np.zeros((2, 3))}),
         (ShapeError, {"positions": np.zeros(3, np.uint64)}),
         (ShapeError, {"seeds": np.zeros(2)}),
@@ -291,12 +295,13 @@ def test_set_state_sets_state_and_optionally_the_step_counts():
         (ShapeError, "elapsed", lambda vec: vec.set_state(np.zeros((2, 4)), [0.5, 1.5])),
         (ShapeError, "obs is", lambda vec: vec.observe_into(np.zeros((2, 4)))),
         (UnknownNameError, "did you mean CartPole-v1", lambda _: VecEnv(1, env_id="Cartpole-v1")),
-        (UnknownNameError, "known: CartPole-v1", lambda _: VecEnv(1, env_id="Go")),
+        (UnknownNameError, "known: Acrobot-v1, CartPole-v1", lambda _: VecEnv(1, env_id="Go")),
         (ConfigError, "n is 0", lambda _: VecEnv(0)),
         (ConfigError, "n is -3", lambda _: VecEnv(-3)),
         (ConfigError, "n is", lambda _: VecEnv(2**62)),
         (ConfigError, "n is 2.5", lambda _: VecEnv(2.5)),
         (ConfigError, "seed is None", lambda _: VecEnv(1, None)),
+        (ConfigError, 'precision is "f16"', lambda _: VecEnv(1, precision="f16")),
         (ConfigError, "seeds is -1", lambda _: VecEnv(1, seeds=[-1])),
         (ShapeError, "seeds has 2", lambda _: VecEnv(1, seeds=[1, 2])),
     ],
@@ -320,10 +325,31 @@ def test_shards_of_no_environments_are_refused() -> None:
         VecEnv(4, shard=0)
 
 
-def test_how_the_work_is_cut_up_changes_nothing() -> None:
-    plain, cut = VecEnv(5, seed=2), VecEnv(5, seed=2, shard=2, parallel_from=1)
-    for _ in range(60):
-        actions = np.arange(5) % 2
-        expected, got = plain.step_all(actions), cut.step_all(actions)
-        for name in expected:
-            np.testing.assert_array_equal(got[name], expected[name])
+@pytest.mark.parametrize("precision", ["f64", "f32"])
+@pytest.mark.parametrize("env_id", IDS)
+def test_how_the_work_is_cut_up_changes_nothing(env_id, precision) -> None:
+    plain = VecEnv(150, 2, env_id, precision=precision)
+    cuts = [(2, 1), (64, 1), (65, 2**20), (100, 1)]
+    others = [
+        VecEnv(150, 2, env_id, precision=precision, shard=shard, parallel_from=parallel_from)
+        for shard, parallel_from in cuts
+    ]
+    rng = np.random.default_rng(0)
+    for _ in range(plain.max_episode_steps + 5 if env_id != "Acrobot-v1" else 60):
+        actions = random_actions(plain, rng)
+        expected = plain.step_all(actions)
+        for other in others:
+            got = other.step_all(actions)
+            for name in expected:
+                np.testing.assert_array_equal(got[name], expected[name])
+
+
+def test_lists_with_anything_but_integers_are_read_as_arrays() -> None:
+    vec = VecEnv(2, 3)
+    plain = VecEnv(2, 3).step_all(np.array([1, 0]))["obs"]
+    np.testing.assert_array_equal(vec.step_all([True, False])["obs"], plain)
+    np.testing.assert_array_equal(VecEnv(2, 3).step_all([np.int32(1), 0])["obs"], plain)
+    with pytest.raises(ShapeError, match="dtype float64"):
+        vec.step_all([1, 0.5])
+    with pytest.raises(ShapeError, match="actions"):
+        vec.step_all([2**70, 0])

@@ -6,11 +6,16 @@
 //! R_t     = A_t + V(s_t)
 //! ```
 //!
-//! One step function serves all layouts, so they agree bit for bit.
+//! Trajectories accumulate in float64; a `[T, N]` rollout, whose N chains are one vector, in the
+//! precision of its arrays. So layouts differ by rounding: by some 1e-12 in float64, in float32 by
+//! about 1e-6 of the largest value. Ends are selected, never multiplied by 0: nothing beyond an end,
+//! NaN included, reaches the steps before it. A NaN or infinity elsewhere spoils the step it belongs
+//! to and those before it in the same episode.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
 
+use super::trajectory::backward;
 use super::{Discount, Ends, Flag, Real};
 use crate::error::{Result, check_len};
 
@@ -35,15 +40,15 @@ pub struct Out<'a, F> {
     pub returns: &'a mut [F],
 }
 
-/// A rollout in time-major order; every slice is `[T, N]`.
+/// A rollout in time-major order; slices are `[T, N]`.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeMajor<'a, F, G> {
     /// r_t.
     pub rewards: &'a [F],
     /// V(s_t).
     pub values: &'a [F],
-    /// V(s_{t+1}) of the state the step reached; ignored after termination.
-    pub next_values: &'a [F],
+    /// V(s_{t+1}), `[T, N]`; or what follows the last step of each environment, `[N]`.
+    pub next: Next<'a, F, &'a [F]>,
     /// Where episodes end.
     pub ends: Ends<'a, G>,
     /// N.
@@ -130,45 +135,75 @@ pub fn time_major<F: Real, G: Flag>(
 ) -> Result<()> {
     let (len, n) = (input.rewards.len(), input.n_envs.max(1));
     check_len("rewards", len, len / n * n, "a multiple of n_envs")?;
-    check_lengths(len, input.values, input.next_values.len(), input.ends, &out)?;
-    let mut carry = vec![0.0; n];
-    let steps = input
-        .rewards
-        .chunks_exact(n)
-        .zip(input.values.chunks_exact(n).zip(input.next_values.chunks_exact(n)))
-        .zip(input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n)))
-        .zip(out.advantages.chunks_exact_mut(n).zip(out.returns.chunks_exact_mut(n)));
-    for (((rewards, (values, next)), (terminated, truncated)), (advantages, returns)) in steps.rev()
-    {
-        let ends = Ends { terminated, truncated };
-        sweep(rewards, values, next, ends, discount, &mut carry, Out { advantages, returns });
+    let next_len = match input.next {
+        Next::Values(next) => next.len(),
+        Next::Bootstrap(last) => {
+            check_len("last_values", last.len(), input.n_envs, "one per env")?;
+            len
+        }
+    };
+    check_lengths(len, input.values, next_len, input.ends, &out)?;
+    match input.next {
+        Next::Values(next) => rows(input, next.chunks_exact(n).rev(), n, discount, out),
+        Next::Bootstrap(last) => {
+            let next = input.values.chunks_exact(n).rev();
+            rows(input, std::iter::once(last).chain(next), n, discount, out);
+        }
     }
     Ok(())
 }
 
-/// One time step of all environments.
+/// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
+fn rows<'a, F: Real, G: Flag>(
+    input: TimeMajor<'a, F, G>,
+    reversed_next: impl Iterator<Item = &'a [F]>,
+    n: usize,
+    discount: Discount,
+    out: Out<'_, F>,
+) {
+    let Ends { terminated, truncated } = input.ends;
+    let given = input.rewards.chunks_exact(n).zip(input.values.chunks_exact(n)).rev();
+    let ends = terminated.chunks_exact(n).zip(truncated.chunks_exact(n)).rev();
+    let out = out.advantages.chunks_exact_mut(n).zip(out.returns.chunks_exact_mut(n)).rev();
+    let zeros = vec![F::ZERO; n];
+    let mut after: &[F] = &zeros;
+    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
+        given.zip(reversed_next).zip(ends).zip(out)
+    {
+        sweep(rewards, values, next, end, cut, discount, after, advantages, returns);
+        after = advantages;
+    }
+}
+
+/// One time step of all environments, `after` being the advantages of the next.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
+#[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
 fn sweep<F: Real, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: &[F],
-    ends: Ends<'_, G>,
+    terminated: &[G],
+    truncated: &[G],
     discount: Discount,
-    carry: &mut [f64],
-    out: Out<'_, F>,
+    after: &[F],
+    advantages: &mut [F],
+    returns: &mut [F],
 ) {
+    let (gamma, decay) = (F::from_f64(discount.gamma), F::from_f64(discount.decay));
     let given = rewards.iter().zip(values.iter().zip(next));
-    let ends = ends.terminated.iter().zip(ends.truncated);
-    let out = carry.iter_mut().zip(out.advantages.iter_mut().zip(out.returns));
-    for (((reward, (value, next)), (end, cut)), (carry, (advantage, ret))) in
+    let ends = terminated.iter().zip(truncated);
+    let out = after.iter().zip(advantages.iter_mut().zip(returns));
+    for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in
         given.zip(ends).zip(out)
     {
-        let value = value.to_f64();
-        let step = (reward.to_f64(), value, next.to_f64());
-        *carry = advance(step, end.is_set(), cut.is_set(), discount, *carry);
-        *advantage = F::from_f64(*carry);
-        *ret = F::from_f64(*carry + value);
+        // Selects instead of multiplying by 0, as in `advance`; read before, so that the loop has
+        // no branch and becomes vector code.
+        let (end, cut, next, after) = (end.is_set(), cut.is_set(), *next, *after);
+        let next = if end { F::ZERO } else { next };
+        let after = if end | cut { F::ZERO } else { after };
+        *advantage = (*reward + gamma * next - *value) + decay * after;
+        *ret = *advantage + *value;
     }
 }
 
@@ -181,51 +216,16 @@ fn scan<F: Real, G: Flag>(
     discount: Discount,
     out: Out<'_, F>,
 ) {
+    let Out { advantages, returns } = out;
+    let Ends { terminated, truncated } = ends;
     match next {
-        Next::Values(next) => {
-            backward(rewards, values, next.iter().rev().copied(), ends, discount, out);
-        }
-        Next::Bootstrap(last) => {
-            let last = std::iter::once(F::from_f64(last));
-            let next = last.chain(values.iter().rev().copied());
-            backward(rewards, values, next, ends, discount, out);
-        }
+        Next::Values(next) => backward::<F, G, false>(
+            rewards, values, next, 0.0, terminated, truncated, discount, advantages, returns,
+        ),
+        Next::Bootstrap(last) => backward::<F, G, true>(
+            rewards, values, values, last, terminated, truncated, discount, advantages, returns,
+        ),
     }
-}
-
-/// The recursion, with V(s_{t+1}) coming in reversed order.
-#[inline]
-fn backward<F: Real, G: Flag>(
-    rewards: &[F],
-    values: &[F],
-    reversed_next: impl Iterator<Item = F>,
-    ends: Ends<'_, G>,
-    discount: Discount,
-    out: Out<'_, F>,
-) {
-    let given = rewards.iter().rev().zip(values.iter().rev()).zip(reversed_next);
-    let ends = ends.terminated.iter().rev().zip(ends.truncated.iter().rev());
-    let out = out.advantages.iter_mut().rev().zip(out.returns.iter_mut().rev());
-    let mut carry = 0.0;
-    for ((((reward, value), next), (end, cut)), (advantage, ret)) in given.zip(ends).zip(out) {
-        let value = value.to_f64();
-        let step = (reward.to_f64(), value, next.to_f64());
-        carry = advance(step, end.is_set(), cut.is_set(), discount, carry);
-        *advantage = F::from_f64(carry);
-        *ret = F::from_f64(carry + value);
-    }
-}
-
-/// A_t from (r_t, V(s_t), V(s_{t+1})), the flags, and A_{t+1}.
-///
-/// Selects instead of multiplying by 0, so that a value after termination may be NaN.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn advance(step: (f64, f64, f64), end: bool, cut: bool, discount: Discount, after: f64) -> f64 {
-    let (reward, value, next) = step;
-    let next = if end { 0.0 } else { next };
-    let after = if end | cut { 0.0 } else { after };
-    (reward + discount.gamma * next - value) + discount.decay * after
 }
 
 fn cut<T>(all: &[T], part: std::ops::Range<usize>) -> &[T] {

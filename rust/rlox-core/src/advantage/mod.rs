@@ -1,27 +1,47 @@
-//! Advantage estimation. Kernels take float32 or float64 and accumulate in float64.
+//! Advantage estimation. Kernels take float32 or float64.
 
 pub mod gae;
+pub mod returns;
+mod scan;
+mod trajectory;
+pub mod vtrace;
+
+use std::ops::{Add, Mul, Sub};
 
 use crate::error::{Error, Result};
+use crate::math;
 
 /// A precision that kernels read and write.
-pub trait Real: Copy + Send + Sync + 'static {
+pub trait Real:
+    Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + 'static
+{
+    /// 0.
+    const ZERO: Self;
     /// The value in float64, exactly.
     fn to_f64(self) -> f64;
     /// The nearest value of this precision.
     fn from_f64(value: f64) -> Self;
+    /// e^x in this precision, see [`crate::math`].
+    #[must_use]
+    fn exp(self) -> Self;
 }
 
 impl Real for f64 {
+    const ZERO: Self = 0.0;
     fn to_f64(self) -> f64 {
         self
     }
     fn from_f64(value: f64) -> Self {
         value
     }
+    #[inline]
+    fn exp(self) -> Self {
+        math::exp(self)
+    }
 }
 
 impl Real for f32 {
+    const ZERO: Self = 0.0;
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -29,17 +49,26 @@ impl Real for f32 {
     fn from_f64(value: f64) -> Self {
         value as Self
     }
+    #[inline]
+    fn exp(self) -> Self {
+        math::exp_f32(self)
+    }
 }
 
 /// An episode flag: a bool, or a number that is true unless zero.
 pub trait Flag: Copy + Send + Sync + 'static {
     /// Whether the flag is set.
     fn is_set(self) -> bool;
+    /// Whether one of a few flags is set.
+    fn any<const N: usize>(flags: &[Self; N]) -> bool;
 }
 
 impl Flag for bool {
     fn is_set(self) -> bool {
         self
+    }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        *flags != [false; N]
     }
 }
 
@@ -48,17 +77,28 @@ impl Flag for u8 {
     fn is_set(self) -> bool {
         self != 0
     }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        *flags != [0; N]
+    }
 }
 
 impl Flag for f32 {
     fn is_set(self) -> bool {
         self != 0.0
     }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        // All bits but the sign, so that -0 counts as 0.
+        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
+    }
 }
 
 impl Flag for f64 {
     fn is_set(self) -> bool {
         self != 0.0
+    }
+    fn any<const N: usize>(flags: &[Self; N]) -> bool {
+        // All bits but the sign, so that -0 counts as 0.
+        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
     }
 }
 
@@ -84,6 +124,7 @@ impl<'a, G: Flag> Ends<'a, G> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Discount {
     gamma: f64,
+    lam: f64,
     decay: f64,
 }
 
@@ -98,6 +139,6 @@ impl Discount {
                 return Err(Error::config(name, value, "a number in [0, 1]"));
             }
         }
-        Ok(Self { gamma, decay: gamma * lam })
+        Ok(Self { gamma, lam, decay: gamma * lam })
     }
 }

@@ -1,29 +1,136 @@
-//! Environment ids -> rules. A new native environment is one file and one line here.
+//! Environment ids -> rules. A new native environment is one file and one line here; a crate
+//! that builds on this one adds its own with [`register`].
 
-use super::Env;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+use super::acrobot::Acrobot;
 use super::cartpole::CartPole;
+use super::mountain_car::MountainCar;
+use super::mountain_car_continuous::MountainCarContinuous;
 use super::pendulum::Pendulum;
+use super::shard::{Batch, Shard};
+use super::{Env, Float, Precision, Spec};
 use crate::error::{Error, Result};
+use crate::seed::Stream;
 
-/// Every native environment.
-const ENVS: &[&dyn Env] = &[&CartPole, &Pendulum];
+type Make = Arc<dyn Fn(Vec<Stream>) -> Box<dyn Batch> + Send + Sync>;
+
+/// An environment with the kernels it offers.
+#[derive(Clone)]
+pub struct Entry {
+    spec: &'static Spec,
+    f64: Make,
+    f32: Option<Make>,
+}
+
+impl Entry {
+    /// The reference kernel of an environment, used for [`Precision::F64`].
+    ///
+    /// Its state may be of either type: that of `MountainCarContinuous-v0` is float32 in Gymnasium.
+    pub fn new<F: Float>(env: &'static impl Env<F>) -> Self {
+        Self { spec: env.spec(), f64: maker(env), f32: None }
+    }
+
+    /// Adds the kernel used for [`Precision::F32`].
+    #[must_use]
+    pub fn with_f32(mut self, env: &'static impl Env<f32>) -> Self {
+        self.f32 = Some(maker(env));
+        self
+    }
+
+    /// The environment's fixed facts.
+    #[must_use]
+    pub const fn spec(&self) -> &'static Spec {
+        self.spec
+    }
+
+    /// Environments with the given streams.
+    pub(super) fn shard(&self, precision: Precision, streams: Vec<Stream>) -> Box<dyn Batch> {
+        match (precision, &self.f32) {
+            (Precision::F32, Some(make)) => make(streams),
+            _ => (self.f64)(streams),
+        }
+    }
+
+    /// Refuses a precision that is not offered.
+    pub(super) fn check(&self, precision: Precision) -> Result<()> {
+        if precision == Precision::F64 || self.f32.is_some() {
+            return Ok(());
+        }
+        let expected = format!("f64: {} has no f32 kernel", self.spec.id);
+        Err(Error::config("precision", precision.name(), expected))
+    }
+}
+
+fn maker<F: Float, E: Env<F>>(env: &'static E) -> Make {
+    Arc::new(move |streams| Box::new(Shard::<F, E>::new(env, streams)))
+}
+
+/// Every native environment of this process.
+static ENVS: LazyLock<RwLock<Vec<Entry>>> = LazyLock::new(|| {
+    RwLock::new(vec![
+        Entry::new::<f64>(&Acrobot).with_f32(&Acrobot),
+        Entry::new::<f64>(&CartPole).with_f32(&CartPole),
+        Entry::new::<f64>(&MountainCar).with_f32(&MountainCar),
+        Entry::new(&MountainCarContinuous::<f64>::RULES)
+            .with_f32(&MountainCarContinuous::<f32>::RULES),
+        Entry::new::<f64>(&Pendulum).with_f32(&Pendulum),
+    ])
+});
+
+fn entries() -> Vec<Entry> {
+    ENVS.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Adds an environment under its id, for the whole process.
+///
+/// # Errors
+/// [`Error::Config`] if the id is taken, or the facts contradict each other: bounds of different
+/// lengths, no state, no observation, no action or no time limit.
+pub fn register(entry: Entry) -> Result<()> {
+    let spec = entry.spec;
+    check(spec)?;
+    let mut envs = ENVS.write().unwrap_or_else(PoisonError::into_inner);
+    if envs.iter().any(|known| known.spec.id == spec.id) {
+        return Err(Error::config("environment id", spec.id, "an id that is not registered yet"));
+    }
+    envs.push(entry);
+    Ok(())
+}
+
+fn check(spec: &Spec) -> Result<()> {
+    let bounds = [Some(spec.observation), spec.action.bounds()];
+    let even = bounds.iter().flatten().all(|bounds| bounds.low.len() == bounds.high.len());
+    let some = |name, value: usize| match value {
+        0 => Err(Error::config(name, 0, format!("at least 1 for {}", spec.id))),
+        _ => Ok(()),
+    };
+    some("state_dim", spec.state_dim)?;
+    some("max_episode_steps", spec.max_episode_steps as usize)?;
+    some("the observation's dimension", spec.observation.dim())?;
+    some("the number of actions", spec.action.size())?;
+    if even {
+        return Ok(());
+    }
+    Err(Error::config("bounds", spec.id, "as many lowest as highest values"))
+}
 
 /// The native ids, in alphabetical order.
 #[must_use]
 pub fn ids() -> Vec<&'static str> {
-    let mut ids: Vec<&str> = ENVS.iter().map(|env| env.spec().id).collect();
+    let mut ids: Vec<&str> = entries().iter().map(|entry| entry.spec.id).collect();
     ids.sort_unstable();
     ids
 }
 
-/// The rules of environment `id`.
+/// The environment `id`.
 ///
 /// # Errors
 /// [`Error::UnknownName`] with the nearest native ids.
-pub fn find(id: &str) -> Result<&'static dyn Env> {
-    ENVS.iter()
-        .copied()
-        .find(|env| env.spec().id == id)
+pub fn find(id: &str) -> Result<Entry> {
+    entries()
+        .into_iter()
+        .find(|entry| entry.spec.id == id)
         .ok_or_else(|| Error::unknown_name("native environment", id, &ids()))
 }
 
@@ -32,12 +139,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_listed_id_is_found_under_its_own_name_and_bounds_have_one_length() {
+    fn every_listed_id_is_found_under_its_own_name_with_facts_that_agree() {
         for id in ids() {
-            let spec = find(id).unwrap().spec();
-            assert_eq!(spec.id, id);
-            assert_eq!(spec.observation.low.len(), spec.observation.high.len());
-            assert!(spec.max_episode_steps > 0 && spec.state_dim > 0);
+            let entry = find(id).unwrap();
+            assert_eq!(entry.spec.id, id);
+            assert_eq!(check(entry.spec), Ok(()));
         }
     }
 

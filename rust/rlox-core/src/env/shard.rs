@@ -1,124 +1,238 @@
 //! A fixed number of environments of one kind, stepped together on one thread.
 
-use super::{Actions, Env, StepOut};
+#![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+
+use multiversion::multiversion;
+
+use super::clock::Clock;
+use super::{Actions, Env, Float, Spec, StepOut};
 use crate::seed::Stream;
 
-/// Rows whose flags are looked at together: almost always none of them ended.
-const SCAN: usize = 32;
+/// Rows whose state lies together: they are stepped, observed and looked at while they are in
+/// the first-level cache.
+pub const BLOCK: usize = 64;
 
-/// The environments that one thread steps together: state, clocks, streams, and what ended in the last step.
-pub(super) struct Shard {
-    /// `[state_dim, rows]`.
-    state: Vec<f64>,
-    /// Steps taken in the running episode, `[rows]`.
-    pub(super) elapsed: Vec<u32>,
-    /// One stream per environment, `[rows]`.
-    pub(super) streams: Vec<Stream>,
-    /// The state of one environment, `[state_dim]`: scratch for episode starts.
-    start: Vec<f64>,
-    /// Rows whose episode ended in the last step, ascending.
-    pub(super) ended: Vec<usize>,
+/// What ended in the last step of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// Rows whose episode ended, ascending.
+    pub(super) rows: Vec<usize>,
     /// Their last observations, `[ended, obs_dim]`.
-    pub(super) final_obs: Vec<f32>,
+    pub(super) obs: Vec<f32>,
 }
 
-impl Shard {
+/// Environments that one thread steps together, whatever their rules and precision.
+pub(super) trait Batch: Send + Sync {
+    /// One step with time limit and autoreset; every slice of `out` has this shard's rows.
+    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>);
+
+    /// Starts a new episode everywhere.
+    fn reset(&mut self);
+
+    /// Writes all observations, `[rows, obs_dim]`.
+    fn observe(&self, obs: &mut [f32]);
+
+    /// What ended in the last step.
+    fn ended(&self) -> &Ended;
+
+    /// One stream per environment, `[rows]`.
+    fn streams(&self) -> &[Stream];
+
+    /// Replaces the streams, `[rows]`.
+    fn set_streams(&mut self, streams: Vec<Stream>);
+
+    /// Steps taken in each running episode, `[rows]`.
+    fn elapsed(&self) -> Vec<u32>;
+
+    /// Replaces the steps taken, `[rows]`, each below the time limit.
+    fn set_elapsed(&mut self, elapsed: &[u32]);
+
+    /// Writes the state as `[rows, state_dim]`.
+    fn read_state(&self, out: &mut [f64]);
+
+    /// Replaces the state from `[rows, state_dim]`, rounded to what it is kept in.
+    fn write_state(&mut self, state: &[f64]);
+}
+
+/// Environments with the rules `E` and state of type `F`.
+pub(super) struct Shard<F, E: 'static> {
+    env: &'static E,
+    /// One `[state_dim, BLOCK]` after the other; the last has as many rows as are left.
+    state: Vec<F>,
+    clock: Clock,
+    streams: Vec<Stream>,
+    /// States of environments, `[k, state_dim]`: scratch for episode starts.
+    starts: Vec<F>,
+    ended: Ended,
+}
+
+impl<F: Float, E: Env<F>> Shard<F, E> {
     /// Environments with the given streams, each at the start of an episode.
-    pub(super) fn new(env: &dyn Env, streams: Vec<Stream>) -> Self {
-        let (rows, dim) = (streams.len(), env.spec().state_dim);
+    pub(super) fn new(env: &'static E, streams: Vec<Stream>) -> Self {
+        let (rows, spec) = (streams.len(), env.spec());
         let mut shard = Self {
-            state: vec![0.0; rows * dim],
-            elapsed: vec![0; rows],
+            env,
+            state: vec![F::default(); rows * spec.state_dim],
+            clock: Clock::new(rows, spec.max_episode_steps, BLOCK),
             streams,
-            start: vec![0.0; dim],
-            ended: Vec::with_capacity(rows),
-            final_obs: Vec::new(),
+            starts: Vec::new(),
+            ended: Ended::default(),
         };
-        shard.reset(env);
+        shard.reset();
         shard
     }
 
-    /// Number of environments.
-    pub(super) fn rows(&self) -> usize {
-        self.streams.len()
-    }
-
-    /// Starts a new episode everywhere.
-    pub(super) fn reset(&mut self, env: &dyn Env) {
-        let rows = self.rows();
-        self.elapsed.fill(0);
-        for (row, stream) in self.streams.iter_mut().enumerate() {
-            env.start(stream, &mut self.start);
-            scatter(&self.start, &mut self.state, rows, row);
-        }
-    }
-
-    /// Writes all observations, `[rows, obs_dim]`.
-    pub(super) fn observe(&self, env: &dyn Env, obs: &mut [f32]) {
-        env.observe(&self.state, self.rows(), obs);
-    }
-
-    /// One step with time limit and autoreset; every slice of `out` has this shard's rows.
-    pub(super) fn step(&mut self, env: &dyn Env, actions: Actions<'_>, out: StepOut<'_>) {
-        env.step(&mut self.state, actions, out.rewards, out.terminated);
-        env.observe(&self.state, self.rows(), out.obs);
-        let limit = env.spec().max_episode_steps;
-        for (elapsed, truncated) in self.elapsed.iter_mut().zip(out.truncated.iter_mut()) {
-            *elapsed += 1;
-            *truncated = *elapsed >= limit;
-        }
-        self.restart_ended(env, out.terminated, out.truncated, out.obs);
-    }
-
-    /// Moves the observations of ended episodes to `final_obs` and puts the next episode's in place.
-    fn restart_ended(&mut self, env: &dyn Env, term: &[bool], trunc: &[bool], obs: &mut [f32]) {
-        self.ended.clear();
-        self.final_obs.clear();
-        for (block, (term, trunc)) in term.chunks(SCAN).zip(trunc.chunks(SCAN)).enumerate() {
-            if term.iter().zip(trunc).fold(false, |any, (term, trunc)| any | term | trunc) {
-                let ended = term.iter().zip(trunc).enumerate().filter(|(_, (a, b))| **a || **b);
-                self.ended.extend(ended.map(|(row, _)| block * SCAN + row));
+    /// Moves the observations of ended episodes to `ended` and puts the next episode's in place.
+    fn restart_ended(&mut self, obs: &mut [f32]) {
+        let Spec { state_dim, observation, .. } = *self.env.spec();
+        let (dim, rows) = (observation.dim(), &self.ended.rows);
+        self.starts.resize(rows.len() * state_dim, F::default());
+        self.ended.obs.clear();
+        // All draws first: they wait for memory, and then wait together.
+        for (&row, start) in rows.iter().zip(self.starts.chunks_exact_mut(state_dim)) {
+            if let Some(stream) = self.streams.get_mut(row) {
+                self.env.start(stream, start);
             }
         }
-        let (rows, dim) = (self.rows(), env.spec().observation.dim());
-        for &row in &self.ended {
-            let places = (
-                obs.get_mut(row * dim..(row + 1) * dim),
-                self.streams.get_mut(row),
-                self.elapsed.get_mut(row),
-            );
-            if let (Some(obs), Some(stream), Some(elapsed)) = places {
-                self.final_obs.extend_from_slice(obs);
-                env.start(stream, &mut self.start);
-                env.observe(&self.start, 1, obs);
-                scatter(&self.start, &mut self.state, rows, row);
-                *elapsed = 0;
+        for (&row, start) in rows.iter().zip(self.starts.chunks_exact(state_dim)) {
+            if let Some(obs) = obs.get_mut(row * dim..(row + 1) * dim) {
+                self.ended.obs.extend(obs.iter());
+                self.env.observe(start, 1, obs);
             }
-        }
-    }
-
-    /// Writes the state as `[rows, state_dim]`.
-    pub(super) fn read_state(&self, out: &mut [f64]) {
-        let dim = self.start.len();
-        for (row, out) in out.chunks_exact_mut(dim).enumerate() {
-            for (value, column) in out.iter_mut().zip(self.state.chunks_exact(self.rows())) {
-                *value = column.get(row).copied().unwrap_or_default();
-            }
-        }
-    }
-
-    /// Replaces the state from `[rows, state_dim]`.
-    pub(super) fn write_state(&mut self, state: &[f64]) {
-        let rows = self.rows();
-        for (row, values) in state.chunks_exact(self.start.len()).enumerate() {
-            scatter(values, &mut self.state, rows, row);
+            scatter(start, &mut self.state, row);
+            self.clock.restart(row);
         }
     }
 }
 
+impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
+    fn step(&mut self, actions: Actions<'_>, mut out: StepOut<'_>) {
+        self.ended.rows.clear();
+        self.clock.tick();
+        let (state, clock, ended) = (&mut self.state, &mut self.clock, &mut self.ended.rows);
+        step_blocks(self.env, state, actions, &mut out, clock, ended);
+        self.restart_ended(out.obs);
+    }
+
+    fn reset(&mut self) {
+        self.clock.restart_all();
+        self.starts.resize(self.env.spec().state_dim, F::default());
+        for (row, stream) in self.streams.iter_mut().enumerate() {
+            self.env.start(stream, &mut self.starts);
+            scatter(&self.starts, &mut self.state, row);
+        }
+        self.ended.rows.clear();
+        self.ended.obs.clear();
+    }
+
+    fn observe(&self, obs: &mut [f32]) {
+        let spec = self.env.spec();
+        let blocks = self.state.chunks(BLOCK * spec.state_dim);
+        for (state, obs) in blocks.zip(obs.chunks_mut(BLOCK * spec.observation.dim())) {
+            self.env.observe(state, state.len() / spec.state_dim, obs);
+        }
+    }
+
+    fn ended(&self) -> &Ended {
+        &self.ended
+    }
+
+    fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    fn set_streams(&mut self, streams: Vec<Stream>) {
+        self.streams = streams;
+    }
+
+    fn elapsed(&self) -> Vec<u32> {
+        self.clock.elapsed().collect()
+    }
+
+    fn set_elapsed(&mut self, elapsed: &[u32]) {
+        self.clock.set_elapsed(elapsed);
+    }
+
+    fn read_state(&self, out: &mut [f64]) {
+        let dim = self.env.spec().state_dim;
+        for (row, out) in out.chunks_exact_mut(dim).enumerate() {
+            let (block, column, row) = place(self.state.len(), dim, row);
+            let values = self.state.iter().skip(block + row).step_by(column);
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = value.double();
+            }
+        }
+    }
+
+    fn write_state(&mut self, state: &[f64]) {
+        for (row, values) in state.chunks_exact(self.env.spec().state_dim).enumerate() {
+            self.starts.clear();
+            self.starts.extend(values.iter().map(|&value| F::of(value)));
+            scatter(&self.starts, &mut self.state, row);
+        }
+    }
+}
+
+/// Steps, observes and flags one block after the other; appends the rows that ended.
+// Without fused multiply-add, so that every CPU gives the same bits.
+#[multiversion(targets("x86_64+avx2"))]
+fn step_blocks<F: Float, E: Env<F>>(
+    env: &E,
+    state: &mut [F],
+    actions: Actions<'_>,
+    out: &mut StepOut<'_>,
+    clock: &mut Clock,
+    ended: &mut Vec<usize>,
+) {
+    let spec = env.spec();
+    let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
+    let blocks = state
+        .chunks_mut(BLOCK * spec.state_dim)
+        .zip(out.obs.chunks_mut(BLOCK * obs_dim).zip(out.rewards.chunks_mut(BLOCK)))
+        .zip(out.terminated.chunks_mut(BLOCK).zip(out.truncated.chunks_mut(BLOCK)));
+    for (block, ((state, (obs, rewards)), (terminated, truncated))) in blocks.enumerate() {
+        let rows = rewards.len();
+        let actions = actions.rows(block * BLOCK, rows, action_dim);
+        env.step(state, actions, rewards, terminated);
+        env.observe(state, rows, obs);
+        clock.truncated(block, truncated);
+        append_ended(block * BLOCK, terminated, truncated, ended);
+    }
+}
+
+/// Appends the rows with a flag, the first being row `start`; almost always there are few.
+#[inline(always)]
+fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended: &mut Vec<usize>) {
+    let ((words, rest), (more_words, more)) =
+        (terminated.as_chunks::<8>(), truncated.as_chunks::<8>());
+    for (part, (left, right)) in words.iter().zip(more_words).enumerate() {
+        let mut flags =
+            u64::from_le_bytes(left.map(u8::from)) | u64::from_le_bytes(right.map(u8::from));
+        while flags != 0 {
+            ended.push(start + part * 8 + flags.trailing_zeros() as usize / 8);
+            flags &= flags - 1;
+        }
+    }
+    let start = start + words.len() * 8;
+    for (row, (left, right)) in (start..).zip(rest.iter().zip(more)) {
+        if *left || *right {
+            ended.push(row);
+        }
+    }
+}
+
+/// Where the state of `row` is: start of its block, distance between columns, place in a column.
+fn place(len: usize, dim: usize, row: usize) -> (usize, usize, usize) {
+    let start = row / BLOCK * BLOCK;
+    (start * dim, (len / dim.max(1) - start).clamp(1, BLOCK), row - start)
+}
+
 /// Writes one environment's state into its place in every column.
-fn scatter(values: &[f64], state: &mut [f64], rows: usize, row: usize) {
-    for (place, value) in state.iter_mut().skip(row).step_by(rows).zip(values) {
-        *place = *value;
+fn scatter<F: Float>(values: &[F], state: &mut [F], row: usize) {
+    let (block, column, row) = place(state.len(), values.len(), row);
+    for (value, start) in values.iter().zip((block + row..).step_by(column)) {
+        if let Some(place) = state.get_mut(start) {
+            *place = *value;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Everything a batch needs to continue exactly where it was.
 
-use super::VecEnv;
+use super::{Precision, VecEnv};
 use crate::error::{Error, Result, check_finite, check_len};
 use crate::seed::Stream;
 
@@ -9,6 +9,8 @@ use crate::seed::Stream;
 pub struct Snapshot {
     /// The environment's id.
     pub env_id: String,
+    /// What the environments were stepped in.
+    pub precision: Precision,
     /// Seed of each environment's stream, `[n]`.
     pub seeds: Vec<u64>,
     /// Index of each environment's stream under its seed, `[n]`.
@@ -29,25 +31,30 @@ impl VecEnv {
         for (shard, out) in self.shards.iter().zip(self.state_parts_mut(&mut state)) {
             shard.read_state(out);
         }
-        let streams = self.shards.iter().flat_map(|shard| &shard.streams);
+        let streams = self.shards.iter().flat_map(|shard| shard.streams());
         Snapshot {
             env_id: self.spec().id.to_owned(),
+            precision: self.precision(),
             seeds: self.keys.iter().map(|key| key.0).collect(),
             indices: self.keys.iter().map(|key| key.1).collect(),
             positions: streams.map(Stream::position).collect(),
-            elapsed: self.shards.iter().flat_map(|shard| &shard.elapsed).copied().collect(),
+            elapsed: self.shards.iter().flat_map(|shard| shard.elapsed()).collect(),
             state,
         }
     }
 
-    /// Continues from a snapshot of the same environment and size; any seed.
+    /// Continues from a snapshot of the same environment, precision and size; any seed.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for another environment; [`Error::Shape`], [`Error::Config`] or
+    /// [`Error::Snapshot`] for another environment or precision; [`Error::Shape`], [`Error::Config`] or
     /// [`Error::NonFinite`] for fields that do not fit. Nothing is changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         if snapshot.env_id != self.spec().id {
             return Err(Error::snapshot("env_id", &snapshot.env_id, self.spec().id));
+        }
+        if snapshot.precision != self.precision() {
+            let (got, expected) = (snapshot.precision.name(), self.precision().name());
+            return Err(Error::snapshot("precision", got, expected));
         }
         let n = self.n_envs();
         for (name, len) in [
@@ -59,12 +66,14 @@ impl VecEnv {
         }
         self.set_state(&snapshot.state, Some(&snapshot.elapsed))?;
         self.keys = snapshot.seeds.iter().copied().zip(snapshot.indices.iter().copied()).collect();
-        let streams = self.shards.iter_mut().flat_map(|shard| &mut shard.streams);
-        for ((stream, &(seed, index)), &position) in
-            streams.zip(&self.keys).zip(&snapshot.positions)
-        {
-            *stream = Stream::new(seed, super::vec_env::STREAM, index);
-            stream.set_position(position);
+        let mut saved = self.keys.iter().zip(&snapshot.positions);
+        for (shard, keys) in self.shards.iter_mut().zip(self.keys.chunks(self.tiling.shard)) {
+            let streams = saved.by_ref().take(keys.len()).map(|(&(seed, index), &position)| {
+                let mut stream = Stream::new(seed, super::vec_env::STREAM, index);
+                stream.set_position(position);
+                stream
+            });
+            shard.set_streams(streams.collect());
         }
         Ok(())
     }
@@ -82,7 +91,7 @@ impl VecEnv {
         Ok(())
     }
 
-    /// Replaces the state, `[n, state_dim]`, and, if given, the steps taken in each episode, `[n]`.
+    /// Replaces the state, `[n, state_dim]`, rounded to float32 where that is what it is kept in, and, if given, the steps taken in each episode, `[n]`.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::NonFinite`], or [`Error::Config`] if a step count has reached
@@ -98,14 +107,13 @@ impl VecEnv {
                 return Err(Error::config("elapsed", steps, format!("less than {limit}")));
             }
         }
-        let mut start = 0;
-        for shard in &mut self.shards {
-            let rows = start..start + shard.rows();
-            shard.write_state(state.get(rows.start * dim..rows.end * dim).unwrap_or_default());
-            if let Some(part) = elapsed.and_then(|elapsed| elapsed.get(rows.clone())) {
-                shard.elapsed.copy_from_slice(part);
-            }
-            start = rows.end;
+        let rows = self.tiling.shard;
+        for (shard, state) in self.shards.iter_mut().zip(state.chunks(rows * dim)) {
+            shard.write_state(state);
+        }
+        for (shard, elapsed) in self.shards.iter_mut().zip(elapsed.unwrap_or_default().chunks(rows))
+        {
+            shard.set_elapsed(elapsed);
         }
         Ok(())
     }

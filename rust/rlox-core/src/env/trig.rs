@@ -1,19 +1,19 @@
-//! Sine and cosine of a block of angles, in a form that vectorises.
+//! Sine and cosine in float64, in a form that vectorises.
 //!
 //! Cody and Waite's reduction by pi/2 in two steps and the minimax polynomials of fdlibm
-//! (`k_sin.c`, `k_cos.c`): error below one unit in the last place, no branch inside the loop.
-//! Angles beyond the reduction's range take the standard library's functions one by one.
+//! (`k_sin.c`, `k_cos.c`): error below one unit in the last place, no branch.
 
-use multiversion::multiversion;
-
-/// Rows that share one pair of scratch arrays on the stack.
-pub(super) const BLOCK: usize = 64;
+#![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
 /// The reduction is exact while the number of quarter turns fits 20 bits.
-const LIMIT: f64 = 1.0e6;
+pub(super) const LIMIT: f64 = 1.0e6;
 
 /// 1.5 x 2^52: adding it rounds to an integer whose low bits are readable in the mantissa.
-const ROUND: f64 = 6_755_399_441_055_744.0;
+pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// 2 pi as a float64 = `TAU_1` + `TAU_2`, the first with 33 bits.
+pub(super) const TAU_1: f64 = f64::from_bits(0x4019_21fb_5440_0000);
+pub(super) const TAU_2: f64 = f64::from_bits(0x3df0_b460_0000_0000);
 
 /// pi/2 = `HALF_PI_1` + `HALF_PI_2` + `HALF_PI_3`, the first two with 33 bits each (fdlibm `e_rem_pio2.c`).
 const HALF_PI_1: f64 = f64::from_bits(0x3ff9_21fb_5440_0000);
@@ -34,44 +34,9 @@ const C4: f64 = f64::from_bits(0xbe92_7e4f_809c_52ad);
 const C5: f64 = f64::from_bits(0x3e21_ee9e_bdb4_b1c4);
 const C6: f64 = f64::from_bits(0xbda8_fae9_be88_38d4);
 
-/// Sine and cosine of up to [`BLOCK`] angles.
-pub(super) struct SinCos {
-    /// sin of each angle.
-    pub(super) sin: [f64; BLOCK],
-    /// cos of each angle.
-    pub(super) cos: [f64; BLOCK],
-}
-
-impl SinCos {
-    /// Of the first [`BLOCK`] `angles`; places beyond their number are unspecified.
-    #[inline]
-    pub(super) fn of(angles: &[f64]) -> Self {
-        let mut out = Self { sin: [0.0; BLOCK], cos: [0.0; BLOCK] };
-        polynomial(angles, &mut out.sin, &mut out.cos);
-        // The negated comparison also catches NaN.
-        if angles.iter().any(|angle| !matches!(angle.abs(), 0.0..LIMIT)) {
-            for ((angle, sin), cos) in angles.iter().zip(&mut out.sin).zip(&mut out.cos) {
-                if !matches!(angle.abs(), 0.0..LIMIT) {
-                    (*sin, *cos) = angle.sin_cos();
-                }
-            }
-        }
-        out
-    }
-}
-
-// Without fused multiply-add, so that every CPU gives the same bits.
-#[multiversion(targets("x86_64+avx2"))]
-fn polynomial(angles: &[f64], sin: &mut [f64; BLOCK], cos: &mut [f64; BLOCK]) {
-    for ((&angle, sin), cos) in angles.iter().zip(sin).zip(cos) {
-        (*sin, *cos) = sin_cos(angle);
-    }
-}
-
 /// (sin, cos) of an angle below [`LIMIT`].
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn sin_cos(angle: f64) -> (f64, f64) {
+pub(super) fn sin_cos(angle: f64) -> (f64, f64) {
     let shifted = angle * std::f64::consts::FRAC_2_PI + ROUND;
     let quarter = shifted.to_bits();
     let turns = shifted - ROUND;
@@ -92,23 +57,44 @@ fn sin_cos(angle: f64) -> (f64, f64) {
     (f64::from_bits(sin.to_bits() ^ sin_sign), f64::from_bits(cos.to_bits() ^ cos_sign))
 }
 
+/// (sin, cos) of an angle up to pi/4: what [`sin_cos`] gives when there is nothing to reduce.
+#[inline(always)]
+pub(super) fn sin_cos_small(x: f64) -> (f64, f64) {
+    let z = x * x;
+    let (cube, half) = (z * x, 0.5 * z);
+    let w = 1.0 - half;
+    // The kernels below without the terms of the tail, which is 0; signs are exact.
+    let sin = x - (z * (cube * -sin_terms(z)) - cube * S1);
+    (sin, w + (((1.0 - w) - half) + z * cos_terms(z)))
+}
+
 /// sin(x + tail) for |x| <= pi/4, z = x^2.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn sin_kernel(x: f64, tail: f64, z: f64) -> f64 {
     let cube = z * x;
-    let r = S2 + z * (S3 + z * (S4 + z * (S5 + z * S6)));
-    x - ((z * (0.5 * tail - cube * r) - tail) - cube * S1)
+    x - ((z * (0.5 * tail - cube * sin_terms(z)) - tail) - cube * S1)
 }
 
 /// cos(x + tail) for |x| <= pi/4, z = x^2.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 fn cos_kernel(x: f64, tail: f64, z: f64) -> f64 {
-    let r = z * (C1 + z * (C2 + z * (C3 + z * (C4 + z * (C5 + z * C6)))));
     let half = 0.5 * z;
     let w = 1.0 - half;
-    w + (((1.0 - w) - half) + (z * r - x * tail))
+    w + (((1.0 - w) - half) + (z * cos_terms(z) - x * tail))
+}
+
+/// S2 + S3 z + ... + S6 z^4, as a tree: a row's terms do not wait for each other.
+#[inline(always)]
+fn sin_terms(z: f64) -> f64 {
+    let square = z * z;
+    (S2 + z * S3) + square * ((S4 + z * S5) + square * S6)
+}
+
+/// C1 z + C2 z^2 + ... + C6 z^6, as a tree.
+#[inline(always)]
+fn cos_terms(z: f64) -> f64 {
+    let square = z * z;
+    z * ((C1 + z * C2) + square * ((C3 + z * C4) + square * (C5 + z * C6)))
 }
 
 #[cfg(test)]
@@ -118,16 +104,11 @@ mod tests {
 
     fn worst_error(scale: f64) -> f64 {
         let mut stream = Stream::new(1, "angles", 0);
-        let mut worst = 0.0_f64;
-        for _ in 0..2_000 {
-            let angles: Vec<f64> = (0..BLOCK).map(|_| stream.uniform_in(-scale, scale)).collect();
-            let got = SinCos::of(&angles);
-            for (i, angle) in angles.iter().enumerate() {
-                worst = worst.max((got.sin[i] - angle.sin()).abs());
-                worst = worst.max((got.cos[i] - angle.cos()).abs());
-            }
-        }
-        worst
+        (0..128_000).fold(0.0, |worst: f64, _| {
+            let angle = stream.uniform_in(-scale, scale);
+            let (sin, cos) = sin_cos(angle);
+            worst.max((sin - angle.sin()).abs()).max((cos - angle.cos()).abs())
+        })
     }
 
     #[test]
@@ -138,21 +119,25 @@ mod tests {
     }
 
     #[test]
-    fn angles_beyond_the_reduction_take_the_standard_library() {
-        let got = SinCos::of(&[0.5, 3e9, -1e300, f64::NAN]);
-        assert_eq!((got.sin[1], got.cos[2]), (3e9_f64.sin(), (-1e300_f64).cos()));
-        assert!(got.sin[3].is_nan());
-        assert!((got.sin[0] - 0.5_f64.sin()).abs() < 1e-16);
+    fn small_angles_give_the_same_bits_with_and_without_reduction() {
+        let mut stream = Stream::new(2, "angles", 0);
+        for angle in (0..100_000).map(|_| stream.uniform_in(-0.785, 0.785)).chain([0.0, -0.0]) {
+            let (small, reduced) = (sin_cos_small(angle), sin_cos(angle));
+            assert_eq!(small.0.to_bits(), reduced.0.to_bits(), "sin {angle}");
+            assert_eq!(small.1.to_bits(), reduced.1.to_bits(), "cos {angle}");
+        }
     }
 
     #[test]
     fn quarter_turns_land_in_the_right_quadrant() {
-        use std::f64::consts::PI;
-        let got = SinCos::of(&[0.0, PI / 2.0, PI, 1.5 * PI, -PI / 2.0, 2.0 * PI]);
-        let near = |values: &[f64], expected: &[f64]| {
-            values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15)
-        };
-        assert!(near(&got.sin, &[0.0, 1.0, 0.0, -1.0, -1.0, 0.0]));
-        assert!(near(&got.cos, &[1.0, 0.0, -1.0, 0.0, 0.0, 1.0]));
+        use std::f64::consts::FRAC_PI_2;
+        for (quarter, expected) in [(0.0, (0, 1)), (1.0, (1, 0)), (2.0, (0, -1)), (3.0, (-1, 0))]
+            .into_iter()
+            .chain([(-1.0, (-1, 0)), (4.0, (0, 1))])
+        {
+            let (sin, cos) = sin_cos(quarter * FRAC_PI_2);
+            assert!((sin - f64::from(expected.0)).abs() < 1e-15, "{quarter}");
+            assert!((cos - f64::from(expected.1)).abs() < 1e-15, "{quarter}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Many environments stepped as one batch.
 
-use super::shard::Shard;
-use super::{Actions, Env, Spec, registry};
+use super::registry::Entry;
+use super::shard::Batch;
+use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
 
@@ -95,10 +96,11 @@ pub struct Finals<'a> {
 /// observation of the ended one is in [`VecEnv::finals`]. Results depend on the seeds and
 /// actions only, never on the number of threads or of other environments.
 pub struct VecEnv {
-    env: &'static dyn Env,
+    spec: &'static Spec,
+    precision: Precision,
     n: usize,
     pub(super) tiling: Tiling,
-    pub(super) shards: Vec<Shard>,
+    pub(super) shards: Vec<Box<dyn Batch>>,
     /// (seed, index) of each environment's stream, `[n]`.
     pub(super) keys: Vec<(u64, u64)>,
     final_indices: Vec<usize>,
@@ -112,15 +114,23 @@ impl VecEnv {
     /// [`Error::UnknownName`] for an id that is not native; [`Error::Config`] unless
     /// 1 <= n <= [`MAX_ENVS`]; [`Error::Shape`] unless there is one explicit seed per environment.
     pub fn new(env_id: &str, n: usize, seeding: Seeding) -> Result<Self> {
-        Self::tiled(env_id, n, seeding, Tiling::default())
+        Self::tiled(env_id, n, seeding, Precision::F64, Tiling::default())
     }
 
-    /// As [`VecEnv::new`], cut up as `tiling` says.
+    /// As [`VecEnv::new`], stepped in `precision` and cut up as `tiling` says.
     ///
     /// # Errors
-    /// Those of [`VecEnv::new`]; [`Error::Config`] for shards of no rows.
-    pub fn tiled(env_id: &str, n: usize, seeding: Seeding, tiling: Tiling) -> Result<Self> {
-        let env = registry::find(env_id)?;
+    /// Those of [`VecEnv::new`]; [`Error::Config`] for shards of no rows, or if the environment
+    /// has no kernel of that precision.
+    pub fn tiled(
+        env_id: &str,
+        n: usize,
+        seeding: Seeding,
+        precision: Precision,
+        tiling: Tiling,
+    ) -> Result<Self> {
+        let entry = registry::find(env_id)?;
+        entry.check(precision)?;
         if tiling.shard == 0 {
             return Err(Error::config("shard", 0, "at least 1 environment".to_owned()));
         }
@@ -134,17 +144,29 @@ impl VecEnv {
                 seeds.into_iter().map(|seed| (seed, 0)).collect()
             }
         };
-        let streams = |part: &[(u64, u64)]| {
-            part.iter().map(|&(seed, index)| Stream::new(seed, STREAM, index)).collect()
-        };
-        let shards = keys.chunks(tiling.shard).map(|part| Shard::new(env, streams(part))).collect();
-        Ok(Self { env, n, tiling, shards, keys, final_indices: Vec::new(), final_obs: Vec::new() })
+        let shards = shards(&entry, precision, &keys, tiling.shard);
+        Ok(Self {
+            spec: entry.spec(),
+            precision,
+            n,
+            tiling,
+            shards,
+            keys,
+            final_indices: Vec::new(),
+            final_obs: Vec::new(),
+        })
     }
 
     /// The environment's fixed facts.
     #[must_use]
     pub fn spec(&self) -> &'static Spec {
-        self.env.spec()
+        self.spec
+    }
+
+    /// What the environments are stepped in.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Number of environments.
@@ -162,7 +184,7 @@ impl VecEnv {
     /// Starts a new episode everywhere, drawing on from each environment's stream.
     pub fn reset_all(&mut self) {
         for shard in &mut self.shards {
-            shard.reset(self.env);
+            shard.reset();
         }
         self.final_indices.clear();
         self.final_obs.clear();
@@ -174,10 +196,9 @@ impl VecEnv {
     /// [`Error::Shape`] if `obs` has another length.
     pub fn observe_into(&self, obs: &mut [f32]) -> Result<()> {
         check_len("obs", obs.len(), self.n * self.obs_dim(), "n_envs x obs_dim")?;
-        for (shard, obs) in
-            self.shards.iter().zip(obs.chunks_mut(self.tiling.shard * self.obs_dim()))
-        {
-            shard.observe(self.env, obs);
+        let rows = obs.chunks_mut(self.tiling.shard * self.obs_dim());
+        for (shard, obs) in self.shards.iter().zip(rows) {
+            shard.observe(obs);
         }
         Ok(())
     }
@@ -191,7 +212,7 @@ impl VecEnv {
         actions.check(&self.spec().action, self.n)?;
         out.check(self.n, self.obs_dim())?;
         let parallel = self.n >= self.tiling.parallel_from;
-        step_shards(self.env, &mut self.shards, actions, out, self.tiling.shard, parallel);
+        step_shards(self.spec, &mut self.shards, actions, out, self.tiling.shard, parallel);
         self.gather_finals();
         Ok(())
     }
@@ -206,33 +227,47 @@ impl VecEnv {
         self.final_indices.clear();
         self.final_obs.clear();
         for (start, shard) in (0..).step_by(self.tiling.shard).zip(&self.shards) {
-            self.final_indices.extend(shard.ended.iter().map(|row| start + row));
-            self.final_obs.extend_from_slice(&shard.final_obs);
+            let ended = shard.ended();
+            self.final_indices.extend(ended.rows.iter().map(|row| start + row));
+            self.final_obs.extend_from_slice(&ended.obs);
         }
     }
 }
 
+/// The environments with these stream keys in shards of `size` rows.
+fn shards(
+    entry: &Entry,
+    precision: Precision,
+    keys: &[(u64, u64)],
+    size: usize,
+) -> Vec<Box<dyn Batch>> {
+    let streams = |part: &[(u64, u64)]| {
+        part.iter().map(|&(seed, index)| Stream::new(seed, STREAM, index)).collect()
+    };
+    keys.chunks(size).map(|part| entry.shard(precision, streams(part))).collect()
+}
+
 /// Steps shards of `size` rows by halves, in parallel if asked.
 fn step_shards(
-    env: &dyn Env,
-    shards: &mut [Shard],
+    spec: &Spec,
+    shards: &mut [Box<dyn Batch>],
     actions: Actions<'_>,
     out: StepOut<'_>,
     size: usize,
     parallel: bool,
 ) {
     if let [shard] = shards {
-        shard.step(env, actions, out);
+        shard.step(actions, out);
         return;
     }
-    let (spec, half) = (env.spec(), shards.len() / 2);
+    let half = shards.len() / 2;
     let (rows, rest) = (half * size, out.rewards.len() - half * size);
     let (left, right) = shards.split_at_mut(half);
     let (left_out, right_out) = out.split_at(rows, spec.observation.dim());
     let left_actions = actions.rows(0, rows, spec.action.dim());
     let right_actions = actions.rows(rows, rest, spec.action.dim());
-    let step_left = || step_shards(env, left, left_actions, left_out, size, parallel);
-    let step_right = || step_shards(env, right, right_actions, right_out, size, parallel);
+    let step_left = || step_shards(spec, left, left_actions, left_out, size, parallel);
+    let step_right = || step_shards(spec, right, right_actions, right_out, size, parallel);
     if parallel {
         rayon::join(step_left, step_right);
     } else {

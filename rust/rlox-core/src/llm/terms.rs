@@ -12,8 +12,6 @@ impl Precision for f64 {}
 mod sealed {
     /// Terms of log-probabilities `log_p` and `log_q` of one token.
     pub trait Terms: Sized {
-        /// 0.
-        const ZERO: Self;
         /// The distance from 1 to the next number.
         const UNIT: f64;
         /// p (log p - log q), 0 where p is 0.
@@ -31,7 +29,6 @@ macro_rules! terms {
     ($float:ident, $parts:path, $lowest:path, $highest:path) => {
         // Inlined always, to become part of each CPU-specific loop.
         impl sealed::Terms for $float {
-            const ZERO: Self = 0.0;
             const UNIT: f64 = $float::EPSILON as f64;
 
             #[inline(always)]

@@ -1,0 +1,81 @@
+//! `Corridor-v0`: leave a corridor by the door that is open.
+
+use rlox_core::env::{Actions, Env, Float, Spec, columns, columns_mut};
+use rlox_core::seed::Stream;
+use rlox_core::space::{ActionSpace, BoxSpace};
+
+/// The doors are at -1 and 1.
+const DOOR: f64 = 1.0;
+const STRIDE: f64 = 0.1;
+/// What every step costs.
+const COST: f64 = 0.01;
+
+const SPEC: Spec = Spec {
+    id: "Corridor-v0",
+    max_episode_steps: 50,
+    state_dim: 2,
+    observation: BoxSpace { low: &[-1.1, -1.0], high: &[1.1, 1.0] },
+    action: ActionSpace::Discrete { n: 2 },
+    nanoseconds: 2,
+};
+
+/// State and observation: the position, which starts in the middle half of the corridor, and which
+/// door is open, -1 or 1. Actions walk a tenth to the left or right; the episode ends at a door and
+/// pays 1 if it is the open one, -1 if not. Every step costs 0.01.
+pub struct Corridor;
+
+impl<F: Float> Env<F> for Corridor {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn start(&self, stream: &mut Stream, state: &mut [F]) {
+        let position = stream.uniform_in(-0.5, 0.5);
+        let open = if stream.uniform() < 0.5 { -1.0 } else { 1.0 };
+        for (value, start) in state.iter_mut().zip([position, open]) {
+            *value = F::of(start);
+        }
+    }
+
+    fn step(
+        &self,
+        state: &mut [F],
+        actions: Actions<'_>,
+        rewards: &mut [f64],
+        terminated: &mut [bool],
+    ) {
+        let [position, open] = columns_mut(state, rewards.len());
+        let rows = position.iter_mut().zip(open).zip(actions.discrete());
+        for (((position, open), &action), (reward, terminated)) in
+            rows.zip(rewards.iter_mut().zip(terminated))
+        {
+            *position += F::of(if action == 1 { STRIDE } else { -STRIDE });
+            *terminated = position.abs() >= F::of(DOOR);
+            let right_door = (*position * *open).double() > 0.0;
+            let prize = if right_door { 1.0 } else { -1.0 };
+            *reward = if *terminated { prize - COST } else { -COST };
+        }
+    }
+
+    fn observe(&self, state: &[F], rows: usize, obs: &mut [f32]) {
+        let [position, open] = columns(state, rows);
+        for ((position, open), obs) in position.iter().zip(open).zip(obs.as_chunks_mut().0) {
+            *obs = [position.single(), open.single()];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_door_pays_and_the_closed_one_costs() {
+        for (action, expected) in [(1, 0.99), (0, -1.01)] {
+            let (mut reward, mut terminated) = ([0.0], [false]);
+            let mut state = [if action == 1 { 0.95 } else { -0.95 }, 1.0];
+            Corridor.step(&mut state, Actions::Discrete(&[action]), &mut reward, &mut terminated);
+            assert!((reward[0] - expected).abs() < 1e-12 && terminated[0], "{action}");
+        }
+    }
+}

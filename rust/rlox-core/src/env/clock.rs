@@ -1,0 +1,107 @@
+//! Time limits of many environments that are stepped together.
+
+#![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+
+/// Steps taken in each running episode, kept as the time at which the episode began, so that a
+/// step touches no row unless one may have reached the limit.
+pub(super) struct Clock {
+    /// Steps of the whole shard, counted from the limit on, so that `now - elapsed` is never negative.
+    now: u64,
+    limit: u64,
+    /// When each row's episode began, `[rows]`.
+    began: Vec<u64>,
+    /// Not after any `began` of the block, `[blocks]`; may be earlier.
+    oldest: Vec<u64>,
+    /// Rows of a block.
+    block: usize,
+}
+
+impl Clock {
+    /// `rows` episodes at step 0 that are truncated at step `limit`.
+    pub(super) fn new(rows: usize, limit: u32, block: usize) -> Self {
+        let limit = u64::from(limit);
+        let blocks = rows.div_ceil(block);
+        Self { now: limit, limit, began: vec![limit; rows], oldest: vec![limit; blocks], block }
+    }
+
+    /// One more step everywhere.
+    pub(super) fn tick(&mut self) {
+        self.now += 1;
+    }
+
+    /// Writes which episodes of block number `block` have reached the limit.
+    #[inline(always)]
+    pub(super) fn truncated(&mut self, block: usize, truncated: &mut [bool]) {
+        let now = self.now;
+        let rows = block * self.block;
+        let Some(oldest) = self.oldest.get_mut(block) else { return };
+        if now - *oldest < self.limit {
+            truncated.fill(false);
+            return;
+        }
+        let began = self.began.get(rows..rows + truncated.len()).unwrap_or_default();
+        *oldest = now;
+        for (truncated, &began) in truncated.iter_mut().zip(began) {
+            *truncated = now - began >= self.limit;
+            *oldest = began.min(*oldest);
+        }
+    }
+
+    /// Row `row` is at the start of an episode.
+    pub(super) fn restart(&mut self, row: usize) {
+        if let Some(began) = self.began.get_mut(row) {
+            *began = self.now;
+        }
+    }
+
+    /// Every row is at the start of an episode.
+    pub(super) fn restart_all(&mut self) {
+        self.began.fill(self.now);
+        self.oldest.fill(self.now);
+    }
+
+    /// Steps taken in each running episode, `[rows]`.
+    pub(super) fn elapsed(&self) -> impl Iterator<Item = u32> {
+        // Both are below the limit, a u32.
+        self.began.iter().map(|&began| u32::try_from(self.now - began).unwrap_or(u32::MAX))
+    }
+
+    /// Replaces the steps taken in each running episode, `[rows]`, each below the limit.
+    pub(super) fn set_elapsed(&mut self, elapsed: &[u32]) {
+        for (began, &elapsed) in self.began.iter_mut().zip(elapsed) {
+            *began = self.now - u64::from(elapsed);
+        }
+        for (oldest, began) in self.oldest.iter_mut().zip(self.began.chunks(self.block)) {
+            *oldest = began.iter().copied().min().unwrap_or(self.now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_truncated_at_its_own_limit_whenever_it_began() {
+        let mut clock = Clock::new(5, 7, 2);
+        clock.set_elapsed(&[0, 3, 6, 1, 0]);
+        let mut elapsed = [0, 3, 6, 1, 0];
+        for step in 0..40 {
+            clock.tick();
+            for (block, rows) in [0..2, 2..4, 4..5].into_iter().enumerate() {
+                let mut flags = vec![true; rows.len()];
+                clock.truncated(block, &mut flags);
+                for (row, flag) in rows.zip(flags) {
+                    elapsed[row] += 1;
+                    assert_eq!(flag, elapsed[row] == 7, "row {row} at step {step}");
+                    // Row 3 also ends early now and then.
+                    if flag || row == 3 && step % 4 == 0 {
+                        clock.restart(row);
+                        elapsed[row] = 0;
+                    }
+                }
+            }
+            assert_eq!(clock.elapsed().collect::<Vec<_>>(), elapsed);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Running statistics.
+
+mod moments;
+
+pub use moments::Moments;

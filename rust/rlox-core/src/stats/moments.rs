@@ -1,0 +1,204 @@
+//! Count, mean and variance of everything seen, merged by parts.
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result, check_finite, check_len};
+
+/// Rows whose moments are taken together; fixed, so that no result depends on threads.
+const ROWS: usize = 256;
+
+/// From this many numbers on, blocks of rows are spread over rayon's threads.
+const PARALLEL_FROM: usize = 1 << 17;
+
+/// Rows in all, at most: counts up to here are float64 numbers.
+const MOST_ROWS: u64 = 1 << 53;
+
+/// Count, mean and sum of squared deviations per dimension, in float64.
+///
+/// Parts are merged as in Chan, Golub and LeVeque 1983, eq. 2.1: no difference of large sums, so a
+/// mean far from 0 costs no precision. Every method that fails leaves the object as it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moments {
+    count: u64,
+    mean: Vec<f64>,
+    m2: Vec<f64>,
+}
+
+impl Moments {
+    /// Of nothing yet, in `dim` dimensions.
+    #[must_use]
+    pub fn new(dim: usize) -> Self {
+        Self { count: 0, mean: vec![0.0; dim], m2: vec![0.0; dim] }
+    }
+
+    /// From saved parts.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] if sizes differ, a number is not finite, a sum of squares is negative,
+    /// nothing was counted and a number is not 0, or more than 2^53 rows were.
+    pub fn from_parts(count: u64, mean: Vec<f64>, m2: Vec<f64>) -> Result<Self> {
+        if count > MOST_ROWS {
+            return Err(Error::snapshot("count", count, "at most 2^53"));
+        }
+        if mean.len() != m2.len() {
+            return Err(Error::snapshot("m2", format!("{} numbers", m2.len()), mean.len()));
+        }
+        for (field, values, least) in [("mean", &mean, f64::MIN), ("m2", &m2, 0.0)] {
+            for value in values {
+                if !value.is_finite() || *value < least {
+                    return Err(Error::snapshot(field, value, format!("a number from {least} on")));
+                }
+                if count == 0 && *value != 0.0 {
+                    return Err(Error::snapshot(field, value, "0, since count is 0"));
+                }
+            }
+        }
+        Ok(Self { count, mean, m2 })
+    }
+
+    /// How many rows were seen.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean of each dimension; 0 before anything was seen.
+    #[must_use]
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// The sum of squared deviations from the mean of each dimension.
+    #[must_use]
+    pub fn m2(&self) -> &[f64] {
+        &self.m2
+    }
+
+    /// The population variance of each dimension (divisor count); 1 before anything was seen, so
+    /// that normalising changes nothing then.
+    pub fn var(&self) -> impl Iterator<Item = f64> + '_ {
+        #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
+        let count = self.count as f64;
+        self.m2.iter().map(move |m2| if count > 0.0 { m2 / count } else { 1.0 })
+    }
+
+    /// Takes in `rows`, `[n, dim]` in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is a part of a row; [`Error::NonFinite`] for NaN and infinity, and
+    /// if a sum of squares exceeds float64.
+    pub fn update(&mut self, rows: &[f64]) -> Result<()> {
+        let dim = self.mean.len().max(1);
+        check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
+        check_finite("rows", rows)?;
+        let parts: Vec<Self> = if rows.len() >= PARALLEL_FROM {
+            rows.par_chunks(ROWS * dim).map(|block| self.of_block(block)).collect()
+        } else {
+            rows.chunks(ROWS * dim).map(|block| self.of_block(block)).collect()
+        };
+        let mut total = self.clone();
+        for part in &parts {
+            total.add(part);
+        }
+        self.accept(total)
+    }
+
+    /// Takes in everything that `other` has seen.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the dimensions differ; [`Error::Config`] beyond 2^53 rows;
+    /// [`Error::NonFinite`] if a sum of squares exceeds float64.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        check_len("other", other.mean.len(), self.mean.len(), "the same dimension")?;
+        let mut total = self.clone();
+        total.add(other);
+        self.accept(total)
+    }
+
+    /// (x - mean) / sqrt(var + eps) of `rows`, `[n, dim]`, cut to [-clip, clip].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is a part of a row or `out` has another size;
+    /// [`Error::NonFinite`] for NaN and infinity; [`Error::Config`] unless eps is positive and clip,
+    /// if given, at least 0.
+    pub fn normalize(
+        &self,
+        rows: &[f64],
+        clip: Option<f64>,
+        eps: f64,
+        out: &mut [f64],
+    ) -> Result<()> {
+        let dim = self.mean.len().max(1);
+        check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
+        check_len("out", out.len(), rows.len(), "as many as rows")?;
+        check_finite("rows", rows)?;
+        if !(eps > 0.0 && eps.is_finite()) {
+            return Err(Error::config("eps", eps, "a positive number"));
+        }
+        let limit = clip.unwrap_or(f64::INFINITY);
+        if limit.is_nan() || limit < 0.0 {
+            return Err(Error::config("clip", limit, "a number of at least 0, or none"));
+        }
+        let scales: Vec<f64> = self.var().map(|var| (var + eps).sqrt()).collect();
+        for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+            for ((x, out), (mean, scale)) in row.iter().zip(out).zip(self.mean.iter().zip(&scales))
+            {
+                *out = ((x - mean) / scale).clamp(-limit, limit);
+            }
+        }
+        Ok(())
+    }
+
+    /// The moments of a few rows alone, by two passes.
+    fn of_block(&self, rows: &[f64]) -> Self {
+        let dim = self.mean.len();
+        let mut part = Self::new(dim);
+        if dim == 0 {
+            return part;
+        }
+        for row in rows.chunks_exact(dim) {
+            part.count += 1;
+            #[expect(clippy::cast_precision_loss, reason = "at most ROWS")]
+            let share = 1.0 / part.count as f64;
+            for (x, mean) in row.iter().zip(&mut part.mean) {
+                *mean += (x - *mean) * share;
+            }
+        }
+        for row in rows.chunks_exact(dim) {
+            for ((x, mean), m2) in row.iter().zip(&part.mean).zip(&mut part.m2) {
+                *m2 += (x - mean) * (x - mean);
+            }
+        }
+        part
+    }
+
+    /// Chan's merge.
+    #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
+    fn add(&mut self, other: &Self) {
+        let count = self.count.saturating_add(other.count);
+        if count == 0 {
+            return;
+        }
+        let share = other.count as f64 / count as f64;
+        let own = self.count as f64;
+        let moments = self.mean.iter_mut().zip(&mut self.m2);
+        for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
+            let delta = other_mean - *mean;
+            *mean += delta * share;
+            // Grouped so that a first number whose square overflows adds 0, not infinity times 0.
+            *m2 += other_m2 + (delta * own) * (delta * share);
+        }
+        self.count = count;
+    }
+
+    /// Becomes `total` if that is finite.
+    fn accept(&mut self, total: Self) -> Result<()> {
+        if total.count > MOST_ROWS {
+            return Err(Error::config("count", total.count, "at most 2^53 rows in all"));
+        }
+        check_finite("mean", &total.mean)?;
+        check_finite("sum of squares", &total.m2)?;
+        *self = total;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! n-step and lambda-returns for Python.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::Result as CoreResult;
+use rlox_core::advantage::returns::{self, Input};
+use rlox_core::advantage::{Discount, Ends, Flag, Real};
+
+use crate::coerce;
+use crate::detach::detached;
+use crate::ends::{EndArgs, EndArrays, Given};
+use crate::gae::discount;
+use crate::rollout::Rollout;
+use crate::views::{Plain, ViewMut};
+
+/// n-step returns G_t = r_t + ... + gamma^(m-1) r_{t+m-1} + gamma^m V(s_{t+m}).
+///
+/// m is n, or fewer where the episode or the array ends first: a window never crosses the end of an
+/// episode. V(s_{t+m}) is the value of the state the window's last step reached: 0 after
+/// termination, the final observation's after truncation. Source: Sutton and Barto 2018, eq. 7.1.
+/// Takes time proportional to T, whatever n is. A NaN spoils the windows that hold it.
+///
+/// Args:
+///     rewards: r_t, `[T]` or `[T, N]`.
+///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+///         termination.
+///     n: rewards in a window, at least 1.
+///     gamma: discount in [0, 1].
+///     dones: episode ends after step t without bootstrap, shape of rewards, bool or numbers.
+///     terminated: s_{t+1} is terminal, shape of rewards.
+///     truncated: the episode was cut after step t, shape of rewards.
+///
+/// Returns:
+///     The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: n or gamma out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(
+    signature = (
+        rewards, next_values, n, gamma=coerce::Real::Omitted(0.99), *, dones=None,
+        terminated=None, truncated=None
+    ),
+    text_signature = "(rewards, next_values, n, gamma=0.99, *, dones=None, terminated=None, \
+        truncated=None)"
+)]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_n_step_returns<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    next_values: &Bound<'py, PyAny>,
+    n: &Bound<'py, PyAny>,
+    gamma: coerce::Real<'py>,
+    dones: Given<'_, 'py>,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let n = usize::try_from(coerce::unsigned(n, "n")?).unwrap_or(usize::MAX);
+    let gamma = gamma.read("gamma")?;
+    let args = EndArgs { dones, terminated, truncated };
+    Call::read(py, rewards, next_values, &args)?.run(py, Kind::Steps { n, gamma })
+}
+
+/// lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
+///
+/// After termination both values are 0; after truncation and the last step G_{t+1} is V(s_{t+1}).
+/// Equal to GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's value. Sources: Sutton
+/// and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020 (Dreamer). A NaN spoils
+/// its step and those before it in the same episode.
+///
+/// Args:
+///     rewards: r_t, `[T]` or `[T, N]`.
+///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; ignored after
+///         termination.
+///     gamma: discount in [0, 1].
+///     lam: weight of longer returns in [0, 1].
+///     dones: episode ends after step t without bootstrap, shape of rewards, bool or numbers.
+///     terminated: s_{t+1} is terminal, shape of rewards.
+///     truncated: the episode was cut after step t, shape of rewards.
+///
+/// Returns:
+///     The returns, shape of rewards: float32 if rewards and next_values are, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: gamma or lam out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(
+    signature = (
+        rewards, next_values, gamma=coerce::Real::Omitted(0.99), lam=coerce::Real::Omitted(0.95), *,
+        dones=None, terminated=None, truncated=None
+    ),
+    text_signature = "(rewards, next_values, gamma=0.99, lam=0.95, *, dones=None, terminated=None, \
+        truncated=None)"
+)]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_lambda_returns<'py>(
+    py: Python<'py>,
+    rewards: &Bound<'py, PyAny>,
+    next_values: &Bound<'py, PyAny>,
+    gamma: coerce::Real<'py>,
+    lam: coerce::Real<'py>,
+    dones: Given<'_, 'py>,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let args = EndArgs { dones, terminated, truncated };
+    let call = Call::read(py, rewards, next_values, &args)?;
+    call.run(py, Kind::Lambda(discount(py, &gamma, &lam)?))
+}
+
+/// Which returns.
+#[derive(Clone, Copy)]
+enum Kind {
+    Steps { n: usize, gamma: f64 },
+    Lambda(Discount),
+}
+
+/// A call once its arrays are understood.
+struct Call<'py> {
+    rollout: Rollout<'py>,
+    next_values: Bound<'py, PyUntypedArray>,
+    ends: EndArrays<'py>,
+}
+
+impl<'py> Call<'py> {
+    fn read(
+        py: Python<'py>,
+        rewards: &Bound<'py, PyAny>,
+        next_values: &Bound<'py, PyAny>,
+        ends: &EndArgs<'_, 'py>,
+    ) -> PyResult<Self> {
+        let rollout = Rollout::read(rewards)?;
+        let next_values = rollout.like(next_values, "next_values")?;
+        let ends = EndArrays::read(py, ends, rollout.rewards.shape(), true)?;
+        Ok(Self { rollout, next_values, ends })
+    }
+
+    fn run(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+        if self.rollout.is_single(&[&self.next_values]) {
+            self.run_as::<f32>(py, kind)
+        } else {
+            self.run_as::<f64>(py, kind)
+        }
+    }
+
+    fn run_as<F: Plain + Real>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+        match &self.ends {
+            EndArrays::Bool(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
+            EndArrays::Single(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
+            EndArrays::Double(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
+        }
+    }
+
+    fn kernel<F: Plain + Real, G: Flag>(
+        &self,
+        py: Python<'py>,
+        kind: Kind,
+        ends: Ends<'_, G>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rewards = coerce::numbers::<F>(&self.rollout.rewards, "rewards")?;
+        let next_values = coerce::numbers::<F>(&self.next_values, "next_values")?;
+        let (rewards, next_values) = (rewards.slice(), next_values.slice());
+        let input = Input { rewards, next_values, ends, n_envs: self.rollout.n_envs };
+        let mut out = ViewMut::<F>::fresh(py, self.rollout.rewards.shape())?;
+        let target = out.slice_mut();
+        let work = || -> CoreResult<()> {
+            match kind {
+                Kind::Steps { n, gamma } => returns::n_step_returns(input, n, gamma, target),
+                Kind::Lambda(discount) => returns::lambda_returns(input, discount, target),
+            }
+        };
+        detached(py, rewards.len() * 5, work)?;
+        Ok(out.into_array().into_any())
+    }
+}

@@ -1,0 +1,190 @@
+//! V-trace for Python.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::advantage::gae::Next;
+use rlox_core::advantage::vtrace::{self, Clip, Input, Out};
+use rlox_core::advantage::{Discount, Ends, Flag, Real};
+
+use crate::coerce;
+use crate::detach::detached;
+use crate::ends::{EndArgs, EndArrays, Given};
+use crate::errors::{self, Class};
+use crate::gae::discount;
+use crate::gae_call::Pair;
+use crate::rollout::Rollout;
+use crate::views::{Plain, View, ViewMut};
+
+/// V-trace targets and policy-gradient advantages of off-policy steps.
+///
+/// With rho_t = min(rho_bar, exp(log_rho_t)) and c_t = lam min(c_bar, exp(log_rho_t)):
+/// delta_t = rho_t (r_t + gamma V(s_{t+1}) - V(s_t)), vs_t = V(s_t) + delta_t +
+/// gamma c_t (vs_{t+1} - V(s_{t+1})), pg_t = rho_t (r_t + gamma vs_{t+1} - V(s_t)).
+/// Nothing follows a termination; after a truncation and after the last step vs_{t+1} is
+/// V(s_{t+1}). Source: Espeholt et al. 2018 (IMPALA), eq. 1 and section 4.2, lambda as in remark 2.
+///
+/// Two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`, `truncated` and
+/// `next_values`. A NaN spoils its step and those before it in the same episode; nothing beyond an
+/// end is read. An infinite ratio that is not clipped gives infinities or NaN likewise.
+///
+/// Args:
+///     log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
+///     rewards: r_t, `[T]` or `[T, N]`.
+///     values: V(s_t), likewise.
+///     dones: episode ends after step t, likewise, bool or numbers.
+///     bootstrap_value: V of the state after the last step, a number for `[T]`, else `[N]`.
+///     gamma: discount in [0, 1].
+///     rho_bar: largest ratio in delta and pg, at least 0; may be infinite.
+///     c_bar: largest ratio in the trace, at least 0; may be infinite.
+///     lam: trace decay in [0, 1].
+///     terminated: s_{t+1} is terminal, shape of rewards.
+///     truncated: the episode was cut after step t, shape of rewards; needs `next_values`.
+///     next_values: V(s_{t+1}) of the state each step reached, shape of rewards; instead of
+///         `bootstrap_value`; ignored where terminated.
+///
+/// Returns:
+///     (vs, pg_advantages), each of the shape of rewards: float32 if log_rhos, rewards and values
+///     are float32 arrays, else float64.
+///
+/// Raises:
+///     ShapeError: an array has another shape or is not numeric.
+///     ConfigError: a setting out of range, or contradicting arguments.
+#[pyfunction]
+#[pyo3(
+    signature = (
+        log_rhos, rewards, values, dones=None, bootstrap_value=None,
+        gamma=coerce::Real::Omitted(0.99), rho_bar=coerce::Real::Omitted(1.0),
+        c_bar=coerce::Real::Omitted(1.0), *, lam=coerce::Real::Omitted(1.0), terminated=None,
+        truncated=None, next_values=None
+    ),
+    text_signature = "(log_rhos, rewards, values, dones=None, bootstrap_value=None, gamma=0.99, \
+        rho_bar=1.0, c_bar=1.0, *, lam=1.0, terminated=None, truncated=None, \
+        next_values=None)"
+)]
+#[expect(clippy::too_many_arguments, reason = "the public signature")]
+pub(crate) fn compute_vtrace<'py>(
+    py: Python<'py>,
+    log_rhos: &Bound<'py, PyAny>,
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    dones: Given<'_, 'py>,
+    bootstrap_value: Given<'_, 'py>,
+    gamma: coerce::Real<'py>,
+    rho_bar: coerce::Real<'py>,
+    c_bar: coerce::Real<'py>,
+    lam: coerce::Real<'py>,
+    terminated: Given<'_, 'py>,
+    truncated: Given<'_, 'py>,
+    next_values: Given<'_, 'py>,
+) -> PyResult<Pair<'py>> {
+    let rollout = Rollout::read(rewards)?;
+    let log_rhos = rollout.like(log_rhos, "log_rhos")?;
+    let values = rollout.like(values, "values")?;
+    let args = EndArgs { dones, terminated, truncated };
+    let ends = EndArrays::read(py, &args, rollout.rewards.shape(), next_values.is_some())?;
+    let next = match (next_values, bootstrap_value) {
+        (Some(next), None) => Source::Values(rollout.like(next, "next_values")?),
+        (None, Some(last)) => bootstrap(&rollout, last)?,
+        (given, _) => {
+            let message = if given.is_some() {
+                "bootstrap_value and next_values were both given; the last entry of next_values \
+                 is bootstrap_value"
+            } else {
+                "neither bootstrap_value nor next_values was given; pass one"
+            };
+            return Err(errors::new(py, Class::Config, message));
+        }
+    };
+    let clip = Clip::new(rho_bar.read("rho_bar")?, c_bar.read("c_bar")?);
+    let clip = clip.map_err(|error| errors::raise(py, &error))?;
+    let discount = discount(py, &gamma, &lam)?;
+    Call { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
+}
+
+/// Where V(s_{t+1}) comes from.
+enum Source<'py> {
+    Values(Bound<'py, PyUntypedArray>),
+    Number(f64),
+    Row(Bound<'py, PyUntypedArray>),
+}
+
+/// A number for `[T]`, or one per environment.
+fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
+    if rollout.rewards.ndim() == 1
+        && let Ok(number) = coerce::real(last, "bootstrap_value")
+    {
+        return Ok(Source::Number(number));
+    }
+    let last = coerce::array(last, "bootstrap_value")?;
+    coerce::check_shape(&last, "bootstrap_value", &[rollout.n_envs], "one per env")?;
+    Ok(Source::Row(last))
+}
+
+/// A call once its arguments are understood.
+struct Call<'py> {
+    rollout: Rollout<'py>,
+    log_rhos: Bound<'py, PyUntypedArray>,
+    values: Bound<'py, PyUntypedArray>,
+    next: Source<'py>,
+    ends: EndArrays<'py>,
+    discount: Discount,
+    clip: Clip,
+}
+
+impl<'py> Call<'py> {
+    fn run(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        if self.rollout.is_single(&[&self.log_rhos, &self.values]) {
+            self.run_as::<f32>(py)
+        } else {
+            self.run_as::<f64>(py)
+        }
+    }
+
+    fn run_as<F: Plain + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        match &self.ends {
+            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
+            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
+            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()),
+        }
+    }
+
+    fn kernel<F: Plain + Real, G: Flag>(
+        &self,
+        py: Python<'py>,
+        ends: Ends<'_, G>,
+    ) -> PyResult<Pair<'py>> {
+        let log_rhos = coerce::numbers::<F>(&self.log_rhos, "log_rhos")?;
+        let rewards = coerce::numbers::<F>(&self.rollout.rewards, "rewards")?;
+        let values = coerce::numbers::<F>(&self.values, "values")?;
+        let (row, number): (Option<View<'py, F>>, F);
+        let next = match &self.next {
+            Source::Values(next) => {
+                row = Some(coerce::numbers(next, "next_values")?);
+                Next::Values(row.as_ref().map_or(&[][..], View::slice))
+            }
+            Source::Row(last) => {
+                row = Some(coerce::numbers(last, "bootstrap_value")?);
+                Next::Bootstrap(row.as_ref().map_or(&[][..], View::slice))
+            }
+            Source::Number(last) => {
+                number = F::from_f64(*last);
+                Next::Bootstrap(std::slice::from_ref(&number))
+            }
+        };
+        let input = Input {
+            log_rhos: log_rhos.slice(),
+            rewards: rewards.slice(),
+            values: values.slice(),
+            next,
+            ends,
+            n_envs: self.rollout.n_envs,
+        };
+        let shape = self.rollout.rewards.shape();
+        let mut vs = ViewMut::<F>::fresh(py, shape)?;
+        let mut pg_advantages = ViewMut::<F>::fresh(py, shape)?;
+        let out = Out { vs: vs.slice_mut(), pg_advantages: pg_advantages.slice_mut() };
+        let (discount, clip) = (self.discount, self.clip);
+        detached(py, input.rewards.len() * 3, || vtrace::vtrace(input, discount, clip, out))?;
+        Ok((vs.into_array().into_any(), pg_advantages.into_array().into_any()))
+    }
+}

@@ -1,0 +1,66 @@
+"""The float32 kernels stay within the deviation from float64 that they state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.native import POLICIES
+
+from rlox import VecEnv, native_env_ids
+
+# One step from the same state, relative to the larger of a variable's magnitude and 1; the same
+# numbers stand in the documentation of each environment (rust/rlox-core/src/env).
+STATE = {
+    "Acrobot-v1": 1e-5,
+    "CartPole-v1": 3e-7,
+    "MountainCar-v0": 3e-7,
+    "MountainCarContinuous-v0": 3e-7,
+    "Pendulum-v1": 1e-6,
+}
+REWARD = {"Pendulum-v1": 1e-5}
+IDS = native_env_ids()
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("env_id", IDS)
+def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, policy: str) -> None:
+    n, rng = 512, np.random.default_rng(2)
+    walk = VecEnv(n, 3, env_id)
+    exact, fast = VecEnv(n, 0, env_id), VecEnv(n, 0, env_id, precision="f32")
+    obs, compared, flags = walk.reset_all(), 0, 0
+    for _ in range(250):
+        actions = POLICIES[policy](walk, obs, rng)
+        state = walk.get_state().astype(np.float32).astype(np.float64)
+        for vec in (exact, fast):
+            vec.set_state(state, np.zeros(n, int))
+        left, right = exact.step_all(actions), fast.step_all(actions)
+        running = ~(left["final_mask"] | right["final_mask"])
+        expected, got = exact.get_state()[running], fast.get_state()[running]
+        apart = np.abs(got - expected)
+        if env_id == "Acrobot-v1":  # an angle next to half a turn may come out on the other side
+            apart[:, :2] = np.minimum(apart[:, :2], np.abs(apart[:, :2] - 2 * np.pi))
+        assert (apart / np.maximum(1.0, np.abs(expected))).max() <= STATE[env_id]
+        np.testing.assert_allclose(
+            right["rewards"], left["rewards"], rtol=0, atol=REWARD.get(env_id, 0.0)
+        )
+        compared += int(running.sum())
+        flags += int((left["terminated"] != right["terminated"]).sum())
+        obs = walk.step_all(actions)["obs"]
+    assert compared > 100_000
+    assert flags <= 2  # a number next to a threshold may round to its other side
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_the_float32_kernel_is_another_kernel(env_id: str) -> None:
+    exact, fast = (VecEnv(64, 1, env_id, precision=p) for p in ("f64", "f32"))
+    assert (exact.precision, fast.precision) == ("f64", "f32")
+    rng, differs = np.random.default_rng(0), False
+    obs = exact.reset_all()
+    np.testing.assert_allclose(fast.reset_all(), obs, rtol=1e-6, atol=1e-7)
+    for _ in range(20):
+        actions = POLICIES["random"](exact, obs, rng)
+        obs, other = exact.step_all(actions)["obs"], fast.step_all(actions)["obs"]
+        differs |= not np.array_equal(obs, other)
+    assert differs
+    state = fast.get_state()
+    np.testing.assert_array_equal(state, state.astype(np.float32))

@@ -1,0 +1,77 @@
+"""A user's environment in Rust: the example crate is built, found by its module, trained, evaluated."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCTS = {"win32": "rlox_corridor.dll", "darwin": "librlox_corridor.dylib"}
+ENV = "env=rlox_corridor:Corridor-v0"
+
+pytestmark = pytest.mark.packaging
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the built module in it."""
+    folder = tmp_path_factory.mktemp("corridor")
+    build = ["cargo", "build", "--release", "--locked", "-p", "rlox-corridor"]
+    subprocess.run([*build, "--features", "extension-module"], cwd=ROOT, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    built = target / PRODUCTS.get(sys.platform, "librlox_corridor.so")
+    name = "rlox_corridor.pyd" if sys.platform == "win32" else "rlox_corridor.abi3.so"
+    shutil.copy(built, folder / name)
+    return folder
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def rlox(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(folder, "-m", "rlox_cli.main", *arguments)
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_ppo_learns_it_and_evaluates_it(folder: Path) -> None:
+    ran = rlox(folder, "train", ENV, "total_steps=16384", "hydra.run.dir=run", "eval.episodes=20")
+    assert ran.returncode == 0, ran.stderr
+    # Walking straight to the open door costs at most 15 steps of 0.01.
+    assert read(folder / "run/result.json")["score"] >= 0.85
+    assert read(folder / "run/provenance.json")["resume_grade"] == "exact"
+    played = rlox(folder, "evaluate", "run=run", "episodes=5")
+    assert played.returncode == 0, played.stderr
+    assert read(folder / "run/eval/last.json")["mean"] >= 0.8
+
+
+def test_it_trains_in_float32_as_well(folder: Path) -> None:
+    options = ("total_steps=2048", "eval.episodes=1", "env.precision=f32", "hydra.run.dir=single")
+    ran = rlox(folder, "train", ENV, *options)
+    assert ran.returncode == 0, ran.stderr
+    assert read(folder / "single/result.json")["status"] == "done"
+
+
+def test_the_module_offers_its_own_environment_beside_those_of_rlox(folder: Path) -> None:
+    code = (
+        "import rlox, rlox_corridor as c, gymnasium as gym\n"
+        "from rlox.envs.ids import find_spec\n"
+        "assert set(c.native_env_ids()) == {*rlox.native_env_ids(), 'Corridor-v0'}\n"
+        "assert c.VecEnv(3, env_id='Corridor-v0').reset_all().shape == (3, 2)\n"
+        "env = gym.make(find_spec('rlox_corridor:Corridor-v0'))\n"
+        "assert env.reset(seed=1)[0].shape == (2,)\n"
+        "print('ok')"
+    )
+    ran = python(folder, "-c", code)
+    assert ran.stdout == "ok\n", ran.stderr
