@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['DPOPair', 'RunningStats', 'RunningStatsVec', 'Acrobot', 'CartPole', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'Pendulum', 'RunningStats', 'RunningStatsVec', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -921,6 +921,7 @@ class DPOPair:
     def __hash__(self) -> int:
         ...
 
+@overload
 def compute_lambda_returns(rewards: NDArray[np.float32], next_values: NDArray[np.float32], gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float32]:
     """lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
 

@@ -482,8 +482,8 @@ class DPOPair:
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
-def compute_lambda_returns(
 @overload
+def compute_lambda_returns(
     rewards: NDArray[np.float32],
     next_values: NDArray[np.float32],
     gamma: float = 0.99,
