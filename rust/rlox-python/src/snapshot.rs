@@ -99,10 +99,8 @@ where
 {
     let value = field(dict, name)?;
     value.extract().map_err(|_| {
-        let message = format!(
-            "snapshot field {name} is {}, which has the wrong type",
-            coerce::shown(&value)
-        );
+        let message =
+            format!("snapshot field {name} is {}, which has the wrong type", coerce::shown(&value));
         errors::new(dict.py(), Class::Checkpoint, message)
     })
 }

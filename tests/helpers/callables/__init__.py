@@ -9,6 +9,7 @@ from helpers.callables import (
     packing,
     pairs,
     returns,
+    singles,
     statistics,
     streams,
     token_kl,
@@ -16,7 +17,7 @@ from helpers.callables import (
 from helpers.callables.engine import Case
 
 AREAS = (
-    advantages, envs, groups, packing, pairs, returns, statistics, streams, token_kl,
+    advantages, envs, groups, packing, pairs, returns, singles, statistics, streams, token_kl,
 )  # fmt: skip
 CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}
 

@@ -27,7 +27,8 @@ def require(condition: Any) -> None:
 @dataclass(frozen=True)
 class Near:
     """A result with a tolerance of its own, relative to its largest finite number, `scale` or 1;
-    infinite: only type and shape are compared."""
+    infinite: only type and shape are compared.
+    """
 
     value: Any
     tolerance: float
@@ -240,7 +241,9 @@ def spoilt(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments
 
 def changed(draw: Draw, value: Any) -> Any:
     """Something else, often of the same kind; within a container one entry."""
-    entries = list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
+    entries = (
+        list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
+    )
     if entries and draw.integer(0, 5):
         key = draw.one_of(*entries)
         other = copy.copy(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -17,7 +18,6 @@ from helpers.callables.engine import (
     require,
     whole,
 )
-
 from rlox import _core
 
 LARGEST = 2**64 - 1
@@ -48,9 +48,7 @@ def deviation(centred: np.ndarray, spread: np.ndarray, ddof: int) -> np.ndarray:
     return spread * np.sqrt(np.longdouble(count) / (count - ddof))
 
 
-def group(
-    rewards: Any = None, scale: Any = "group", ddof: Any = 0, eps: Any = 0.0
-) -> np.ndarray:
+def group(rewards: Any = None, scale: Any = "group", ddof: Any = 0, eps: Any = 0.0) -> np.ndarray:
     size = max(len(numeric(rewards, None)), 1)
     return batch(rewards, size, scale, ddof, eps)
 
@@ -120,7 +118,5 @@ def draw_batch(draw: Draw) -> Arguments:
 
 CASES = {
     "compute_group_advantages": Case(_core.compute_group_advantages, draw_group, group),
-    "compute_batch_group_advantages": Case(
-        _core.compute_batch_group_advantages, draw_batch, batch
-    ),
+    "compute_batch_group_advantages": Case(_core.compute_batch_group_advantages, draw_batch, batch),
 }

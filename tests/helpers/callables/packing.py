@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -18,7 +19,6 @@ from helpers.callables.engine import (
     require,
     whole,
 )
-
 from rlox import _core
 
 LARGEST = 2**64 - 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from helpers.callables.engine import Arguments, Case, Draw, integers, require
 
+from helpers.callables.engine import Arguments, Case, Draw, integers, require
 from rlox import _core
 
 METHODS = (

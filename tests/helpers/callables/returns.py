@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from helpers.callables.advantages import doubles, draw_ends, ends, rounded
 from helpers.callables.engine import (
     Arguments,
@@ -20,7 +21,6 @@ from helpers.callables.engine import (
     whole,
     within,
 )
-
 from rlox import _core
 
 INFINITE = float("inf")

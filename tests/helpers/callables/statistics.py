@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from helpers.callables.engine import (
     Arguments,
     Case,
@@ -16,7 +17,6 @@ from helpers.callables.engine import (
     require,
     whole,
 )
-
 from rlox import _core
 
 MOST_ROWS = 2**53

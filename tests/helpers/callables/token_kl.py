@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from helpers.callables.engine import Arguments, Case, Draw, Near, any_numeric, is_single, named, numeric, require
-from helpers.callables.groups import row_length
 
+from helpers.callables.engine import (
+    Arguments,
+    Case,
+    Draw,
+    Near,
+    any_numeric,
+    is_single,
+    named,
+    numeric,
+    require,
+)
+from helpers.callables.groups import row_length
 from rlox import _core
 
 ESTIMATORS = ("exact", "k1", "k2", "k3")
