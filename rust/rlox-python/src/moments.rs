@@ -60,7 +60,7 @@ impl PyRunningStats {
     /// Raises ConfigError unless eps is positive and clip at least 0.
     #[pyo3(
         signature = (x, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "(x, clip=None, eps=1e-8)"
+        text_signature = "($self, x, clip=None, eps=1e-8)"
     )]
     fn normalize<'py>(
         &self,
@@ -80,7 +80,7 @@ impl PyRunningStats {
     /// `normalize` of numbers `[n]`: float32 if `xs` is, else float64.
     #[pyo3(
         signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "(xs, clip=None, eps=1e-8)"
+        text_signature = "($self, xs, clip=None, eps=1e-8)"
     )]
     fn normalize_batch<'py>(
         &self,
@@ -192,7 +192,7 @@ impl PyRunningStatsVec {
     /// least 0.
     #[pyo3(
         signature = (x, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "(x, clip=None, eps=1e-8)"
+        text_signature = "($self, x, clip=None, eps=1e-8)"
     )]
     fn normalize<'py>(
         &self,
@@ -207,7 +207,7 @@ impl PyRunningStatsVec {
     /// `normalize` of vectors `[n, dim]`.
     #[pyo3(
         signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "(xs, clip=None, eps=1e-8)"
+        text_signature = "($self, xs, clip=None, eps=1e-8)"
     )]
     fn normalize_batch<'py>(
         &self,
