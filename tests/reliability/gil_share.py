@@ -70,12 +70,60 @@ def step_into() -> Callable[[], object]:
     return lambda: envs.step_into(actions, obs, rewards, *flags)
 
 
+def kl(estimator: str) -> Callable[[], Callable[[], object]]:
+    def made() -> Callable[[], object]:
+        logs = np.random.default_rng(0).normal(size=(2_000, 1_000))
+        return lambda: _core.compute_batch_token_kl(logs, logs, estimator=estimator)
+
+    return made
+
+
+def groups() -> Callable[[], object]:
+    rewards = np.random.default_rng(0).normal(size=(200_000, 16))
+    return lambda: _core.compute_batch_group_advantages(rewards)
+
+
+def vtrace() -> Callable[[], object]:
+    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+    return lambda: _core.compute_vtrace(numbers, numbers, numbers, ends, numbers[0])
+
+
+def n_step() -> Callable[[], object]:
+    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+    return lambda: _core.compute_n_step_returns(numbers, numbers, 5, dones=ends)
+
+
+def lambda_returns() -> Callable[[], object]:
+    numbers, ends = np.random.default_rng(0).normal(size=(2_000, 1_000)), np.zeros((2_000, 1_000))
+    return lambda: _core.compute_lambda_returns(numbers, numbers, dones=ends)
+
+
+def moments() -> Callable[[], object]:
+    stats, rows = _core.RunningStatsVec(8), np.random.default_rng(0).normal(size=(500_000, 8))
+    return lambda: stats.batch_update(rows)
+
+
+def draws() -> Callable[[], object]:
+    stream = _core.Stream(0, "env")
+    return lambda: stream.normal(1_000_000)
+
+
+# Not here: `pack_sequences` and `pack_tokens`, which spend a large part of a long call making and
+# filling Python's arrays, `unpack_sequences`, which makes nothing but views, and `snapshot` and
+# `restore`, which copy arrays into a dict and back.
 CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "compute_gae": gae,
     "compute_gae_batched_f32": gae_batched,
     "compute_gae_time_major": gae_time_major,
+    "compute_batch_group_advantages": groups,
+    "compute_batch_token_kl": kl("k3"),
+    "compute_lambda_returns": lambda_returns,
+    "compute_n_step_returns": n_step,
+    "compute_vtrace": vtrace,
+    "normal": draws,
     "step_all": step_all,
     "step_into": step_into,
+    "update_statistics": moments,
 }
 
 

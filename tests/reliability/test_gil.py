@@ -15,8 +15,15 @@ CALLS = [
     "compute_gae",
     "compute_gae_batched_f32",
     "compute_gae_time_major",
+    "compute_batch_group_advantages",
+    "compute_batch_token_kl",
+    "compute_lambda_returns",
+    "compute_n_step_returns",
+    "compute_vtrace",
+    "normal",
     "step_all",
     "step_into",
+    "update_statistics",
 ]
 
 

@@ -160,15 +160,14 @@ def test_counts_never_wrap_around() -> None:
     for _ in range(52):
         stats.merge(stats)
     assert stats.count == 2**53
-    with pytest.raises(ConfigError, match=r"at most 2\S*53"):
+    with pytest.raises(ConfigError, match=r"at most 2\^53"):
         stats.merge(stats)
     assert stats.count == 2**53
     with pytest.raises(CheckpointError, match="count"):
         stats.restore(stats.state() | {"count": 2**64 - 1})
 
 
-@pytest.mark.parametrize("mean", [np.complex64(1 + 2j), 10**5000, "1"], ids=["complex", "huge", "text"]
-)
+@pytest.mark.parametrize("mean", [np.complex64(1 + 2j), 10**400, "1"])
 def test_a_state_holds_real_numbers_only(mean: object) -> None:
     stats = RunningStats()
     with pytest.raises(CheckpointError, match="mean"):
