@@ -178,7 +178,7 @@ class TorchRLPrioritized(TorchRL):
         import torch
 
         draw, update = self.sample(len(priorities)), self.buffer.update_priority
-        given = torch.from_numpy(priorities)
+        given = torch.from_numpy(priorities.astype(np.float32))
         return lambda: update(draw()["index"], given)
 
 
