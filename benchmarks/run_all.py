@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 
+import bench_buffer_ops
 import bench_e2e_rollout
 import bench_env_stepping
 import bench_gae
@@ -19,6 +20,7 @@ from harness.cli import run
 
 ROWS = {
     **bench_gae.ROWS,
+    **bench_buffer_ops.ROWS,
     **bench_env_stepping.ROWS,
     **bench_llm_ops.ROWS,
     **bench_e2e_rollout.ROWS,

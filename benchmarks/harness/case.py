@@ -43,6 +43,7 @@ class System:
     gated: bool = True  # ours only: a peer being faster fails the gate
     scale: float = 1.0  # the case's work divided by the work of one loop
     compared: bool = True  # False: computes something else, `note` says what
+    bound: bool = False  # beside the peers: a limit such as a bare copy, which is never "fastest"
     note: str = ""
 
 

@@ -49,7 +49,9 @@ def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
     """Ratios to every measured peer, and which goals they meet."""
     times = {m.name: m.seconds for m in measured if m.seconds}
     peers = [m for m in measured if not m.ours and m.median is not None]
-    fastest = min(peers, key=lambda m: m.median or 0.0).name if peers else None
+    bounds = {system.name for system in case.systems if system.bound}
+    rivals = [m for m in peers if m.name not in bounds]
+    fastest = min(rivals, key=lambda m: m.median or 0.0).name if rivals else None
     comparisons = []
     for own in case.ours:
         for peer in peers:

@@ -11,6 +11,7 @@ import gc
 import itertools
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,7 @@ import numpy as np
 import rlox  # the original
 
 Array = np.ndarray[Any, Any]
+EPISODE = 200  # steps, as in `replay.py`
 Prepared = tuple[Callable[[], object], Callable[[], dict[str, Array]]]
 
 
@@ -98,10 +100,93 @@ def rollout(
     return operation, answer
 
 
+class Replay:
+    """A full buffer of `replay.py`'s trajectory through observations `[P, obs_dim]`."""
+
+    def __init__(self, pool: Array, actions: Array, task: str, capacity: int, size: int) -> None:
+        self.pool, self.actions, self.capacity, self.size = pool, actions, capacity, size
+        kind = rlox.PrioritizedReplayBuffer if task == "prioritized" else rlox.ReplayBuffer
+        self.buffer = kind(capacity, pool.shape[1], actions.shape[1])
+        self.seeds = itertools.count()
+        if task == "prioritized" or task.startswith("push one"):
+            for number in range(capacity):
+                self.buffer.push(*self.row(number))
+        else:
+            for start in range(0, capacity, len(pool)):
+                self.buffer.push_batch(*self.rows(start, len(pool)))
+
+    def row(self, number: int) -> tuple[Any, ...]:
+        """Arguments of `push`."""
+        now, after = number % len(self.pool), (number + 1) % len(self.pool)
+        ended = number % EPISODE == EPISODE - 1
+        return self.pool[now], self.actions[now], float(number), ended, False, self.pool[after]
+
+    def rows(self, start: int, count: int) -> list[Array]:
+        """Arguments of `push_batch`."""
+        numbers = np.arange(start, start + count)
+        now, after = numbers % len(self.pool), (numbers + 1) % len(self.pool)
+        ended = (numbers % EPISODE == EPISODE - 1).astype(np.uint8)
+        parts = [self.pool[now].ravel(), self.pool[after].ravel(), self.actions[now].ravel()]
+        return [*parts, numbers.astype(np.float32), ended, np.zeros(count, np.uint8)]
+
+    def operation(self, task: str) -> Callable[[], object]:
+        """What is timed."""
+        push, size, seeds = self.buffer.push, self.size, self.seeds
+        if task == "sample":
+            return lambda: self.buffer.sample(size, next(seeds))
+        if task == "push_batch":
+            many = self.rows(0, size)
+            return lambda: self.buffer.push_batch(*many)
+        if task == "push one of a chain":
+            turns = itertools.cycle([self.row(number) for number in range(len(self.pool))])
+            return lambda: push(*next(turns))
+        row = self.row(0)
+        return lambda: push(*row)
+
+    def prioritized(self, priorities: Array) -> Callable[[], object]:
+        """A batch, and new priorities for it."""
+        sample, update, seeds = self.buffer.sample, self.buffer.update_priorities, self.seeds
+        return lambda: update(sample(len(priorities), next(seeds))["indices"], priorities)
+
+    def answer(self) -> dict[str, Array]:
+        """Sampled rows that were never pushed, and the mean place of the others."""
+        wrong, places = 0, []
+        for seed in range(16):
+            batch = self.buffer.sample(256, seed)
+            now = batch["rewards"].astype(np.int64) % len(self.pool)
+            for name, at in (("obs", now), ("next_obs", (now + 1) % len(self.pool))):
+                same = batch[name].reshape(len(at), -1) == self.pool[at]
+                wrong += np.count_nonzero(~same.all(axis=1))
+            places.append(batch["rewards"].mean() / self.capacity)
+        return {"wrong": np.array(wrong), "place": np.array(np.mean(places))}
+
+
+def replay(arrays: Sequence[Array], task: str, capacity: int, size: int) -> Prepared:
+    """One of `Replay`'s operations on (observations, actions and, if prioritized, priorities)."""
+    held = Replay(arrays[0], arrays[1], task, capacity, size)
+    work = held.prioritized(arrays[2]) if task == "prioritized" else held.operation(task)
+    return work, held.answer
+
+
+def memory(arrays: Sequence[Array], capacity: int) -> Prepared:
+    """Bytes that a full `Replay` takes: the peak less what was resident before."""
+
+    def answer() -> dict[str, Array]:
+        pages = Path("/proc/self/statm").read_text("utf-8").split()[1]
+        before = int(pages) * resource.getpagesize()
+        held = Replay(arrays[0], arrays[1], "push_batch", capacity, 1)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"bytes": np.array(peak - before), "rows": np.array(len(held.buffer))}
+
+    return answer, answer
+
+
 WORKLOADS: dict[str, Callable[..., Prepared]] = {
     "function": function,
     "vec_env": vec_env,
     "rollout": rollout,
+    "replay": replay,
+    "memory": memory,
 }
 
 

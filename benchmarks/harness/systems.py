@@ -24,6 +24,7 @@ def local(
     gated: bool = True,
     scale: float = 1.0,
     compared: bool = True,
+    bound: bool = False,
     note: str = "",
 ) -> System:
     """A system of this process; `make` returns the timed operation and what answers for it."""
@@ -35,6 +36,7 @@ def local(
         gated=gated,
         scale=scale,
         compared=compared,
+        bound=bound,
         note=note,
     )
 

@@ -214,6 +214,22 @@ impl<const N: usize> Reader<'_, N> {
             *row = *source;
         }
     }
+
+    /// [`Reader::copy`] of two rows, the second mostly behind the first.
+    #[inline]
+    pub(super) fn copy_pair(&self, first: u32, second: u32, now: &mut [u8; N], next: &mut [u8; N]) {
+        let at = (first & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((first >> self.shift) as usize & self.mask);
+        let pair = chunk.and_then(|chunk| chunk.get(at..at + 2 * N));
+        if let Some((one, two)) = pair.and_then(<[u8]>::split_first_chunk)
+            && let (Some(two), true) = (two.first_chunk(), second == first.wrapping_add(1))
+        {
+            (*now, *next) = (*one, *two);
+            return;
+        }
+        self.copy(first, now);
+        self.copy(second, next);
+    }
 }
 
 /// The lower half of a number.

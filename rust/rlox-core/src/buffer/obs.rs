@@ -238,8 +238,7 @@ pub(super) fn gather_pairs(
         if let [Observations::Plain(rows)] = streams {
             let rows = rows.reader::<N>();
             for (((_, first), (_, second)), (now, next)) in items.zip(out) {
-                rows.copy(first, now);
-                rows.copy(second, next);
+                rows.copy_pair(first, second, now, next);
             }
             return;
         }

@@ -1,0 +1,240 @@
+"""Replay buffers: pushing (P4, P5), sampling (P6, P7) and prioritized sampling (P8).
+
+Everyone holds the same trajectory in a full buffer and draws other rows each time. `NumPy copy` and
+`NumPy gather` move the same bytes and do nothing else: they are bounds, not peers.
+
+    pip install -c constraints.txt -e '.[peers]'
+    python benchmarks/bench_buffer_ops.py --install-original
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from harness import replay_systems as systems
+from harness.case import Case, Goal, System, Tolerance
+from harness.cli import Context, run
+from harness.replay import Array, Replay, Trajectory, answer, fill, one
+from harness.systems import ORIGINAL, Make, local
+
+VECTORS, BATCH, IMAGES, POOL = 100_000, 10_000, 1_024, 64
+OBS_DIMS = {4: 1, 17: 6}  # and the size of actions
+SAMPLE_SIZES, IMAGE_SIZES, PRIORITIZED = (32, 256, 1_024), (32, 256), 256
+COPY, GATHER = "NumPy copy", "NumPy gather"
+# No row that was never pushed; means of 4,096 uniform places lie within six standard errors.
+UNIFORM = Tolerance(0.0, 0.03)
+SINGLY = "a loop over single rows: it has no other way"
+
+
+def prepared(
+    make: Callable[[systems.Shape], Replay],
+    trajectory: Trajectory,
+    capacity: int,
+    task: str,
+    size: int,
+) -> Make:
+    """A full buffer and one operation on it."""
+
+    def prepare() -> Any:
+        replay = make(systems.Shape.of(trajectory, capacity))
+        fill(replay, trajectory, capacity, singly=task.startswith("push one"))
+        checked = answer(replay, trajectory, capacity)
+        return operation(replay, trajectory, task, size), checked
+
+    return prepare
+
+
+def operation(replay: Replay, trajectory: Trajectory, task: str, size: int) -> Callable[[], object]:
+    """What is timed."""
+    if task == "sample":
+        return replay.sample(size)
+    if task == "push_batch":
+        return replay.push_batch(trajectory.rows(0, size))
+    if task == "push one of a chain":
+        turns = itertools.cycle(
+            [replay.push(one(trajectory, i)) for i in range(len(trajectory.pool))]
+        )
+        return lambda: next(turns)()
+    return replay.push(one(trajectory, 0))
+
+
+def original(
+    context: Context, trajectory: Trajectory, capacity: int, task: str, size: int, *more: Array
+) -> System:
+    """The original's buffer, whose observations are flat float32."""
+    arrays = [trajectory.pool.reshape(len(trajectory.pool), -1), trajectory.actions, *more]
+    return System(
+        name=ORIGINAL,
+        package="original",
+        prepare=lambda: context.original.runner(
+            "replay", arrays, task=task, capacity=capacity, size=size
+        ),
+    )
+
+
+def case(
+    context: Context,
+    row: str,
+    work: str,
+    label: str,
+    trajectory: Trajectory,
+    capacity: int,
+    task: str,
+    size: int = 1,
+    goals: tuple[Goal, ...] = (),
+    reused: tuple[Goal, ...] | None = None,
+    bounds: tuple[System, ...] = (),
+) -> Case:
+    """One size of one task, for every buffer that can do it; `reused`: also into arrays of the caller."""
+    make = partial(prepared, trajectory=trajectory, capacity=capacity, task=task, size=size)
+    ours = [local("rlox", "rlox", make(systems.Ours), *goals)]
+    if reused is not None:
+        into = make(partial(systems.Ours, reused=True))
+        ours.insert(
+            0, local("rlox into", "rlox", into, *reused, note="`out=` arrays of the caller")
+        )
+    image, dtype = len(trajectory.pool.shape) > 2, trajectory.pool.dtype
+    if image and task != "push one":
+        stacked = make(partial(systems.Ours, frame_stack=True, reused=reused is not None))
+        note = "frame_stack=(4, 'first'): each frame is stored once"
+        ours.append(local("rlox frame stack", "rlox", stacked, gated=False, note=note))
+    peers = [local("SB3", "sb3", make(systems.SB3), note=SINGLY if task == "push_batch" else "")]
+    peers.append(local("TorchRL", "torchrl", make(systems.TorchRL)))
+    if dtype == np.float32:
+        peers.insert(0, original(context, trajectory, capacity, task, size))
+    return Case(row, work, label, tuple(ours), (*peers, *bounds), UNIFORM, size)
+
+
+def p4(context: Context) -> Iterator[Case]:
+    """One transition, and ten thousand."""
+    data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
+    build = partial(case, context, "P4")
+    goal = (Goal(1.2),)
+    yield build("push of one transition, obs 4", "1", data, BATCH, "push one", goals=goal)
+    yield build("push of many, obs 4", f"{BATCH:,}", data, VECTORS, "push_batch", BATCH)
+
+
+def p5(context: Context) -> Iterator[Case]:
+    """One transition of two 4 x 84 x 84 images."""
+    for dtype in ("float32", "uint8"):
+        data = Trajectory.images(POOL, dtype)
+        goals = (Goal(4.0, "TorchRL"), Goal(0.5, COPY))
+        for label, task in (("unrelated", "push one"), ("chain", "push one of a chain")):
+            yield case(
+                context,
+                "P5",
+                f"push of one transition, 2 x 28,224 {dtype}",
+                label,
+                data,
+                IMAGES,
+                task,
+                goals=goals,
+                bounds=(local(COPY, "numpy", numpy_copy(data), bound=True, compared=False),),
+            )
+
+
+def numpy_copy(trajectory: Trajectory) -> Make:
+    """The two observations of a transition into the next rows of two arrays."""
+
+    def make() -> Any:
+        row = one(trajectory, 0)
+        ring = np.zeros((2, IMAGES, *row.obs.shape), row.obs.dtype)
+        places = itertools.cycle(list(zip(*ring, strict=True)))
+
+        def copy() -> None:
+            now, after = next(places)
+            np.copyto(now, row.obs)
+            np.copyto(after, row.next_obs)
+
+        return copy, dict
+
+    return make
+
+
+def p6(context: Context) -> Iterator[Case]:
+    """Batches of short observations."""
+    for obs_dim, act_dim in OBS_DIMS.items():
+        data = Trajectory.vectors(BATCH, obs_dim, act_dim)
+        for size in SAMPLE_SIZES:
+            work, goals = f"sample, obs {obs_dim}", (Goal(1.3),)
+            yield case(
+                context, "P6", work, f"{size:,}", data, VECTORS, "sample", size, goals, reused=()
+            )
+
+
+def p7(context: Context) -> Iterator[Case]:
+    """Batches of images."""
+    for dtype in ("float32", "uint8"):
+        data = Trajectory.images(POOL, dtype)
+        for size in IMAGE_SIZES:
+            goal = Goal(1 / 1.2, GATHER) if size == IMAGE_SIZES[0] else Goal(3.0)
+            gather = local(GATHER, "numpy", numpy_gather(data, size), bound=True, compared=False)
+            yield case(
+                context,
+                "P7",
+                f"sample of 28,224 {dtype}",
+                f"{size:,}",
+                data,
+                IMAGES,
+                "sample",
+                size,
+                reused=(goal,),
+                bounds=(gather,),
+            )
+
+
+def numpy_gather(trajectory: Trajectory, size: int) -> Make:
+    """Observations and the ones behind them into two arrays, with indices drawn before."""
+
+    def make() -> Any:
+        images = np.concatenate([rows.obs for rows in trajectory.blocks(IMAGES)])
+        now = np.random.default_rng(size).integers(0, IMAGES - 1, (POOL, size))
+        turns = itertools.cycle(list(zip(now, now + 1, strict=True)))
+        out = np.zeros((2, size, *images.shape[1:]), images.dtype)
+
+        def gather() -> None:
+            for indices, part in zip(next(turns), out, strict=True):
+                # other modes than "clip" go by way of a copy
+                images.take(indices, axis=0, out=part, mode="clip")
+
+        return gather, dict
+
+    return make
+
+
+def p8(context: Context) -> Iterator[Case]:
+    """Prioritized sampling, and new priorities for what was sampled."""
+    data = Trajectory.vectors(BATCH, 4, OBS_DIMS[4])
+    priorities = np.random.default_rng(8).uniform(0.1, 1.1, PRIORITIZED)
+
+    def make(kind: Callable[[systems.Shape], Any]) -> Make:
+        def prepare() -> Any:
+            replay = kind(systems.Shape.of(data, VECTORS))
+            fill(replay, data, VECTORS, singly=False)
+            return replay.cycle(priorities), answer(replay, data, VECTORS)
+
+        return prepare
+
+    yield Case(
+        row="P8",
+        work="prioritized sample and update, capacity 100,000",
+        size=str(PRIORITIZED),
+        ours=(local("rlox", "rlox", make(systems.OursPrioritized), Goal(2.5)),),
+        peers=(
+            original(context, data, VECTORS, "prioritized", PRIORITIZED, priorities),
+            local("TorchRL", "torchrl", make(systems.TorchRLPrioritized)),
+        ),
+        tolerance=UNIFORM,
+        elements=PRIORITIZED,
+    )
+
+
+ROWS = {"P4": p4, "P5": p5, "P6": p6, "P7": p7, "P8": p8}
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, "buffer_ops", __doc__))

@@ -1,0 +1,180 @@
+"""Memory that full replay buffers take, each filled in a process of its own.
+
+A figure is the process's largest resident memory while the buffer is made and filled, less what was
+resident before. The arithmetic minimum stores every observation once (of stacked frames every frame),
+actions, rewards and a byte of flags.
+
+    pip install -c constraints.txt -e '.[peers]'
+    python benchmarks/memory_buffers.py --install-original
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness import machine
+from harness import replay_systems as systems
+from harness.cli import RESULTS
+from harness.original import Original, find_python, install
+from harness.replay import FRAME, Trajectory, fill
+from harness.systems import ORIGINAL
+
+SCHEMA_VERSION = 1
+LOCAL = {
+    "rlox": systems.Ours,
+    "rlox frame stack": partial(systems.Ours, frame_stack=True),
+    "SB3": systems.SB3,
+    "TorchRL": systems.TorchRL,
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the buffers are filled with."""
+
+    rows: int
+    kind: str  # "obs 17", "image float32" or "image uint8"
+
+    def trajectory(self) -> Trajectory:
+        """The data."""
+        name, detail = self.kind.split()
+        if name == "image":
+            return Trajectory.images(64, detail)
+        return Trajectory.vectors(10_000, int(detail), 6)
+
+    def minimum(self, system: str) -> int:
+        """Bytes without any bookkeeping."""
+        data = self.trajectory()
+        each = data.pool[0].nbytes
+        if system == "rlox frame stack":
+            each = math.prod(FRAME) * data.pool.itemsize
+        return self.rows * (each + data.actions[0].nbytes + 4 + 1)
+
+    def systems(self) -> list[str]:
+        """Who can hold it in this type."""
+        image = self.kind.startswith("image")
+        names = [name for name in LOCAL if image or name != "rlox frame stack"]
+        return names if self.kind == "image uint8" else [*names, ORIGINAL]
+
+
+WORKS = (
+    Work(1_000_000, "obs 17"),
+    Work(4_096, "image float32"),
+    Work(4_096, "image uint8"),
+)
+
+
+def resident_bytes() -> int:
+    """Memory of this process now."""
+    pages = Path("/proc/self/statm").read_text("utf-8").split()[1]
+    return int(pages) * resource.getpagesize()
+
+
+def peak_bytes() -> int:
+    """The largest it has been."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def fill_here(system: str, work: Work) -> int:
+    """Fills a buffer in this process; returns the bytes it took."""
+    data = work.trajectory()
+    shape = systems.Shape.of(data, 64)
+    fill(LOCAL[system](shape), data, 64, singly=False)  # what a first use loads
+    before = resident_bytes()
+    replay = LOCAL[system](systems.Shape.of(data, work.rows))
+    fill(replay, data, work.rows, singly=False)
+    return peak_bytes() - before
+
+
+def fill_in_a_child(system: str, work: Work) -> int:
+    """`fill_here` in a process of its own."""
+    command = [sys.executable, __file__, "--child", system, str(work.rows), work.kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def fill_the_original(python: Path, work: Work) -> int:
+    """The same in a process of the original."""
+    data = work.trajectory()
+    arrays = [data.pool.reshape(len(data.pool), -1), data.actions]
+    with closing(Original(python)) as original:
+        runner = original.runner("memory", arrays, capacity=work.rows)
+        return int(runner.result()["bytes"])
+
+
+def measure(python: Path) -> list[dict[str, Any]]:
+    """Every system with every work."""
+    found = []
+    for work in WORKS:
+        for system in work.systems():
+            taken = (
+                fill_the_original(python, work)
+                if system == ORIGINAL
+                else fill_in_a_child(system, work)
+            )
+            least = work.minimum(system)
+            found.append({"system": system, **vars(work), "bytes": taken, "minimum_bytes": least})
+            print(line(found[-1]), flush=True)
+    return found
+
+
+def line(entry: dict[str, Any]) -> str:
+    """One row of the table."""
+    taken, least = entry["bytes"], entry["minimum_bytes"]
+    work = f"{entry['rows']:,} x {entry['kind']}"
+    return (
+        f"| {work} | {entry['system']} | {taken / 1e6:,.0f} MB | {least / 1e6:,.0f} MB "
+        f"| {taken / least:.2f} |"
+    )
+
+
+def write(found: list[dict[str, Any]], folder: Path) -> None:
+    """buffer_memory.json and .md."""
+    report = {
+        "schema_version": SCHEMA_VERSION,
+        "date": machine.now(),
+        "commit": machine.describe_commit(),
+        "machine": machine.describe_machine(),
+        "memory": found,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "buffer_memory.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    head = "| transitions | system | taken | arithmetic minimum | ratio |\n|---|---|---|---|---|"
+    about = (__doc__ or "").split("\n\n")[:2]
+    text = ["# Memory of replay buffers", *about, "\n".join([head, *map(line, found)])]
+    (folder / "buffer_memory.md").write_text("\n\n".join(text) + "\n", "utf-8")
+
+
+def main() -> int:
+    """Parses the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--original", metavar="PYTHON", help="interpreter with rlox 1.2.0")
+    parser.add_argument("--install-original", action="store_true", help="make that environment")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        system, rows, kind = args.child
+        print(fill_here(system, Work(int(rows), kind)))
+        return 0
+    python = install() if args.install_original else find_python(args.original)
+    if python is None:
+        parser.error("no interpreter with rlox 1.2.0; pass --install-original or --original")
+    write(measure(python), args.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
