@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::buffer::{MmapReplayBuffer, Schema, Target, Tiers};
 
-use super::columns::{Columns, Pushed};
+use super::columns::{Columns, Pushed, horizon};
 use super::outgoing::{Arrays, More};
-use super::{door, settings, shared};
+use super::{door, incoming, settings, shared};
 use crate::coerce::Number;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -144,33 +144,100 @@ impl PyMmapReplayBuffer {
     }
 
     /// Draws transitions uniformly, with replacement, from memory and disk; as
-    /// `ReplayBuffer.sample` without `n_step` and `her`.
+    /// `ReplayBuffer.sample` without `her`. An n-step window does not go on over a reopening.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
     ///     CheckpointError: a row on disk is damaged; names the file and byte.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED, out=None),
-        text_signature = "($self, batch_size, seed=None, *, n_batches=None, out=None)"
+        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
+            n_step=Number::OMITTED, gamma=None, out=None),
+        text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, out=None)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "one call samples and looks ahead")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Number<'py>,
         seed: Number<'py>,
         n_batches: Number<'py>,
+        n_step: Number<'py>,
+        gamma: Option<f64>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
         shared::raised(py, request.rows())?;
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let more = More { discounts: horizon.is_some(), ..More::default() };
+        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::LONG, |buffer| {
             let picks = buffer.sample(request)?;
-            buffer.fill(&picks, &mut slices)
+            buffer.fill(&picks, horizon, &mut slices)
         })?;
         drop(slices);
         arrays.into_dict(py)
+    }
+
+    /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
+    /// or disk.
+    ///
+    /// Raises:
+    ///     StaleIndexError: one left the ring or was never written.
+    ///     CheckpointError: a row on disk is damaged; names the file and byte.
+    #[pyo3(signature = (indices, *, out=None))]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let indices = shared::indices_of(indices)?;
+        let indices = indices.slice();
+        let lead = [indices.len()];
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, shared::LONG, |buffer| {
+            let picks = indices.iter().map(|&index| buffer.find(index));
+            let picks: Vec<_> = picks.collect::<rlox_core::Result<_>>()?;
+            buffer.fill(&picks, None, &mut slices)
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
+    /// their indices, `[n]`; otherwise as `ReplayBuffer.update`.
+    ///
+    /// Segments never change: a value written over a sealed row would be lost when the row leaves
+    /// memory, so that is refused. Only the `n_unsealed` newest rows can be updated.
+    ///
+    /// Returns:
+    ///     How many rows left the ring in the meantime and were passed over.
+    ///
+    /// Raises ConfigError if one of the rows is sealed; nothing is written then.
+    fn update(
+        &self,
+        py: Python<'_>,
+        column: &str,
+        indices: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let schema = self.columns.schema();
+        let at = shared::raised(py, schema.column(column))?;
+        let Some(field) = schema.columns().get(at) else { return Ok(0) };
+        let indices = shared::indices_of(indices)?;
+        let indices = indices.slice();
+        let values = incoming::read(values, "values", field, &[indices.len()])?;
+        let values = values.slice();
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.update(at, indices, values))
+    }
+
+    /// As `ReplayBuffer.cut_episode`.
+    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+        let env = settings::size(&env, "env", 0)?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.cut_episode(env))
     }
 
     /// Seals the rows that are only in memory, so that they outlast the process. The newest row of

@@ -1,5 +1,6 @@
 //! The sequence replay buffer for Python.
 
+use std::path::PathBuf;
 use std::sync::RwLock;
 
 use pyo3::prelude::*;
@@ -241,6 +242,19 @@ impl PySequenceReplayBuffer {
     /// As `ReplayBuffer.restore`.
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         state::restore(py, &self.buffer, state)
+    }
+
+    /// As `ReplayBuffer.save`.
+    #[pyo3(signature = (path, name="last"))]
+    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
+        let save = |buffer: &mut SequenceReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+        door::writing(py, &self.buffer, shared::LONG, save)
+    }
+
+    /// As `ReplayBuffer.load`; `cross_episodes` stays this buffer's own.
+    #[pyo3(signature = (path, name="last"))]
+    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
