@@ -34,7 +34,9 @@ class RunningStats:
         """
 
     def merge(self, other: RunningStats) -> None:
-        """Takes in everything that `other` has seen."""
+        """Takes in everything that `other` has seen. Raises ConfigError if that makes more than 2**53
+        numbers.
+        """
 
     def normalize(self, x: float, clip: float | None=None, eps: float=1e-08) -> float:
         """(x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
@@ -101,7 +103,9 @@ class RunningStatsVec:
         """
 
     def merge(self, other: RunningStatsVec) -> None:
-        """Takes in everything that `other` has seen. Raises ShapeError for another dimension."""
+        """Takes in everything that `other` has seen. Raises ShapeError for another dimension, and
+        ConfigError if that makes more than 2**53 vectors.
+        """
 
     @overload
     def normalize(self, x: NDArray[np.float32], clip: float | None=None, eps: float=1e-08) -> NDArray[np.float32]:
@@ -1657,7 +1661,7 @@ def compute_vtrace(log_rhos: NDArray[np.float32], rewards: NDArray[np.float32], 
 
     Two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`, `truncated` and
     `next_values`. A NaN spoils its step and those before it in the same episode; nothing beyond an
-    end is read.
+    end is read. An infinite ratio that is not clipped gives infinities or NaN likewise.
 
     Args:
         log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.

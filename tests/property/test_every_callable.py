@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.callables import CASES, Case
-from helpers.callables.engine import Draw, Invalid, spoilt
+from helpers.callables.engine import Draw, Invalid, Near, largest, spoilt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,16 +31,18 @@ def public_callables() -> set[str]:
     return names
 
 
-def assert_equal(got: Any, expected: Any, tolerance: float) -> None:
-    if isinstance(expected, dict):
+def assert_equal(got: Any, expected: Any, tolerance: float, scale: float = 1.0) -> None:
+    if isinstance(expected, Near):
+        assert_equal(got, expected.value, expected.tolerance, expected.scale)
+    elif isinstance(expected, dict):
         assert isinstance(got, dict)
         assert got.keys() == expected.keys()
         for key in expected:
-            assert_equal(got[key], expected[key], tolerance)
+            assert_equal(got[key], expected[key], tolerance, scale)
     elif isinstance(expected, (tuple, list)):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
-            assert_equal(one, other, tolerance)
+            assert_equal(one, other, tolerance, scale)
     elif isinstance(expected, np.ndarray):
         assert got.dtype == expected.dtype
         assert got.shape == expected.shape
@@ -49,8 +51,9 @@ def assert_equal(got: Any, expected: Any, tolerance: float) -> None:
             return
         if expected.dtype == np.float32:
             tolerance = max(tolerance, 1e-5)
-        finite = expected[np.isfinite(expected)]
-        scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
+        if tolerance == np.inf:
+            return
+        scale = max(scale, largest(expected))
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
     elif isinstance(expected, float):
         assert got == pytest.approx(expected, rel=tolerance, abs=tolerance, nan_ok=True)

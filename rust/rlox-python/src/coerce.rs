@@ -1,10 +1,14 @@
 //! What Python passes in -> contiguous slices of the right type, or a typed error.
 
+use std::borrow::Cow;
+
 use numpy::{
-    Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, get_array_module,
+    Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
+    get_array_module,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::{self, Class};
 use crate::views::{Plain, Refusal, Span, View, ViewMut, Written};
@@ -34,6 +38,93 @@ impl Number<'_> {
         let value = self.0.as_ref().filter(|value| !value.is_none());
         value.map(|value| unsigned(value, name)).transpose()
     }
+
+    /// The integer, which must be in -2**63..2**63; `default` if it was left out.
+    pub(crate) fn read_signed(&self, name: &str, default: i64) -> PyResult<i64> {
+        let read = |value: &Bound<'_, PyAny>| {
+            value.extract().map_err(|_| {
+                let message =
+                    format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
+                errors::new(value.py(), Class::Config, message)
+            })
+        };
+        self.0.as_ref().map_or(Ok(default), read)
+    }
+}
+
+/// A float argument as it came, `None` included, or its default; read with the argument's name for
+/// messages.
+pub(crate) enum Real<'py> {
+    /// What Python passed.
+    Given(Bound<'py, PyAny>),
+    /// An argument that was left out.
+    Omitted(f64),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Real<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.to_owned()))
+    }
+}
+
+impl Real<'_> {
+    /// The number; its range is checked by whoever uses it.
+    pub(crate) fn read(&self, name: &str) -> PyResult<f64> {
+        match self {
+            Self::Given(value) => real(value, name),
+            Self::Omitted(default) => Ok(*default),
+        }
+    }
+}
+
+/// Anything that Python converts to a float, NaN and infinities included, but for NumPy's complex
+/// numbers, of which it would drop the imaginary part, and time spans.
+pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
+    let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
+    let number = if plain || !is_of_kind(value, b"cmM") { value.extract().ok() } else { None };
+    number.ok_or_else(|| {
+        let message =
+            format!("{name} is {}, expected a number in the range of float64", shown(value));
+        errors::new(value.py(), Class::Config, message)
+    })
+}
+
+/// A text argument as it came, or its default; anything but a `str` is a `TypeError`.
+pub(crate) enum Text<'py> {
+    /// What Python passed.
+    Given(Bound<'py, PyString>),
+    /// An argument that was left out.
+    Omitted(&'static str),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Text<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.cast::<PyString>()?.to_owned()))
+    }
+}
+
+impl Text<'_> {
+    /// The text, which must not hold lone surrogates: they have no UTF-8.
+    pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
+        match self {
+            Self::Given(text) => text.to_cow().map_err(|_| {
+                let message = format!("{name} is {}, expected Unicode text", shown(text));
+                errors::new(text.py(), Class::Config, message)
+            }),
+            Self::Omitted(default) => Ok(Cow::Borrowed(default)),
+        }
+    }
+}
+
+/// Whether `value` is a NumPy array or scalar of one of these dtype kinds.
+fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
+    let dtype = value.getattr(intern!(value.py(), "dtype")).ok();
+    let kind = dtype.and_then(|dtype| Some(dtype.cast_into::<PyArrayDescr>().ok()?.kind()));
+    kind.is_some_and(|kind| kinds.contains(&kind))
 }
 
 /// An integer in 0..2**64.

@@ -4,7 +4,7 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use rlox_core::advantage::Discount;
 
-use crate::coerce;
+use crate::coerce::{self, Real};
 use crate::ends::{EndArgs, EndArrays, Given};
 use crate::errors::{self, Class};
 use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
@@ -36,23 +36,29 @@ use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, values, dones=None, last_value=0.0, gamma=0.99, lam=0.95, *,
-    terminated=None, truncated=None, next_values=None
-))]
+#[pyo3(
+    signature = (
+        rewards, values, dones=None, last_value=Real::Omitted(0.0),
+        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        truncated=None, next_values=None
+    ),
+    text_signature = "(rewards, values, dones=None, last_value=0.0, gamma=0.99, lam=0.95, *, \
+        terminated=None, truncated=None, next_values=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
     dones: Given<'_, 'py>,
-    last_value: f64,
-    gamma: f64,
-    lam: f64,
+    last_value: Real<'py>,
+    gamma: Real<'py>,
+    lam: Real<'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
+    let last_value = last_value.read("last_value")?;
     if next_values.is_some() && last_value != 0.0 {
         let message = "last_value and next_values were both given; the last entry of next_values \
                        is last_value";
@@ -62,7 +68,7 @@ pub(crate) fn compute_gae<'py>(
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rewards.shape(), next_values.is_some())?;
     let next_values = next_values.map(|next| inputs.like(next, "next_values")).transpose()?;
-    let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
+    let (discount, layout) = (discount(py, &gamma, &lam)?, Layout::Single { last_value });
     Flat { inputs, next_values, ends, discount, layout }.run(py)
 }
 
@@ -89,10 +95,15 @@ pub(crate) fn compute_gae<'py>(
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, *,
-    terminated=None, truncated=None, next_values=None
-))]
+#[pyo3(
+    signature = (
+        rewards, values, dones=None, last_values=None, n_steps=None,
+        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        truncated=None, next_values=None
+    ),
+    text_signature = "(rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, \
+        *, terminated=None, truncated=None, next_values=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_batched<'py>(
     py: Python<'py>,
@@ -101,14 +112,14 @@ pub(crate) fn compute_gae_batched<'py>(
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     n_steps: Given<'_, 'py>,
-    gamma: f64,
-    lam: f64,
+    gamma: Real<'py>,
+    lam: Real<'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, gamma, lam)?;
+    let discount = discount(py, &gamma, &lam)?;
     let inputs = Inputs::read(rewards, values, &["N * T"])?;
     batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -134,10 +145,15 @@ pub(crate) fn compute_gae_batched<'py>(
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, *,
-    terminated=None, truncated=None, next_values=None
-))]
+#[pyo3(
+    signature = (
+        rewards, values, dones=None, last_values=None, n_steps=None,
+        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        truncated=None, next_values=None
+    ),
+    text_signature = "(rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, \
+        *, terminated=None, truncated=None, next_values=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_batched_f32<'py>(
     py: Python<'py>,
@@ -146,14 +162,14 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     n_steps: Given<'_, 'py>,
-    gamma: f64,
-    lam: f64,
+    gamma: Real<'py>,
+    lam: Real<'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, gamma, lam)?;
+    let discount = discount(py, &gamma, &lam)?;
     let inputs = Inputs { single: true, ..Inputs::read(rewards, values, &["N * T"])? };
     batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -218,10 +234,15 @@ fn batched<'py>(
 ///         shared between an output and another argument.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, values, next_values=None, terminated=None, truncated=None, gamma=0.99, lam=0.95, *,
-    dones=None, last_values=None, advantages=None, returns=None
-))]
+#[pyo3(
+    signature = (
+        rewards, values, next_values=None, terminated=None, truncated=None,
+        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, dones=None, last_values=None,
+        advantages=None, returns=None
+    ),
+    text_signature = "(rewards, values, next_values=None, terminated=None, truncated=None, \
+        gamma=0.99, lam=0.95, *, dones=None, last_values=None, advantages=None, returns=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_time_major<'py>(
     py: Python<'py>,
@@ -230,8 +251,8 @@ pub(crate) fn compute_gae_time_major<'py>(
     next_values: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
-    gamma: f64,
-    lam: f64,
+    gamma: Real<'py>,
+    lam: Real<'py>,
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     advantages: Given<'_, 'py>,
@@ -256,11 +277,11 @@ pub(crate) fn compute_gae_time_major<'py>(
             return Err(errors::new(py, Class::Config, message));
         }
     };
-    let discount = discount(py, gamma, lam)?;
+    let discount = discount(py, &gamma, &lam)?;
     Grid { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
 /// gamma and lambda, checked.
-pub(crate) fn discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
-    Discount::new(gamma, lam).map_err(|error| errors::raise(py, &error))
+pub(crate) fn discount(py: Python<'_>, gamma: &Real<'_>, lam: &Real<'_>) -> PyResult<Discount> {
+    Discount::new(gamma.read("gamma")?, lam.read("lam")?).map_err(|error| errors::raise(py, &error))
 }

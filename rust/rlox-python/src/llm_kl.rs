@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rlox_core::llm::Precision;
 use rlox_core::llm::kl::{self, Estimator, Reduction, Tokens};
 
-use crate::coerce;
+use crate::coerce::{self, Text};
 use crate::detach::detached;
 use crate::ends::Given;
 use crate::errors;
@@ -42,16 +42,19 @@ use crate::views::{Plain, ViewMut, is_of};
 ///     ConfigError: the mask holds another number than 0 and 1.
 ///     UnknownNameError: no such estimator or reduction.
 #[pyfunction]
-#[pyo3(signature = (log_p, log_q, *, estimator="exact", mask=None, reduction="sum"))]
+#[pyo3(
+    signature = (log_p, log_q, *, estimator=Text::Omitted("exact"), mask=None, reduction=Text::Omitted("sum")),
+    text_signature = "(log_p, log_q, *, estimator='exact', mask=None, reduction='sum')"
+)]
 pub(crate) fn compute_token_kl<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
-    estimator: &str,
+    estimator: Text<'py>,
     mask: Given<'_, 'py>,
-    reduction: &str,
+    reduction: Text<'py>,
 ) -> PyResult<f64> {
-    let how = How::named(py, estimator, reduction)?;
+    let how = How::named(py, &estimator, &reduction)?;
     Inputs::read(log_p, log_q, mask)?.one(py, how)
 }
 
@@ -74,15 +77,18 @@ pub(crate) fn compute_token_kl<'py>(
 ///     ConfigError: the mask holds another number than 0 and 1.
 ///     UnknownNameError: no such reduction.
 #[pyfunction]
-#[pyo3(signature = (log_p, log_q, *, mask=None, reduction="sum"))]
+#[pyo3(
+    signature = (log_p, log_q, *, mask=None, reduction=Text::Omitted("sum")),
+    text_signature = "(log_p, log_q, *, mask=None, reduction='sum')"
+)]
 pub(crate) fn compute_token_kl_schulman<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     mask: Given<'_, 'py>,
-    reduction: &str,
+    reduction: Text<'py>,
 ) -> PyResult<f64> {
-    let how = How::named(py, "k3", reduction)?;
+    let how = How::named(py, &Text::Omitted("k3"), &reduction)?;
     Inputs::read(log_p, log_q, mask)?.one(py, how)
 }
 
@@ -106,17 +112,20 @@ pub(crate) fn compute_token_kl_schulman<'py>(
 ///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
 ///     UnknownNameError: no such estimator or reduction.
 #[pyfunction]
-#[pyo3(signature = (log_p, log_q, seq_len=None, *, estimator="exact", mask=None, reduction="sum"))]
+#[pyo3(
+    signature = (log_p, log_q, seq_len=None, *, estimator=Text::Omitted("exact"), mask=None, reduction=Text::Omitted("sum")),
+    text_signature = "(log_p, log_q, seq_len=None, *, estimator='exact', mask=None, reduction='sum')"
+)]
 pub(crate) fn compute_batch_token_kl<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     seq_len: Given<'_, 'py>,
-    estimator: &str,
+    estimator: Text<'py>,
     mask: Given<'_, 'py>,
-    reduction: &str,
+    reduction: Text<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, estimator, reduction)?;
+    let how = How::named(py, &estimator, &reduction)?;
     Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
 }
 
@@ -138,16 +147,19 @@ pub(crate) fn compute_batch_token_kl<'py>(
 ///     ConfigError: seq_len is out of range, or the mask holds another number than 0 and 1.
 ///     UnknownNameError: no such reduction.
 #[pyfunction]
-#[pyo3(signature = (log_p, log_q, seq_len=None, *, mask=None, reduction="sum"))]
+#[pyo3(
+    signature = (log_p, log_q, seq_len=None, *, mask=None, reduction=Text::Omitted("sum")),
+    text_signature = "(log_p, log_q, seq_len=None, *, mask=None, reduction='sum')"
+)]
 pub(crate) fn compute_batch_token_kl_schulman<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     seq_len: Given<'_, 'py>,
     mask: Given<'_, 'py>,
-    reduction: &str,
+    reduction: Text<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, "k3", reduction)?;
+    let how = How::named(py, &Text::Omitted("k3"), &reduction)?;
     Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
 }
 
@@ -159,10 +171,11 @@ struct How {
 }
 
 impl How {
-    fn named(py: Python<'_>, estimator: &str, reduction: &str) -> PyResult<Self> {
-        let estimator = Estimator::named(estimator);
+    fn named(py: Python<'_>, estimator: &Text<'_>, reduction: &Text<'_>) -> PyResult<Self> {
+        let reduction = reduction.read("reduction")?;
+        let estimator = Estimator::named(&estimator.read("estimator")?);
         let how = estimator.and_then(|estimator| {
-            Reduction::named(reduction).map(|reduction| Self { estimator, reduction })
+            Reduction::named(&reduction).map(|reduction| Self { estimator, reduction })
         });
         how.map_err(|error| errors::raise(py, &error))
     }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice};
 use rlox_core::llm::packing::{Description, Packing};
 
-use crate::coerce;
+use crate::coerce::{self, Number};
 use crate::detach::detached;
 use crate::errors::{self, Class};
 use crate::llm_tokens::{self, integers};
@@ -64,13 +64,17 @@ pub(crate) fn pack_sequences<'py>(
 ///     ConfigError: a sequence, named by its index, is empty or too long, a token or max_len is out
 ///         of range, or the rows would have 2**31 tokens or more.
 #[pyfunction]
-#[pyo3(signature = (sequences, max_len, *, pad_token_id=0))]
+#[pyo3(
+    signature = (sequences, max_len, *, pad_token_id=Number::OMITTED),
+    text_signature = "(sequences, max_len, *, pad_token_id=0)"
+)]
 pub(crate) fn pack_tokens<'py>(
     py: Python<'py>,
     sequences: &Bound<'py, PyAny>,
     max_len: &Bound<'py, PyAny>,
-    pad_token_id: i64,
+    pad_token_id: Number<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let pad_token_id = pad_token_id.read_signed("pad_token_id", 0)?;
     let views = llm_tokens::sequences(sequences)?;
     let sequences: Vec<&[i64]> = views.iter().map(View::slice).collect();
     let lengths: Vec<i64> =

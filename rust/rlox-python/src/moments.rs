@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::stats::Moments;
 
-use crate::coerce;
+use crate::coerce::{self, Real};
 use crate::detach::detached;
 use crate::errors::{self, Class};
-use crate::snapshot::{mismatch, scalar};
+use crate::snapshot::{field, mismatch, scalar};
 use crate::views::{ViewMut, is_of};
 
 /// Version of the state's fields and their meaning.
@@ -47,7 +47,8 @@ impl PyRunningStats {
         take_in(py, &mut self.inner, &xs)
     }
 
-    /// Takes in everything that `other` has seen.
+    /// Takes in everything that `other` has seen. Raises ConfigError if that makes more than 2**53
+    /// numbers.
     fn merge(slf: &Bound<'_, Self>, other: &Bound<'_, Self>) -> PyResult<()> {
         // Cloned, so that an object can be merged with itself.
         let other = other.try_borrow()?.inner.clone();
@@ -57,14 +58,18 @@ impl PyRunningStats {
 
     /// (x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
     /// Raises ConfigError unless eps is positive and clip at least 0.
-    #[pyo3(signature = (x, clip=None, eps=1e-8))]
-    fn normalize(
+    #[pyo3(
+        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "(x, clip=None, eps=1e-8)"
+    )]
+    fn normalize<'py>(
         &self,
-        py: Python<'_>,
-        x: &Bound<'_, PyAny>,
-        clip: Option<f64>,
-        eps: f64,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
     ) -> PyResult<f64> {
+        let (clip, eps) = limits(clip, &eps)?;
         let mut out = [0.0];
         let done = self.inner.normalize(&[number(x)?], clip, eps, &mut out);
         done.map_err(|error| errors::raise(py, &error))?;
@@ -73,17 +78,20 @@ impl PyRunningStats {
     }
 
     /// `normalize` of numbers `[n]`: float32 if `xs` is, else float64.
-    #[pyo3(signature = (xs, clip=None, eps=1e-8))]
+    #[pyo3(
+        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "(xs, clip=None, eps=1e-8)"
+    )]
     fn normalize_batch<'py>(
         &self,
         py: Python<'py>,
         xs: &Bound<'py, PyAny>,
-        clip: Option<f64>,
-        eps: f64,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let xs = coerce::array(xs, "xs")?;
         coerce::check_ndim(&xs, "xs", &["n"])?;
-        normalized(py, &self.inner, &xs, clip, eps)
+        normalized(py, &self.inner, &xs, clip, &eps)
     }
 
     /// Forgets everything.
@@ -98,7 +106,7 @@ impl PyRunningStats {
 
     /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
     fn restore(&mut self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        let (mean, m2) = (vec![scalar(state, "mean")?], vec![scalar(state, "m2")?]);
+        let (mean, m2) = (vec![saved_number(state, "mean")?], vec![saved_number(state, "m2")?]);
         self.inner = restored(state, mean, m2)?;
         Ok(())
     }
@@ -170,7 +178,8 @@ impl PyRunningStatsVec {
         take_in(py, &mut self.inner, &xs)
     }
 
-    /// Takes in everything that `other` has seen. Raises ShapeError for another dimension.
+    /// Takes in everything that `other` has seen. Raises ShapeError for another dimension, and
+    /// ConfigError if that makes more than 2**53 vectors.
     fn merge(slf: &Bound<'_, Self>, other: &Bound<'_, Self>) -> PyResult<()> {
         // Cloned, so that an object can be merged with itself.
         let other = other.try_borrow()?.inner.clone();
@@ -181,27 +190,33 @@ impl PyRunningStatsVec {
     /// (x - mean) / sqrt(var + eps) of one vector `[dim]`, cut to [-clip, clip] if `clip` is given:
     /// float32 if `x` is, else float64. Raises ConfigError unless eps is positive and clip at
     /// least 0.
-    #[pyo3(signature = (x, clip=None, eps=1e-8))]
+    #[pyo3(
+        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "(x, clip=None, eps=1e-8)"
+    )]
     fn normalize<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        clip: Option<f64>,
-        eps: f64,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.inner, &self.vector(x)?, clip, eps)
+        normalized(py, &self.inner, &self.vector(x)?, clip, &eps)
     }
 
     /// `normalize` of vectors `[n, dim]`.
-    #[pyo3(signature = (xs, clip=None, eps=1e-8))]
+    #[pyo3(
+        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "(xs, clip=None, eps=1e-8)"
+    )]
     fn normalize_batch<'py>(
         &self,
         py: Python<'py>,
         xs: &Bound<'py, PyAny>,
-        clip: Option<f64>,
-        eps: f64,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.inner, &self.vectors(xs)?, clip, eps)
+        normalized(py, &self.inner, &self.vectors(xs)?, clip, &eps)
     }
 
     /// Forgets everything.
@@ -287,9 +302,10 @@ fn normalized<'py>(
     py: Python<'py>,
     moments: &Moments,
     xs: &Bound<'py, PyUntypedArray>,
-    clip: Option<f64>,
-    eps: f64,
+    clip: Option<Real<'py>>,
+    eps: &Real<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let (clip, eps) = limits(clip, eps)?;
     let rows = coerce::numbers::<f64>(xs, "xs")?;
     let rows = rows.slice();
     let mut out = ViewMut::<f64>::fresh(py, xs.shape())?;
@@ -305,12 +321,24 @@ fn normalized<'py>(
     Ok(single.into_array().into_any())
 }
 
+/// The bound of normalised numbers, and what is added to their variance.
+fn limits(clip: Option<Real<'_>>, eps: &Real<'_>) -> PyResult<(Option<f64>, f64)> {
+    Ok((clip.map(|clip| clip.read("clip")).transpose()?, eps.read("eps")?))
+}
+
 /// A Python number as float64.
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
-    x.extract().map_err(|_| {
+    coerce::real(x, "x").map_err(|_| {
         let message = format!("x is {}, expected a number", coerce::shown(x));
         errors::new(x.py(), Class::Shape, message)
     })
+}
+
+/// A number of a saved state.
+fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
+    let value = field(state, name)?;
+    coerce::real(&value, name)
+        .map_err(|_| mismatch(state.py(), name, coerce::shown(&value), "a number"))
 }
 
 fn first(numbers: &[f64]) -> f64 {

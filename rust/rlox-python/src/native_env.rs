@@ -6,6 +6,7 @@ use rlox_core::env::registry::{self, Entry};
 use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
+use crate::coerce::Text;
 use crate::errors::{self, Class};
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
@@ -32,7 +33,8 @@ pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
 }
 
 /// A precision by its name.
-pub(crate) fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
+pub(crate) fn precision(py: Python<'_>, name: &Text<'_>) -> PyResult<Precision> {
+    let name = name.read("precision")?;
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let message = format!("precision is {name:?}, expected \"f64\" or \"f32\"");
         errors::new(py, Class::Config, message)

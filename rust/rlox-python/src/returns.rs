@@ -37,21 +37,27 @@ use crate::views::{Plain, ViewMut};
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: n or gamma out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, next_values, n, gamma=0.99, *, dones=None, terminated=None, truncated=None
-))]
+#[pyo3(
+    signature = (
+        rewards, next_values, n, gamma=coerce::Real::Omitted(0.99), *, dones=None,
+        terminated=None, truncated=None
+    ),
+    text_signature = "(rewards, next_values, n, gamma=0.99, *, dones=None, terminated=None, \
+        truncated=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_n_step_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     next_values: &Bound<'py, PyAny>,
     n: &Bound<'py, PyAny>,
-    gamma: f64,
+    gamma: coerce::Real<'py>,
     dones: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let n = usize::try_from(coerce::unsigned(n, "n")?).unwrap_or(usize::MAX);
+    let gamma = gamma.read("gamma")?;
     let args = EndArgs { dones, terminated, truncated };
     Call::read(py, rewards, next_values, &args)?.run(py, Kind::Steps { n, gamma })
 }
@@ -80,23 +86,28 @@ pub(crate) fn compute_n_step_returns<'py>(
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    rewards, next_values, gamma=0.99, lam=0.95, *, dones=None, terminated=None, truncated=None
-))]
+#[pyo3(
+    signature = (
+        rewards, next_values, gamma=coerce::Real::Omitted(0.99), lam=coerce::Real::Omitted(0.95), *,
+        dones=None, terminated=None, truncated=None
+    ),
+    text_signature = "(rewards, next_values, gamma=0.99, lam=0.95, *, dones=None, terminated=None, \
+        truncated=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_lambda_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     next_values: &Bound<'py, PyAny>,
-    gamma: f64,
-    lam: f64,
+    gamma: coerce::Real<'py>,
+    lam: coerce::Real<'py>,
     dones: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = EndArgs { dones, terminated, truncated };
     let call = Call::read(py, rewards, next_values, &args)?;
-    call.run(py, Kind::Lambda(discount(py, gamma, lam)?))
+    call.run(py, Kind::Lambda(discount(py, &gamma, &lam)?))
 }
 
 /// Which returns.

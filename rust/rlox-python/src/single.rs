@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt};
 use rlox_core::env::{Actions, Finals, Precision, Seeding, StepOut, Tiling, VecEnv};
 use rlox_core::space::ActionSpace;
 
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
 use crate::errors::{self, Class};
 use crate::native_env::PyNativeEnv;
@@ -66,14 +66,15 @@ impl PySingleEnv {
         let space = self.inner.spec().action;
         if let ActionSpace::Discrete { n } = space {
             let action = value.extract::<i64>().map_err(|_| {
-                let message = format!("action is {value}, expected an integer in 0..{n}");
+                let message =
+                    format!("action is {}, expected an integer in 0..{n}", coerce::shown(value));
                 errors::new(value.py(), Class::Shape, message)
             })?;
             return Ok((vec![action], vec![]));
         }
         if value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok() {
             #[expect(clippy::cast_possible_truncation, reason = "actions are float32")]
-            let number = value.extract::<f64>()? as f32;
+            let number = coerce::real(value, "action")? as f32;
             return Ok((vec![], vec![number]));
         }
         let array = coerce::array(value, "action")?;
@@ -92,8 +93,12 @@ impl PySingleEnv {
 impl PySingleEnv {
     #[new]
     #[pyo3(signature = (env_id, seed=Number::OMITTED), text_signature = "(env_id, seed=0)")]
-    fn new(py: Python<'_>, env_id: &str, seed: Number<'_>) -> PyResult<PyClassInitializer<Self>> {
-        Self::init(py, env_id, &seed)
+    fn new(
+        py: Python<'_>,
+        env_id: Text<'_>,
+        seed: Number<'_>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        Self::init(py, &env_id.read("env_id")?, &seed)
     }
 
     /// Starts an episode; returns its first observation, float32 `[obs_dim]`.
@@ -225,7 +230,7 @@ impl PySingleEnv {
             let message = format!("snapshot field episode is {number}, expected 0, 1 or 2");
             return Err(errors::new(py, Class::Checkpoint, message));
         };
-        let saved = snapshot::from_dict(snapshot, 1)?;
+        let saved = snapshot::from_dict(snapshot, &self.inner)?;
         detached(py, 0, || self.inner.restore(&saved))?;
         self.episode = episode;
         Ok(())

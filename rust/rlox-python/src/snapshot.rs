@@ -1,6 +1,6 @@
 //! Snapshots of environments as plain dicts of arrays, integers and strings.
 
-use numpy::{PyArray1, PyArrayMethods};
+use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{Precision, Snapshot, VecEnv};
@@ -8,7 +8,6 @@ use rlox_core::env::{Precision, Snapshot, VecEnv};
 use crate::coerce;
 use crate::detach::detached;
 use crate::errors::{self, Class};
-use crate::views::Plain;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -32,7 +31,8 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py
 }
 
 /// Reads a dict written by [`to_dict`] for `n` environments.
-pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, n: usize) -> PyResult<Snapshot> {
+pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, envs: &VecEnv) -> PyResult<Snapshot> {
+    let n = envs.n_envs();
     let format: u32 = scalar(dict, "format")?;
     if format != FORMAT {
         return Err(mismatch(dict.py(), "format", format, FORMAT));
@@ -42,13 +42,14 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, n: usize) -> PyResult<Snapshot
         return Err(mismatch(dict.py(), "n_envs", n_envs, n));
     }
     let state = coerce::array(&field(dict, "state")?, "state")?;
+    coerce::check_shape(&state, "state", &[n, envs.spec().state_dim], "n_envs, state_dim")?;
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
         env_id: scalar(dict, "env_id")?,
         precision: precision(dict)?,
-        seeds: numbers(&field(dict, "seeds")?, "seeds", n)?,
-        indices: numbers(&field(dict, "indices")?, "indices", n)?,
-        positions: numbers(&field(dict, "positions")?, "positions", n)?,
+        seeds: counts(&field(dict, "seeds")?, "seeds", n)?,
+        indices: counts(&field(dict, "indices")?, "indices", n)?,
+        positions: counts(&field(dict, "positions")?, "positions", n)?,
         elapsed: steps(&field(dict, "elapsed")?, "elapsed", n)?,
         state: state.slice().to_vec(),
     })
@@ -62,17 +63,27 @@ fn precision(dict: &Bound<'_, PyDict>) -> PyResult<Precision> {
         .ok_or_else(|| mismatch(dict.py(), "precision", name, "f64 or f32"))
 }
 
-/// Step counts `[n]`; a negative one becomes too large and is refused with the limit.
+/// Step counts `[n]`; one beyond u32 is refused later, with the limit.
 pub(crate) fn steps(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u32>> {
-    let counts: Vec<i64> = numbers(value, name, n)?;
+    let counts = counts(value, name, n)?;
     Ok(counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect())
 }
 
-fn numbers<T: Plain>(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<T>> {
+/// Integers in 0..2**64, `[n]`.
+fn counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> {
     let array = coerce::array(value, name)?;
     coerce::check_shape(&array, name, &[n], "n_envs")?;
-    let array = coerce::elements::<T>(&array, name, "iu")?;
-    Ok(array.slice().to_vec())
+    if array.dtype().kind() != b'i' {
+        return Ok(coerce::elements::<u64>(&array, name, "iu")?.slice().to_vec());
+    }
+    let signed = coerce::elements::<i64>(&array, name, "iu")?;
+    let counts = signed.slice().iter().enumerate().map(|(index, &count)| {
+        u64::try_from(count).map_err(|_| {
+            let message = format!("{name} is {count} at index {index}, expected at least 0");
+            errors::new(value.py(), Class::Config, message)
+        })
+    });
+    counts.collect()
 }
 
 pub(crate) fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -88,7 +99,8 @@ where
 {
     let value = field(dict, name)?;
     value.extract().map_err(|_| {
-        let message = format!("snapshot field {name} is {value}, which has the wrong type");
+        let message =
+            format!("snapshot field {name} is {}, which has the wrong type", coerce::shown(&value));
         errors::new(dict.py(), Class::Checkpoint, message)
     })
 }

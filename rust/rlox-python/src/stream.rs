@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use rlox_core::seed::{self, Stream};
 
-use crate::coerce::Number;
+use crate::coerce::{Number, Text};
 use crate::detach::detached;
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
@@ -31,9 +31,9 @@ pub(crate) struct PyStream {
 impl PyStream {
     #[new]
     #[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
-    fn new(seed: Number<'_>, name: &str, index: Number<'_>) -> PyResult<Self> {
+    fn new(seed: Number<'_>, name: Text<'_>, index: Number<'_>) -> PyResult<Self> {
         let (seed, index) = (seed.read("seed", 0)?, index.read("index", 0)?);
-        Ok(Self { inner: Stream::new(seed, name, index) })
+        Ok(Self { inner: Stream::new(seed, &name.read("name")?, index) })
     }
 
     /// `n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
@@ -102,6 +102,6 @@ impl PyStream {
 ///     ConfigError: seed or index is not an integer in 0..2**64.
 #[pyfunction]
 #[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
-pub(crate) fn stream_seed(seed: Number<'_>, name: &str, index: Number<'_>) -> PyResult<u64> {
-    Ok(seed::stream_seed(seed.read("seed", 0)?, name, index.read("index", 0)?))
+pub(crate) fn stream_seed(seed: Number<'_>, name: Text<'_>, index: Number<'_>) -> PyResult<u64> {
+    Ok(seed::stream_seed(seed.read("seed", 0)?, &name.read("name")?, index.read("index", 0)?))
 }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use rlox_core::env::{PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
 
 use crate::actions::ActionArray;
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
 use crate::native_env::{self, PyNativeEnv};
 use crate::snapshot;
@@ -46,8 +46,8 @@ pub struct PyVecEnv {
 impl PyVecEnv {
     #[new]
     #[pyo3(
-        signature = (n, seed=Number::OMITTED, env_id="CartPole-v1", *, seeds=None,
-            shard=Number::OMITTED, parallel_from=Number::OMITTED, precision="f64"),
+        signature = (n, seed=Number::OMITTED, env_id=Text::Omitted("CartPole-v1"), *, seeds=None,
+            shard=Number::OMITTED, parallel_from=Number::OMITTED, precision=Text::Omitted("f64")),
         text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None, shard=1024, parallel_from=16384, precision='f64')"
     )]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -55,11 +55,11 @@ impl PyVecEnv {
         py: Python<'_>,
         n: Number<'_>,
         seed: Number<'_>,
-        env_id: &str,
+        env_id: Text<'_>,
         seeds: Option<&Bound<'_, PyAny>>,
         shard: Number<'_>,
         parallel_from: Number<'_>,
-        precision: &str,
+        precision: Text<'_>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let n = usize::try_from(n.read("n", 0)?).unwrap_or(usize::MAX);
         let seed = seed.read("seed", 0)?;
@@ -79,8 +79,9 @@ impl PyVecEnv {
             shard: size(shard, "shard", SHARD)?,
             parallel_from: size(parallel_from, "parallel_from", PARALLEL_FROM)?,
         };
-        let precision = native_env::precision(py, precision)?;
-        let make = || VecEnv::tiled(env_id, n, seeding, precision, tiling);
+        let precision = native_env::precision(py, &precision)?;
+        let env_id = env_id.read("env_id")?;
+        let make = || VecEnv::tiled(&env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
         Ok(PyNativeEnv::of(&inner).add_subclass(Self { inner }))
     }
@@ -251,7 +252,7 @@ impl PyVecEnv {
     ///         format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&mut self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let saved = snapshot::from_dict(snapshot, self.inner.n_envs())?;
+        let saved = snapshot::from_dict(snapshot, &self.inner)?;
         detached(py, saved.seeds.len() * 100, || self.inner.restore(&saved))
     }
 

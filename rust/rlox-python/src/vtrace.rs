@@ -25,7 +25,7 @@ use crate::views::{Plain, View, ViewMut};
 ///
 /// Two forms, as in `compute_gae`: `dones` and `bootstrap_value`, or `terminated`, `truncated` and
 /// `next_values`. A NaN spoils its step and those before it in the same episode; nothing beyond an
-/// end is read.
+/// end is read. An infinite ratio that is not clipped gives infinities or NaN likewise.
 ///
 /// Args:
 ///     log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
@@ -50,10 +50,17 @@ use crate::views::{Plain, View, ViewMut};
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: a setting out of range, or contradicting arguments.
 #[pyfunction]
-#[pyo3(signature = (
-    log_rhos, rewards, values, dones=None, bootstrap_value=None, gamma=0.99, rho_bar=1.0,
-    c_bar=1.0, *, lam=1.0, terminated=None, truncated=None, next_values=None
-))]
+#[pyo3(
+    signature = (
+        log_rhos, rewards, values, dones=None, bootstrap_value=None,
+        gamma=coerce::Real::Omitted(0.99), rho_bar=coerce::Real::Omitted(1.0),
+        c_bar=coerce::Real::Omitted(1.0), *, lam=coerce::Real::Omitted(1.0), terminated=None,
+        truncated=None, next_values=None
+    ),
+    text_signature = "(log_rhos, rewards, values, dones=None, bootstrap_value=None, gamma=0.99, \
+        rho_bar=1.0, c_bar=1.0, *, lam=1.0, terminated=None, truncated=None, \
+        next_values=None)"
+)]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_vtrace<'py>(
     py: Python<'py>,
@@ -62,10 +69,10 @@ pub(crate) fn compute_vtrace<'py>(
     values: &Bound<'py, PyAny>,
     dones: Given<'_, 'py>,
     bootstrap_value: Given<'_, 'py>,
-    gamma: f64,
-    rho_bar: f64,
-    c_bar: f64,
-    lam: f64,
+    gamma: coerce::Real<'py>,
+    rho_bar: coerce::Real<'py>,
+    c_bar: coerce::Real<'py>,
+    lam: coerce::Real<'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
@@ -88,8 +95,9 @@ pub(crate) fn compute_vtrace<'py>(
             return Err(errors::new(py, Class::Config, message));
         }
     };
-    let clip = Clip::new(rho_bar, c_bar).map_err(|error| errors::raise(py, &error))?;
-    let discount = discount(py, gamma, lam)?;
+    let clip = Clip::new(rho_bar.read("rho_bar")?, c_bar.read("c_bar")?);
+    let clip = clip.map_err(|error| errors::raise(py, &error))?;
+    let discount = discount(py, &gamma, &lam)?;
     Call { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
 }
 
@@ -103,7 +111,7 @@ enum Source<'py> {
 /// A number for `[T]`, or one per environment.
 fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
     if rollout.rewards.ndim() == 1
-        && let Ok(number) = last.extract()
+        && let Ok(number) = coerce::real(last, "bootstrap_value")
     {
         return Ok(Source::Number(number));
     }

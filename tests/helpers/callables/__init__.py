@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from helpers.callables import advantages, envs, streams
+from helpers.callables import (
+    advantages,
+    envs,
+    groups,
+    packing,
+    pairs,
+    returns,
+    singles,
+    statistics,
+    streams,
+    token_kl,
+)
 from helpers.callables.engine import Case
 
-CASES: dict[str, Case] = {**advantages.CASES, **envs.CASES, **streams.CASES}
+AREAS = (
+    advantages, envs, groups, packing, pairs, returns, singles, statistics, streams, token_kl,
+)  # fmt: skip
+CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}
 
 __all__ = ["CASES", "Case"]

@@ -10,8 +10,10 @@ from helpers.callables.engine import (
     Arguments,
     Case,
     Draw,
-    Invalid,
+    Near,
+    is_output,
     is_single,
+    largest,
     numeric,
     real,
     require,
@@ -73,7 +75,7 @@ def gae(
     gamma: Any = 0.99,
     lam: Any = 0.95,
     **exact: Any,
-) -> tuple[np.ndarray, ...]:
+) -> Near:
     steps = numeric(rewards, None).shape
     single, last = is_single(rewards, values), real(last_value)
     r, v = doubles(rewards, steps, single), doubles(values, steps, single)
@@ -83,7 +85,8 @@ def gae(
     gamma, lam = within(gamma, 0, 1), within(lam, 0, 1)
     last = float(np.float32(last)) if single else last
     following = np.append(v[1:], last)[: len(r)] if nexts is None else doubles(nexts, steps, single)
-    return rounded(recursion(r, v, following, terminated, ended, gamma, lam), single)
+    result = recursion(r, v, following, terminated, ended, gamma, lam)
+    return Near(rounded(result, single), 1e-10, largest(r, v, following))
 
 
 def gae_batched(
@@ -96,7 +99,7 @@ def gae_batched(
     lam: Any = 0.95,
     single: bool | None = None,
     **exact: Any,
-) -> tuple[np.ndarray, ...]:
+) -> Near:
     shape = numeric(rewards, None).shape
     single = is_single(rewards, values) if single is None else single
     r, v = doubles(rewards, shape, single), doubles(values, shape, single)
@@ -115,7 +118,7 @@ def gae_batched(
     terminated, ended = ends(shape, {"dones": dones, **exact})
     gamma, lam = within(gamma, 0, 1), within(lam, 0, 1)
     if len(r) == 0:
-        return rounded((r, r), single)
+        return Near(rounded((r, r), single), 0.0)
     n = len(r) // steps
     grid = [part.reshape(n, steps).T for part in (r, v, terminated, ended)]
     if nexts is None:
@@ -124,28 +127,40 @@ def gae_batched(
     else:
         following = doubles(nexts, shape, single).reshape(n, steps).T
     result = recursion(grid[0], grid[1], following, grid[2], grid[3], gamma, lam)
-    return rounded((result[0].T.ravel(), result[1].T.ravel()), single)
+    flat = rounded((result[0].T.ravel(), result[1].T.ravel()), single)
+    return Near(flat, 1e-10, largest(r, v, following))
 
 
-def gae_batched_f32(**given: Any) -> tuple[np.ndarray, ...]:
+def gae_batched_f32(**given: Any) -> Near:
     return gae_batched(**given, single=True)
 
 
 def gae_time_major(
     rewards: Any = None,
     values: Any = None,
-    next_values: Any = None,
-    terminated: Any = None,
-    truncated: Any = None,
     gamma: Any = 0.99,
     lam: Any = 0.95,
-) -> tuple[np.ndarray, ...]:
+    last_values: Any = None,
+    advantages: Any = None,
+    returns: Any = None,
+    **exact: Any,
+) -> Near:
     shape = numeric(rewards, None, None).shape
     single = is_single(rewards, values)
-    r, v, following = (doubles(part, shape, single) for part in (rewards, values, next_values))
-    end, cut = (numeric(flag, *shape) != 0 for flag in (terminated, truncated))
+    r, v = doubles(rewards, shape, single), doubles(values, shape, single)
+    nexts = exact.get("next_values")
+    require((nexts is None) != (last_values is None))
+    terminated, ended = ends(shape, exact)
     gamma, lam = within(gamma, 0, 1), within(lam, 0, 1)
-    return rounded(recursion(r, v, following, end, end | cut, gamma, lam), single)
+    if nexts is None:
+        last = doubles(last_values, shape[1:], single)
+        following = np.concatenate([v, last[None]])[1:]
+    else:
+        following = doubles(nexts, shape, single)
+    result = rounded(recursion(r, v, following, terminated, ended, gamma, lam), single)
+    for given, part in zip((advantages, returns), result, strict=True):
+        require(given is None or is_output(given, part))
+    return Near(result, 1e-10, largest(r, v, following))
 
 
 def draw_ends(draw: Draw, shape: tuple[int, ...]) -> Arguments:
@@ -183,13 +198,14 @@ def draw_gae_batched(draw: Draw) -> Arguments:
 
 def draw_gae_time_major(draw: Draw) -> Arguments:
     shape = draw.integer(1, 20), draw.integer(1, 6)
-    names = ("rewards", "values", "next_values")
-    return {
-        **{name: draw.numbers(*shape) for name in names},
-        **{name: draw.flags(*shape) for name in ("terminated", "truncated")},
-        "gamma": draw.unit(),
-        "lam": draw.unit(),
-    }
+    given = {name: draw.numbers(*shape) for name in ("rewards", "values")}
+    kind = np.float32 if is_single(*given.values()) else np.float64
+    given |= draw_ends(draw, shape)
+    if "next_values" not in given:
+        given["last_values"] = draw.numbers(shape[1])
+    if draw.boolean():
+        given |= {name: np.empty(shape, kind) for name in ("advantages", "returns")}
+    return given | {"gamma": draw.unit(), "lam": draw.unit()}
 
 
 CASES = {
@@ -202,5 +218,3 @@ CASES = {
         _core.compute_gae_time_major, draw_gae_time_major, gae_time_major
     ),
 }
-
-__all__ = ["CASES", "Invalid"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,17 @@ def require(condition: Any) -> None:
     """Refuse unless true."""
     if not condition:
         raise Invalid
+
+
+@dataclass(frozen=True)
+class Near:
+    """A result with a tolerance of its own, relative to its largest finite number, `scale` or 1;
+    infinite: only type and shape are compared.
+    """
+
+    value: Any
+    tolerance: float
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,20 +96,43 @@ class Draw:
         return array
 
 
-def numeric(value: Any, *dims: int | None) -> np.ndarray:
-    """The array that `value` stands for; refused unless numeric and of `dims` (None: any size)."""
+def as_array(value: Any) -> np.ndarray:
+    """The array that NumPy makes of `value`; refused if it makes none."""
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise Invalid from error
-    require(array.dtype.kind in "fiub" and array.ndim == len(dims))
+
+
+def any_numeric(value: Any) -> np.ndarray:
+    """The array that `value` stands for; refused unless numeric."""
+    array = as_array(value)
+    require(array.dtype.kind in "fiub")
+    return array
+
+
+def numeric(value: Any, *dims: int | None) -> np.ndarray:
+    """The array that `value` stands for; refused unless numeric and of `dims` (None: any size)."""
+    array = any_numeric(value)
+    require(array.ndim == len(dims))
     require(all(want is None or want == got for want, got in zip(dims, array.shape, strict=True)))
     return array
 
 
+def integers(value: Any, *dims: int | None) -> np.ndarray:
+    """As `numeric`, of integers below 2**63; empty arrays are made of nothing that could be wrong."""
+    array = numeric(value, *dims)
+    if not array.size:
+        return array.astype(np.int64)
+    require(array.dtype.kind in "iu")
+    require(array.dtype != np.uint64 or array.max() < 2**63)
+    return array.astype(np.int64)
+
+
 def real(value: Any) -> float:
-    """A Python number; bools and NumPy scalars count."""
-    require(isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, complex))
+    """A Python number, NumPy scalar or array without dimensions; bools count."""
+    require(isinstance(value, (int, float)) or as_array(value).ndim == 0)
+    require(isinstance(value, (int, float)) or as_array(value).dtype.kind in "fiub")
     try:
         return float(value)
     except (OverflowError, TypeError) as error:
@@ -111,15 +146,24 @@ def within(value: Any, low: float, high: float) -> float:
 
 
 def whole(value: Any, low: int, high: int) -> int:
-    require(
-        isinstance(value, (int, np.integer)) or (isinstance(value, np.ndarray) and value.ndim == 0)
-    )
+    """A Python integer, or what can be used as one."""
     try:
-        number = value.__index__()
+        number = operator.index(value)
     except TypeError as error:
         raise Invalid from error
     require(low <= number <= high)
-    return int(number)
+    return number
+
+
+def named(value: Any, *names: str) -> str:
+    """One of the names."""
+    require(isinstance(value, str) and value in names)
+    return str(value)
+
+
+def largest(*arrays: np.ndarray) -> float:
+    """The largest finite magnitude, at least 1."""
+    return max(float(np.abs(a[np.isfinite(a)]).max(initial=1.0)) for a in arrays)
 
 
 def is_single(*values: Any) -> bool:
@@ -127,10 +171,21 @@ def is_single(*values: Any) -> bool:
     return all(isinstance(v, np.ndarray) and v.dtype == np.dtype(np.float32) for v in values)
 
 
+def is_output(value: Any, like: np.ndarray) -> bool:
+    """Whether it can be written into, in place of `like`."""
+    return (
+        isinstance(value, np.ndarray)
+        and (value.dtype, value.shape) == (like.dtype, like.shape)
+        and value.flags.c_contiguous
+        and value.flags.aligned
+        and value.flags.writeable
+    )
+
+
 SCALARS: list[Any] = [
     float("nan"), float("inf"), -float("inf"), -1, -0.5, 1.5, 0, 1, 2**31, 2**63, 2**64, -(2**63), 10**400,
-    1e308, None, "x", b"", [], {}, (), object(), 1 + 2j, True, np.float64(0.5), np.int8(-3), np.array(0.5),
-    np.array(3), np.array([1]), [1, 2, 3], np.datetime64("2020-01-01"), slice(1),
+    1e308, None, "x", b"", [], {}, (), object(), 1 + 2j, np.complex128(1 + 2j), np.complex64(1 + 2j), True, np.float64(0.5), np.int8(-3), np.array(0.5),
+    np.array(3), np.array([1]), [1, 2, 3], np.datetime64("2020-01-01"), np.timedelta64(1, "s"), slice(1), "\ud800", 10**5000,
 ]  # fmt: skip
 
 ARRAYS: list[Callable[[np.ndarray], Any]] = [
@@ -145,6 +200,8 @@ ARRAYS: list[Callable[[np.ndarray], Any]] = [
     lambda a: a.astype(complex),
     lambda a: a.astype(str),
     lambda a: a.astype(np.float16),
+    lambda a: a.astype(np.uint64),
+    lambda a: a[np.arange(len(a)) // 2] if a.ndim else a,
     lambda a: a.astype(np.longdouble),
     lambda a: a.astype("m8[s]"),
     lambda a: np.zeros(a.shape, dtype=[("x", "f8")]),
@@ -161,23 +218,49 @@ ARRAYS: list[Callable[[np.ndarray], Any]] = [
     lambda a: {"a": a},
     lambda a: np.full(a.shape, np.nan),
     lambda a: np.where(np.arange(a.size).reshape(a.shape) == 0, np.inf, a),
-    lambda a: a * 1e308,
+    lambda a: a * 1e300,  # sums stay finite, so that their order does not matter
+    lambda a: -a.astype(np.int64),
     lambda a: np.frombuffer(b"\0" + a.tobytes(), dtype=np.uint8)[1:].view(a.dtype).reshape(a.shape),
 ]
 
 
 def spoilt(draw: Draw, arguments: Arguments, fixed: frozenset[str]) -> Arguments:
-    """The arguments with one of them, or a copy left out or added, changed."""
+    """The arguments with one of them changed or left out."""
     names = [name for name in arguments if name not in fixed]
     result = dict(arguments)
     if not names:
         return result
     name = draw.one_of(*names)
-    value = result[name]
     if draw.integer(0, 19) == 0:
         del result[name]
-    elif isinstance(value, (np.ndarray, list)) and np.asarray(value).ndim:
-        result[name] = draw.one_of(*ARRAYS)(np.asarray(value))
     else:
-        result[name] = copy.copy(draw.one_of(*SCALARS))
+        with np.errstate(all="ignore"):
+            result[name] = changed(draw, result[name])
     return result
+
+
+def changed(draw: Draw, value: Any) -> Any:
+    """Something else, often of the same kind; within a container one entry."""
+    entries = (
+        list(value) if isinstance(value, dict) else range(len(value) if holds_arrays(value) else 0)
+    )
+    if entries and draw.integer(0, 5):
+        key = draw.one_of(*entries)
+        other = copy.copy(value)
+        if draw.integer(0, 9) == 0:
+            del other[key]
+        else:
+            other[key] = changed(draw, value[key])
+        return other
+    if isinstance(value, (np.ndarray, list)) and not holds_arrays(value) and np.ndim(value):
+        return draw.one_of(*ARRAYS)(np.asarray(value))
+    return copy.copy(draw.one_of(*SCALARS))
+
+
+def holds_arrays(value: Any) -> bool:
+    """Whether it is a list of arrays or lists that are not one array themselves."""
+    return isinstance(value, Parts)
+
+
+class Parts(list[Any]):
+    """A list of arrays of different lengths."""

@@ -11,6 +11,9 @@ from helpers.callables.engine import (
     Arguments,
     Case,
     Draw,
+    any_numeric,
+    is_output,
+    named,
     numeric,
     require,
     whole,
@@ -20,7 +23,12 @@ from rlox import _core
 
 LARGEST = 2**64 - 1
 MOST = 2**24
-CONTEXT = frozenset({"env_id", "n", "seed", "warm"})
+STREAM_FIELDS = ("seeds", "indices", "positions")
+FACTS = (
+    "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim", "action_low",
+    "action_high", "observation_low", "observation_high",
+)  # fmt: skip
+CONTEXT = frozenset({"env_id", "precision", "n", "seed", "warm"})
 
 
 def space(env_id: str) -> Any:
@@ -37,15 +45,19 @@ def draw_context(draw: Draw) -> Arguments:
     env_id = draw.one_of(*sorted(STARTS))
     return {
         "env_id": env_id,
+        "precision": draw.one_of("f64", "f32"),
         "n": draw.integer(1, 4),
         "seed": draw.integer(0, LARGEST),
         "warm": (draw.integer(0, 2), draw.integer(0, 2**32 - 1), draw.boolean()),
     }
 
 
-def pair(env_id: str, n: int, seed: int, warm: tuple[int, int, bool]) -> tuple[_core.VecEnv, Twins]:
+def pair(
+    env_id: str, precision: str, n: int, seed: int, warm: tuple[int, int, bool]
+) -> tuple[_core.VecEnv, Twins]:
     """The same batch twice, after some steps, in the last one of an episode if so drawn."""
-    vec, twins = _core.VecEnv(n, seed, env_id), Twins(env_id, [(seed, i) for i in range(n)])
+    vec = _core.VecEnv(n, seed, env_id, precision=precision)
+    twins = Twins(env_id, [(seed, i) for i in range(n)], precision)
     steps, key, late = warm
     rng = np.random.default_rng(key)
     for _ in range(steps):
@@ -75,18 +87,19 @@ def after(vec: _core.VecEnv, result: Any) -> Any:
 
 
 def after_model(twins: Twins, result: Any) -> Any:
-    return result, {
-        "state": twins.state,
-        "elapsed": twins.elapsed,
-        "positions": twins.positions,
+    saved = {
+        "state": twins.state.copy(),
+        "elapsed": twins.elapsed.copy(),
+        "positions": twins.positions.copy(),
         "seeds": np.array([seed for seed, _ in twins.keys], np.uint64),
         "indices": np.array([index for _, index in twins.keys], np.uint64),
     }
+    return twins.near((result, saved))
 
 
 def checked_actions(value: Any, env_id: str, n: int) -> np.ndarray:
     """Actions `[n]` or `[n, 1]` as the environment takes them."""
-    array = numeric(value, *[None] * np.ndim(value))
+    array = any_numeric(value)
     require(array.shape in ((n,), (n, 1)))
     if isinstance(space(env_id), gym.spaces.Discrete):
         require(array.dtype.kind in "iub")
@@ -151,16 +164,6 @@ def step_into_model(actions: Any = None, **given: Any) -> Any:
     return after_model(twins, (arrays, ended))
 
 
-def is_output(value: Any, like: np.ndarray) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and (value.dtype, value.shape) == (like.dtype, like.shape)
-        and value.flags.c_contiguous
-        and value.flags.aligned
-        and value.flags.writeable
-    )
-
-
 def observe_into(obs: Any, **context: Any) -> Any:
     vec = make(context)
     vec.observe_into(obs)
@@ -205,28 +208,26 @@ def set_state(state: Any, elapsed: Any = None, **context: Any) -> Any:
 
 def set_state_model(state: Any = None, elapsed: Any = None, **context: Any) -> Any:
     twins = twin(context)
+    place(twins, state, elapsed)
+    return after_model(twins, twins.state)
+
+
+def place(twins: Twins, state: Any, elapsed: Any) -> None:
+    """Puts the environments into a state, and into a step of their episodes unless None."""
     with np.errstate(all="ignore"):
-        twins.state = numeric(state, *twins.state.shape).astype(np.float64)
-    require(np.isfinite(twins.state).all())
-    if twins.env_id == "MountainCarContinuous-v0":
-        twins.state = twins.state.astype(np.float32).astype(np.float64)
+        numbers = numeric(state, *twins.state.shape).astype(np.float64)
+        require(np.isfinite(numbers).all())
+        twins.state = twins.kept(numbers)
     if elapsed is not None:
         steps = numeric(elapsed, twins.n)
         require(steps.dtype.kind in "iu")
         require(((steps >= 0) & (steps < twins.limit)).all())
         twins.elapsed = steps.astype(np.int64)
-    return after_model(twins, twins.state)
 
 
 def made(**given: Any) -> Any:
     vec = _core.VecEnv(**given)
-    facts = {
-        name: getattr(vec, name)
-        for name in (
-            "n_envs", "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim",
-            "action_low", "action_high", "observation_low", "observation_high",
-        )
-    }  # fmt: skip
+    facts = {name: getattr(vec, name) for name in ("n_envs", "precision", *FACTS)}
     return after(vec, facts)
 
 
@@ -237,8 +238,9 @@ def made_model(
     seeds: Any = None,
     shard: Any = 1,
     parallel_from: Any = 1,
+    precision: Any = "f64",
 ) -> Any:
-    require(isinstance(env_id, str) and env_id in STARTS)
+    env_id, precision = named(env_id, *STARTS), named(precision, "f64", "f32")
     n, seed = whole(n, 1, MOST), whole(seed, 0, LARGEST)
     whole(shard, 1, LARGEST)
     whole(parallel_from, 0, LARGEST)
@@ -246,7 +248,7 @@ def made_model(
     if seeds is not None:
         require(isinstance(seeds, (list, tuple, np.ndarray)) and len(seeds) == n)
         keys = [(whole(one, 0, LARGEST), 0) for one in seeds]
-    twins, env = Twins(env_id, keys), gymnasium_env(env_id)
+    twins, env = Twins(env_id, keys, precision), gymnasium_env(env_id)
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
     facts = {
         "n_envs": n,
@@ -260,6 +262,7 @@ def made_model(
         "action_high": None if discrete else env.action_space.high,
         "observation_low": env.observation_space.low,
         "observation_high": env.observation_space.high,
+        "precision": precision,
     }
     return after_model(twins, facts)
 
@@ -273,25 +276,55 @@ def draw_made(draw: Draw) -> Arguments:
         given["seeds"] = [draw.integer(0, LARGEST) for _ in range(n)]
     if draw.boolean():
         given |= {"shard": draw.integer(1, 3), "parallel_from": draw.integer(0, 3)}
+    if draw.boolean():
+        given["precision"] = draw.one_of("f64", "f32")
     return given
 
 
 def draw_restore(draw: Draw) -> Arguments:
     context = draw_context(draw)
+    other = {**context, "seed": draw.integer(0, LARGEST), "warm": (draw.integer(0, 2), 1, False)}
+    return context | {"snapshot": make(other).snapshot()}
+
+
+def restore(snapshot: Any, **context: Any) -> Any:
     vec = make(context)
-    return context | {"other": draw.integer(0, LARGEST), **vec.snapshot()}
+    vec.restore(snapshot)
+    return after(vec, vec.reset_all())
 
 
-PROPERTIES = frozenset(
-    f"VecEnv.{name}"
-    for name in (
-        "n_envs", "env_id", "obs_dim", "state_dim", "max_episode_steps", "n_actions", "action_dim",
-        "action_low", "action_high", "observation_low", "observation_high",
+def saved_twins(snapshot: Any, env_id: str, precision: str, n: int) -> Twins:
+    """The batch that a snapshot describes."""
+    fields = ("format", "env_id", "precision", "n_envs", "state", "elapsed", *STREAM_FIELDS)
+    require(isinstance(snapshot, dict) and snapshot.keys() >= set(fields))
+    whole(snapshot["format"], 2, 2)
+    whole(snapshot["n_envs"], n, n)
+    named(snapshot["env_id"], env_id)
+    named(snapshot["precision"], precision)
+    for name in ("elapsed", *STREAM_FIELDS):
+        counts = numeric(snapshot[name], n)
+        require(counts.dtype.kind in "iu" and (counts >= 0).all())
+    seeds, indices, positions = (
+        np.asarray(snapshot[name]).astype(np.uint64) for name in STREAM_FIELDS
     )
-)  # fmt: skip
+    keys = [(int(seed), int(index)) for seed, index in zip(seeds, indices, strict=True)]
+    twins = Twins(env_id, keys, precision)
+    twins.positions = positions
+    place(twins, snapshot["state"], snapshot["elapsed"])
+    return twins
+
+
+def restore_model(snapshot: Any = None, **context: Any) -> Any:
+    twins = saved_twins(snapshot, context["env_id"], context["precision"], context["n"])
+    return after_model(twins, twins.reset())
+
+
+COVERED = frozenset(
+    {"NativeEnv", "VecEnv.n_envs", "VecEnv.precision"} | {f"NativeEnv.{name}" for name in FACTS}
+)
 
 CASES = {
-    "VecEnv": Case(made, draw_made, made_model, covers=PROPERTIES),
+    "VecEnv": Case(made, draw_made, made_model, covers=COVERED),
     "VecEnv.step_all": Case(step_all, draw_step, step_all_model, fixed=CONTEXT),
     "VecEnv.step_into": Case(step_into, draw_step_into, step_into_model, fixed=CONTEXT),
     "VecEnv.observe_into": Case(observe_into, draw_observe_into, observe_into_model, fixed=CONTEXT),
@@ -303,4 +336,12 @@ CASES = {
         fixed=CONTEXT,
         covers=frozenset({"VecEnv.get_state"}),
     ),
+    "VecEnv.restore": Case(
+        restore,
+        draw_restore,
+        restore_model,
+        fixed=CONTEXT,
+        covers=frozenset({"VecEnv.snapshot"}),
+    ),
+    "native_env_ids": Case(_core.native_env_ids, lambda draw: {}, lambda: sorted(STARTS)),
 }

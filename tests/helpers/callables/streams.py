@@ -48,7 +48,7 @@ def draws(
     count: int, seed: Any = None, name: Any = None, index: Any = None, position: Any = None
 ) -> list[int]:
     """The next `count` 64-bit draws."""
-    require(isinstance(name, str))
+    require(isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name))
     seed, index, position = (whole(n, 0, LARGEST) for n in (seed, index, position))
     got = words(seed, name, index, position, 2 * count)
     return [low | high << 32 for low, high in zip(got[::2], got[1::2], strict=True)]
@@ -98,7 +98,9 @@ def draw_stream(draw: Draw) -> Arguments:
 
 
 CASES = {
-    "Stream.uniform": Case(uniform, draw_stream, uniform_model),
+    "Stream.uniform": Case(
+        uniform, draw_stream, uniform_model, covers=frozenset({"Stream", "Stream.position"})
+    ),
     "Stream.normal": Case(normal, draw_stream, normal_model),
     "Stream.next_u64": Case(
         lambda seed, name, index=0: _core.Stream(seed, name, index).next_u64(),

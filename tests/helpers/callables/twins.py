@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from helpers.callables.engine import Near
 from helpers.callables.streams import draws
 
 PI = float(np.pi)
@@ -20,7 +21,14 @@ STARTS: dict[str, list[tuple[float, float] | None]] = {
     "Pendulum-v1": [(-PI, PI), (-1.0, 1.0)],
 }
 ROUNDED = {"Acrobot-v1", "MountainCarContinuous-v0"}  # Gymnasium keeps the start as float32
-STEPS = 500
+# One float32 step, relative to the largest number or 1 (rust/rlox-core/src/env); Pendulum: reward.
+SINGLE = {
+    "Acrobot-v1": 1e-5,
+    "CartPole-v1": 3e-7,
+    "MountainCar-v0": 3e-7,
+    "MountainCarContinuous-v0": 3e-7,
+    "Pendulum-v1": 1e-5,
+}
 
 
 @functools.cache
@@ -46,12 +54,16 @@ def observation(env_id: str, state: np.ndarray) -> np.ndarray:
 class Twins:
     """States `[n, state_dim]`, elapsed steps and stream positions `[n]` after the first reset."""
 
-    def __init__(self, env_id: str, keys: list[tuple[int, int]]) -> None:
-        self.env_id, self.keys, self.n = env_id, keys, len(keys)
+    def __init__(self, env_id: str, keys: list[tuple[int, int]], precision: str = "f64") -> None:
+        self.env_id, self.keys, self.n, self.precision = env_id, keys, len(keys), precision
         self.limit = gym.spec(env_id).max_episode_steps
         self.positions = np.zeros(self.n, np.uint64)
         self.elapsed = np.zeros(self.n, np.int64)
         self.state = np.stack([self.start(row) for row in range(self.n)])
+
+    def near(self, result: Any) -> Near:
+        """The result with the deviation that the documentation of the environments states."""
+        return Near(result, SINGLE[self.env_id] if self.precision == "f32" else 1e-10)
 
     def start(self, row: int) -> np.ndarray:
         """The next episode's first state."""
@@ -64,8 +76,15 @@ class Twins:
             0.0 if b is None else b[0] + (b[1] - b[0]) * ((next(numbers) >> 11) * 2.0**-53)
             for b in bounds
         ]
-        single = self.env_id in ROUNDED
-        return np.array(state, np.float32).astype(np.float64) if single else np.array(state)
+        if self.env_id in ROUNDED:
+            return np.array(state, np.float32).astype(np.float64)
+        return self.kept(np.array(state))
+
+    def kept(self, state: np.ndarray) -> np.ndarray:
+        """The state in the precision in which it is kept."""
+        if self.precision == "f32" or self.env_id == "MountainCarContinuous-v0":
+            return state.astype(np.float32).astype(np.float64)
+        return state
 
     def reset(self) -> np.ndarray:
         self.state = np.stack([self.start(row) for row in range(self.n)])
@@ -82,6 +101,7 @@ class Twins:
         self.elapsed += 1
         flags[1] = self.elapsed >= self.limit
         mask = flags.any(axis=0)
+        reached = self.kept(reached)
         self.state = reached.copy()
         for row in np.flatnonzero(mask):
             self.state[row] = self.start(row)

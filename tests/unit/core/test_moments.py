@@ -146,3 +146,29 @@ def test_a_wrong_state_is_refused_and_changes_nothing(changed, match):
 def test_wrong_arguments_are_named(error, match, call):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_a_first_number_of_any_size_is_taken_in() -> None:
+    stats = RunningStats()
+    stats.update(1e308)
+    assert (stats.mean, stats.var) == (1e308, 0.0)
+
+
+def test_counts_never_wrap_around() -> None:
+    stats = RunningStats()
+    stats.batch_update([1.0, 2.0])
+    for _ in range(52):
+        stats.merge(stats)
+    assert stats.count == 2**53
+    with pytest.raises(ConfigError, match="at most 2.53"):
+        stats.merge(stats)
+    assert stats.count == 2**53
+    with pytest.raises(CheckpointError, match="count"):
+        stats.restore(stats.state() | {"count": 2**64 - 1})
+
+
+@pytest.mark.parametrize("mean", [np.complex64(1 + 2j), 10**5000, "1"])
+def test_a_state_holds_real_numbers_only(mean: object) -> None:
+    stats = RunningStats()
+    with pytest.raises(CheckpointError, match="mean"):
+        stats.restore(stats.state() | {"mean": mean})

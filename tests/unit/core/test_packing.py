@@ -130,6 +130,8 @@ def test_token_arrays_may_be_lists_tensors_and_of_any_integer_dtype():
         (ShapeError, r"sequences\[1\]", lambda: core.pack_tokens([[1], [0.5]], 8)),
         (ShapeError, r"sequences\[0\]", lambda: core.pack_tokens([[[1]]], 8)),
         (ConfigError, "less than 2", lambda: core.pack_sequences([1], 2**60)),
+        (ConfigError, "less than 2", lambda: core.pack_sequences([], 2**63)),
+        (ConfigError, "pad_token_id is", lambda: core.pack_tokens([[1]], 2, pad_token_id=2**63)),
         (
             ShapeError,
             "shape of packed",

@@ -139,3 +139,10 @@ def test_a_snapshot_that_does_not_fit_changes_nothing(change):
     with pytest.raises(CheckpointError):
         env.restore({**before, **change})
     np.testing.assert_equal(env.snapshot(), before)
+
+
+def test_an_action_beyond_every_number_is_refused() -> None:
+    env = rlox.SingleEnv("Pendulum-v1")
+    env.reset()
+    with pytest.raises(ConfigError, match="action is 1000"):
+        env.step(10**400)

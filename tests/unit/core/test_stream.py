@@ -72,3 +72,9 @@ def test_numpy_integers_are_seeds():
 def test_numbers_out_of_range_are_named(match, call):
     with pytest.raises(ConfigError, match=match):
         call()
+
+
+def test_a_name_without_utf_8_is_refused() -> None:
+    for make in (Stream, stream_seed):
+        with pytest.raises(ConfigError, match=r"name is .*ud800.*, expected Unicode"):
+            make(1, "\ud800")

@@ -353,3 +353,26 @@ def test_lists_with_anything_but_integers_are_read_as_arrays() -> None:
         vec.step_all([1, 0.5])
     with pytest.raises(ShapeError, match="actions"):
         vec.step_all([2**70, 0])
+
+
+@pytest.mark.parametrize("shard", [2**62, 2**64 - 1])
+def test_a_shard_may_be_larger_than_any_batch(shard: int) -> None:
+    plain, cut = VecEnv(3, 1), VecEnv(3, 1, shard=shard)
+    for vec in (plain, cut):
+        vec.step_all([0, 1, 0])
+    np.testing.assert_array_equal(cut.snapshot()["state"], plain.get_state())
+
+
+@pytest.mark.parametrize(
+    ("error", "field", "value"),
+    [
+        (ConfigError, "seeds", np.array([-1, 2])),
+        (ConfigError, "positions", np.array([4, -4], np.int8)),
+        (ShapeError, "state", np.zeros((4, 2))),
+        (ShapeError, "state", np.zeros(8)),
+    ],
+)
+def test_snapshot_fields_are_never_reinterpreted(error, field, value) -> None:
+    vec = VecEnv(2, 1)
+    with pytest.raises(error, match=field):
+        vec.restore(vec.snapshot() | {field: value})

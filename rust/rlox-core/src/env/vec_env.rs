@@ -137,6 +137,8 @@ impl VecEnv {
         if n == 0 || n > MAX_ENVS {
             return Err(Error::config("n", n, format!("1 to {MAX_ENVS} environments")));
         }
+        // So that a shard's numbers can be counted, however large a shard was asked for.
+        let tiling = Tiling { shard: tiling.shard.min(n), ..tiling };
         let keys: Vec<(u64, u64)> = match seeding {
             Seeding::Run(seed) => (0..n as u64).map(|index| (seed, index)).collect(),
             Seeding::PerEnv(seeds) => {

@@ -69,7 +69,8 @@ impl Packing {
             .collect();
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
-        if n_bins.checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
+        // Without sequences too, so that a row is always one that an array can have.
+        if n_bins.max(1).checked_mul(max_len).is_none_or(|cells| cells >= MOST_CELLS) {
             let got = format!("{max_len}, for a number of rows of {n_bins}");
             return Err(Error::config(
                 "max_len",

@@ -10,6 +10,9 @@ const ROWS: usize = 256;
 /// From this many numbers on, blocks of rows are spread over rayon's threads.
 const PARALLEL_FROM: usize = 1 << 17;
 
+/// Rows in all, at most: counts up to here are float64 numbers.
+const MOST_ROWS: u64 = 1 << 53;
+
 /// Count, mean and sum of squared deviations per dimension, in float64.
 ///
 /// Parts are merged as in Chan, Golub and LeVeque 1983, eq. 2.1: no difference of large sums, so a
@@ -32,8 +35,11 @@ impl Moments {
     ///
     /// # Errors
     /// [`Error::Snapshot`] if sizes differ, a number is not finite, a sum of squares is negative,
-    /// or nothing was counted and a number is not 0.
+    /// nothing was counted and a number is not 0, or more than 2^53 rows were.
     pub fn from_parts(count: u64, mean: Vec<f64>, m2: Vec<f64>) -> Result<Self> {
+        if count > MOST_ROWS {
+            return Err(Error::snapshot("count", count, "at most 2^53"));
+        }
         if mean.len() != m2.len() {
             return Err(Error::snapshot("m2", format!("{} numbers", m2.len()), mean.len()));
         }
@@ -71,7 +77,7 @@ impl Moments {
     /// The population variance of each dimension (divisor count); 1 before anything was seen, so
     /// that normalising changes nothing then.
     pub fn var(&self) -> impl Iterator<Item = f64> + '_ {
-        #[expect(clippy::cast_precision_loss, reason = "2^53 rows are not reached")]
+        #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
         let count = self.count as f64;
         self.m2.iter().map(move |m2| if count > 0.0 { m2 / count } else { 1.0 })
     }
@@ -100,8 +106,8 @@ impl Moments {
     /// Takes in everything that `other` has seen.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the dimensions differ; [`Error::NonFinite`] if a sum of squares exceeds
-    /// float64.
+    /// [`Error::Shape`] if the dimensions differ; [`Error::Config`] beyond 2^53 rows;
+    /// [`Error::NonFinite`] if a sum of squares exceeds float64.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         check_len("other", other.mean.len(), self.mean.len(), "the same dimension")?;
         let mut total = self.clone();
@@ -167,9 +173,9 @@ impl Moments {
     }
 
     /// Chan's merge.
-    #[expect(clippy::cast_precision_loss, reason = "2^53 rows are not reached")]
+    #[expect(clippy::cast_precision_loss, reason = "at most MOST_ROWS")]
     fn add(&mut self, other: &Self) {
-        let count = self.count + other.count;
+        let count = self.count.saturating_add(other.count);
         if count == 0 {
             return;
         }
@@ -179,13 +185,17 @@ impl Moments {
         for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
             let delta = other_mean - *mean;
             *mean += delta * share;
-            *m2 += other_m2 + delta * delta * own * share;
+            // Grouped so that a first number whose square overflows adds 0, not infinity times 0.
+            *m2 += other_m2 + (delta * own) * (delta * share);
         }
         self.count = count;
     }
 
     /// Becomes `total` if that is finite.
     fn accept(&mut self, total: Self) -> Result<()> {
+        if total.count > MOST_ROWS {
+            return Err(Error::config("count", total.count, "at most 2^53 rows in all"));
+        }
         check_finite("mean", &total.mean)?;
         check_finite("sum of squares", &total.m2)?;
         *self = total;
