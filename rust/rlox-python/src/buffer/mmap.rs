@@ -1,6 +1,5 @@
 //! The replay buffer that is larger than memory, for Python.
 
-use std::path::PathBuf;
 use std::sync::RwLock;
 
 use pyo3::prelude::*;
@@ -10,7 +9,8 @@ use rlox_core::buffer::{MmapReplayBuffer, Schema, Target, Tiers};
 use super::columns::{Columns, Pushed, horizon};
 use super::outgoing::{Arrays, More};
 use super::{door, incoming, settings, shared};
-use crate::coerce::Number;
+use crate::coerce::{self, Number, Text};
+use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
 ///
@@ -64,7 +64,7 @@ impl PyMmapReplayBuffer {
         total_capacity: Number<'py>,
         obs_dim: Number<'py>,
         act_dim: Number<'py>,
-        cold_path: Option<PathBuf>,
+        cold_path: Option<PathArg<'py>>,
         n_envs: Number<'py>,
         seed: Number<'py>,
         reopen: bool,
@@ -73,7 +73,7 @@ impl PyMmapReplayBuffer {
         let schema: Schema = settings::schema(py, obs_dim, act_dim, keywords)?;
         let missing =
             || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
-        let path = shared::raised(py, cold_path.ok_or_else(missing))?;
+        let path = shared::raised(py, cold_path.ok_or_else(missing))?.read("cold_path")?;
         let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
         let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
         let n_envs = settings::size(&n_envs, "n_envs", 1)?;
@@ -162,11 +162,11 @@ impl PyMmapReplayBuffer {
         seed: Number<'py>,
         n_batches: Number<'py>,
         n_step: Number<'py>,
-        gamma: Option<f64>,
+        gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
+        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?))?;
         shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), ..More::default() };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
@@ -219,12 +219,12 @@ impl PyMmapReplayBuffer {
     fn update(
         &self,
         py: Python<'_>,
-        column: &str,
+        column: Text<'_>,
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let schema = self.columns.schema();
-        let at = shared::raised(py, schema.column(column))?;
+        let at = shared::raised(py, schema.column(&column.read("column")?))?;
         let Some(field) = schema.columns().get(at) else { return Ok(0) };
         let indices = shared::indices_of(indices)?;
         let indices = indices.slice();
@@ -257,17 +257,25 @@ impl PyMmapReplayBuffer {
 
     /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
     /// which are sealed and kept as long as that save.
-    #[pyo3(signature = (name="last"))]
-    fn save(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(name))
+    #[pyo3(
+        signature = (name=Text::Omitted("last")),
+        text_signature = "($self, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+        let name = name.read("name")?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(&name))
     }
 
     /// Goes on from the state saved as `name`; rows pushed since are forgotten.
     ///
     /// Raises CheckpointError for files that are damaged or missing; nothing is changed then.
-    #[pyo3(signature = (name="last"))]
-    fn load(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(name))
+    #[pyo3(
+        signature = (name=Text::Omitted("last")),
+        text_signature = "($self, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+        let name = name.read("name")?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(&name))
     }
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
@@ -340,7 +348,14 @@ impl PyMmapReplayBuffer {
 ///     StorageError: the disk refuses, or another process is writing there.
 ///     CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
 #[pyfunction]
-pub(crate) fn prune_replay(py: Python<'_>, path: PathBuf, keep: Vec<String>) -> PyResult<usize> {
+pub(crate) fn prune_replay(
+    py: Python<'_>,
+    path: PathArg<'_>,
+    keep: Vec<Text<'_>>,
+) -> PyResult<usize> {
+    let path = path.read("path")?;
+    let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
+    let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
     crate::detach::detached(py, shared::LONG, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
         Ok(rlox_core::store::Folder::open_real(&path)?.prune(&keep)?.files)

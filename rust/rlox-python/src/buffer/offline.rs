@@ -1,6 +1,5 @@
 //! The offline dataset for Python.
 
-use std::path::PathBuf;
 use std::sync::RwLock;
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
@@ -15,9 +14,10 @@ use super::columns::Columns;
 use super::dataset_arrays::{arithmetic, fresh, rows_of};
 use super::outgoing::{Arrays, More};
 use super::{door, incoming, shared};
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
 use crate::errors::{self, Class};
+use crate::paths::PathArg;
 use crate::views::ViewMut;
 
 /// A dataset of transitions for offline learning: built once, then read only.
@@ -279,9 +279,13 @@ impl PyOfflineDatasetBuffer {
     /// Saves the dataset and its draws as `name` in the folder `path`, which other saves and
     /// buffers may share; otherwise as `ReplayBuffer.save`. Rows are written by the first save into
     /// a folder and only listed by the others.
-    #[pyo3(signature = (path, name="last"))]
-    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
-        let save = |data: &mut OfflineDataset| Ok(data.save(&path, name)?.new_bytes);
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        let save = |data: &mut OfflineDataset| Ok(data.save(&path, &name)?.new_bytes);
         door::writing(py, &self.data, shared::LONG, save)
     }
 
@@ -291,9 +295,13 @@ impl PyOfflineDatasetBuffer {
     /// Raises:
     ///     CheckpointError: a file is damaged (named, with the byte), missing, or of another
     ///         layout. Nothing is changed then.
-    #[pyo3(signature = (path, name="last"))]
-    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
-        door::writing(py, &self.data, shared::LONG, |data| data.load(&path, name))
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        door::writing(py, &self.data, shared::LONG, |data| data.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

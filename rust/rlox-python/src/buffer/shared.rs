@@ -11,7 +11,7 @@ use rlox_core::buffer::{DrawState, Request, Storage, Target};
 use super::columns::{Columns, Pushed};
 use super::outgoing::{Arrays, More};
 use super::{door, incoming, settings};
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::errors::{self, Class};
 use crate::views::View;
 
@@ -136,12 +136,12 @@ pub(super) fn update<B: Held>(
     py: Python<'_>,
     columns: &Columns,
     buffer: &RwLock<B>,
-    column: &str,
+    column: &Text<'_>,
     indices: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
     let schema = columns.schema();
-    let at = raised(py, schema.column(column))?;
+    let at = raised(py, schema.column(&column.read("column")?))?;
     let Some(field) = schema.columns().get(at) else { return Ok(0) };
     let indices = indices_of(indices)?;
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
