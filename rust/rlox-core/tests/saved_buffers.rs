@@ -273,8 +273,10 @@ fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
     let mut right = make();
     right.load(&dir, "last").unwrap();
     for t in 104..150 {
-        let (a, b) =
-            (left.sample(request(20, None), 6).unwrap(), right.sample(request(20, None), 6).unwrap());
+        let (a, b) = (
+            left.sample(request(20, None), 6).unwrap(),
+            right.sample(request(20, None), 6).unwrap(),
+        );
         assert_eq!(a, b);
         assert!(read(left.storage(), &a.rows) == read(right.storage(), &b.rows));
         fill(&mut left, t..t + 1);

@@ -80,10 +80,7 @@ impl Real<'_> {
 }
 
 /// A float argument that may be left out or None.
-pub(crate) fn optional_real(
-    value: Option<&Bound<'_, PyAny>>,
-    name: &str,
-) -> PyResult<Option<f64>> {
+pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Option<f64>> {
     value.map(|value| real(value, name)).transpose()
 }
 

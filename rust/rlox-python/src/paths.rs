@@ -33,13 +33,11 @@ impl PathArg<'_> {
             Err(cause) if cause.is_instance_of::<PyTypeError>(py) => return Err(cause),
             Err(_) => None,
         };
-        let sound = encoded.as_ref().map(|bytes| bytes.as_bytes());
-        match sound.filter(|bytes| !bytes.is_empty() && !bytes.contains(&0)) {
-            Some(bytes) => Ok(PathBuf::from(OsStr::from_bytes(bytes))),
-            None => {
-                let message = format!("{name} is {}, expected a path", shown(&self.0));
-                Err(errors::new(py, Class::Config, message))
-            }
+        let bytes = encoded.as_ref().map_or([].as_slice(), PyBytesMethods::as_bytes);
+        if bytes.is_empty() || bytes.contains(&0) {
+            let message = format!("{name} is {}, expected a path", shown(&self.0));
+            return Err(errors::new(py, Class::Config, message));
         }
+        Ok(PathBuf::from(OsStr::from_bytes(bytes)))
     }
 }

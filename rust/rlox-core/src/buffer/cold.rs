@@ -59,8 +59,7 @@ impl Cold {
             }
             if let Some(slot) = fresh.streams.get_mut(number) {
                 let episodes = std::collections::VecDeque::new();
-                *slot =
-                    super::stream::Stream { start: state.pushed, head: 0, episodes, ..state };
+                *slot = super::stream::Stream { start: state.pushed, head: 0, episodes, ..state };
             }
         }
         let ends = sources(&fresh).iter().map(|source| source.end).collect();

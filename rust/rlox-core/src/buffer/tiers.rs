@@ -91,8 +91,10 @@ impl MmapReplayBuffer {
             let ends =
                 filled.map(|(at, s)| [self.start(at), s.pushed - 1].map(|p| p * n + at as u64));
             let range = ends.reduce(|[a, b], [c, d]| [a.min(c), b.max(d)]);
-            let held = range
-                .map_or_else(|| "no rows".to_owned(), |[low, high]| format!("rows {low} to {high}"));
+            let held = range.map_or_else(
+                || "no rows".to_owned(),
+                |[low, high]| format!("rows {low} to {high}"),
+            );
             Error::StaleIndex { index, held }
         })
     }
@@ -219,12 +221,11 @@ impl MmapReplayBuffer {
         let (offset, width) = layout.columns.get(Schema::REWARDS).copied().unwrap_or_default();
         let (mut window, mut factor) = (Window { last: position, total: 0.0, discount: 0.0 }, 1.0);
         for position in position..end {
-            let (begin, bytes) = match self.hot(Pick { stream, position }) {
-                Some(row) => (row.record, &self.storage.records),
-                None => {
-                    cold.record(&self.storage, stream, position, scratch)?;
-                    (0, &scratch.record)
-                }
+            let (begin, bytes) = if let Some(row) = self.hot(Pick { stream, position }) {
+                (row.record, &self.storage.records)
+            } else {
+                cold.record(&self.storage, stream, position, scratch)?;
+                (0, &scratch.record)
             };
             let reward = bytes.get(begin + offset..begin + offset + width).unwrap_or_default();
             let flags = bytes.get(begin + layout.flags).copied().unwrap_or(0);

@@ -166,7 +166,10 @@ impl PyMmapReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?))?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), ..More::default() };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;

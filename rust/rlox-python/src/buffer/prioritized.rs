@@ -190,7 +190,10 @@ impl PyPrioritizedReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?))?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         let rows = shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;

@@ -234,7 +234,10 @@ impl PyReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?))?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         if let Some(her) = her {
             return goals::sample(
                 py,
