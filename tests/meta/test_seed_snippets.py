@@ -6,6 +6,7 @@ Each file of snippets/ is one example; a comment at its top says where it is sho
 from __future__ import annotations
 
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from rlox.policies import ContinuousPolicy
 
 SNIPPETS = Path(__file__).parent / "snippets"
+COLD = Path("/tmp/replay_cold.bin")  # as printed
 
 
 def single_env_loop(ran: dict[str, Any]) -> None:
@@ -168,6 +170,24 @@ def replay_buffer_prioritized(ran: dict[str, Any]) -> None:
     assert ran["buffer"].beta == 0.7
 
 
+def offline_dataset_buffer(ran: dict[str, Any]) -> None:
+    stats = ran["buf"].stats()
+    assert (stats["n_transitions"], stats["n_episodes"], ran["buf"].n_episodes()) == (500, 10, 10)
+    returns = ran["rewards"].reshape(10, 50).sum(axis=1)
+    np.testing.assert_allclose(stats["mean_return"], returns.mean(), rtol=1e-12)
+    normalised = (ran["obs"] - ran["obs"].mean(axis=0)) / ran["obs"].std(axis=0)
+    rows = ran["batch"]["indices"].astype(int)
+    np.testing.assert_allclose(ran["batch"]["obs"], normalised[rows], atol=1e-12)
+    assert ran["traj"]["obs"].shape == (8, 20, 4)
+    assert ran["traj"]["actions"].shape == (8, 20, 2)
+
+
+def mmap_replay_buffer(ran: dict[str, Any]) -> None:
+    assert ran["batch"]["obs"].shape == (32, 84 * 84 * 4)
+    assert (ran["batch"]["next_obs"] == 1).all()
+    assert not COLD.exists()
+
+
 CHECKS = (
     single_env_loop,
     single_env_observation,
@@ -195,9 +215,20 @@ CHECKS = (
     replay_buffer_off_policy,
     replay_buffer_uniform,
     replay_buffer_prioritized,
+    offline_dataset_buffer,
+    mmap_replay_buffer,
 )
 
 
+@pytest.fixture
+def no_cold_files():
+    """Nothing at the printed path, before and after."""
+    shutil.rmtree(COLD, ignore_errors=True)
+    yield
+    shutil.rmtree(COLD, ignore_errors=True)
+
+
+@pytest.mark.usefixtures("no_cold_files")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
 def test_the_printed_example_runs_and_gives_what_it_says(check, workdir):
     check(runpy.run_path(str(SNIPPETS / f"{check.__name__}.py")))

@@ -7,10 +7,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import numpy as np
 import pytest
 from helpers.callables import CASES, Case
-from helpers.callables.engine import Draw, Invalid, Near, largest, spoilt
+from helpers.callables.comparing import assert_equal
+from helpers.callables.engine import Draw, Invalid, spoilt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,36 +29,6 @@ def public_callables() -> set[str]:
         if inspect.isclass(member):
             names |= {f"{name}.{method}" for method in vars(member) if not method.startswith("_")}
     return names
-
-
-def assert_equal(got: Any, expected: Any, tolerance: float, scale: float = 1.0) -> None:
-    if isinstance(expected, Near):
-        assert_equal(got, expected.value, expected.tolerance, expected.scale)
-    elif isinstance(expected, dict):
-        assert isinstance(got, dict)
-        assert got.keys() == expected.keys()
-        for key in expected:
-            assert_equal(got[key], expected[key], tolerance, scale)
-    elif isinstance(expected, (tuple, list)):
-        assert len(got) == len(expected)
-        for one, other in zip(got, expected, strict=True):
-            assert_equal(one, other, tolerance, scale)
-    elif isinstance(expected, np.ndarray):
-        assert got.dtype == expected.dtype
-        assert got.shape == expected.shape
-        if expected.dtype.kind != "f":
-            np.testing.assert_array_equal(got, expected)
-            return
-        if expected.dtype == np.float32:
-            tolerance = max(tolerance, 1e-5)
-        if tolerance == np.inf:
-            return
-        scale = max(scale, largest(expected))
-        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
-    elif isinstance(expected, float):
-        assert got == pytest.approx(expected, rel=tolerance, abs=tolerance, nan_ok=True)
-    else:
-        assert got == expected
 
 
 def check(case: Case, arguments: dict[str, Any]) -> None:

@@ -11,7 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{Draw, PrioritizedReplayBuffer, ReplayBuffer, Row, Storage};
+use rlox_core::buffer::{
+    Draw, PrioritizedReplayBuffer, ReplayBuffer, Row, SequenceReplayBuffer, Storage,
+};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
@@ -251,6 +253,37 @@ fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     }
     assert_eq!(right.priorities().beta(), 0.7);
     assert!(matches!(make(0.5).load(&dir, "last"), Err(Error::Snapshot { .. })));
+}
+
+#[test]
+fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
+    let dir = folder("saved_buffers-sequences");
+    let make = || SequenceReplayBuffer::new(schema(), 64, 1, 7, false).unwrap();
+    let mut left = make();
+    let fill = |buffer: &mut SequenceReplayBuffer, steps: std::ops::Range<u64>| {
+        for t in steps {
+            push(t, 1, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
+        }
+    };
+    // Off an episode's end, and wrapped.
+    fill(&mut left, 0..104);
+    left.sample(request(3, None), 4).unwrap();
+    assert!(left.save(&dir, "last").unwrap().new_bytes > 0);
+    assert_eq!(left.save(&dir, "last").unwrap().new_bytes, 0);
+    let mut right = make();
+    right.load(&dir, "last").unwrap();
+    for t in 104..150 {
+        let (a, b) = (
+            left.sample(request(20, None), 6).unwrap(),
+            right.sample(request(20, None), 6).unwrap(),
+        );
+        assert_eq!(a, b);
+        assert!(read(left.storage(), &a.rows) == read(right.storage(), &b.rows));
+        fill(&mut left, t..t + 1);
+        fill(&mut right, t..t + 1);
+    }
+    let mut larger = SequenceReplayBuffer::new(schema(), 65, 1, 7, false).unwrap();
+    assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
 }
 
 #[test]

@@ -79,6 +79,11 @@ impl Real<'_> {
     }
 }
 
+/// A float argument that may be left out or None.
+pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Option<f64>> {
+    value.map(|value| real(value, name)).transpose()
+}
+
 /// Anything that Python converts to a float, NaN and infinities included, but for NumPy's complex
 /// numbers, of which it would drop the imaginary part, and time spans.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {

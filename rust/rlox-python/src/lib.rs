@@ -16,6 +16,7 @@ mod llm_rows;
 mod llm_tokens;
 mod moments;
 mod native_env;
+mod paths;
 mod pool;
 mod returns;
 mod rollout;

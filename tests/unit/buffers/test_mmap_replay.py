@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlox
-from rlox.errors import CheckpointError, ConfigError, StorageError
+from rlox.errors import CheckpointError, ConfigError, StaleIndexError, StorageError
 
 SHAPE = {"obs_dim": 3, "act_dim": 1}
 
@@ -50,6 +50,48 @@ def test_it_samples_what_a_buffer_in_memory_samples(tmp_path, n_envs):
         assert equal(all_rows.sample(20, n_batches=3), expected.sample(20, n_batches=3))
     assert all_rows.n_hot < len(all_rows) and all_rows.disk_bytes > 0
     all_rows.verify()
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_n_step_windows_and_rows_by_index_are_those_of_a_buffer_in_memory(tmp_path, n_envs):
+    settings = {"n_envs": n_envs, "seed": 5, **SHAPE}
+    all_rows = rlox.MmapReplayBuffer(30, 600, cold_path=tmp_path / "cold", **settings)
+    expected = rlox.ReplayBuffer(600, **settings)
+    for steps in (range(5), range(5, 333), range(333, 700)):
+        for buffer in (all_rows, expected):
+            push(buffer, steps, n_envs)
+            buffer.cut_episode(n_envs - 1)
+        for n_step in (1, 3, 25):
+            ask = {"n_step": n_step, "gamma": 0.97}
+            left, right = all_rows.sample(300, **ask), expected.sample(300, **ask)
+            assert equal(left, right) and left["discounts"].dtype == np.float32
+            assert equal(all_rows.sample(300, out=left, **ask), expected.sample(300, **ask))
+        indices = expected.sample(200)["indices"]
+        all_rows.sample(200)
+        assert equal(all_rows.gather(indices), expected.gather(indices))
+    gone = 700 * n_envs - 600 - 1
+    with pytest.raises(StaleIndexError, match=f"{gone} "):
+        all_rows.gather([gone])
+    with pytest.raises(ConfigError, match="gamma"):
+        all_rows.sample(1, n_step=3)
+
+
+def test_rows_that_are_sealed_cannot_be_written_to_and_others_can(tmp_path):
+    settings = {"extra_columns": {"latent": ("float32", (2,))}, **SHAPE}
+    buffer = rlox.MmapReplayBuffer(30, 100, cold_path=tmp_path / "cold", **settings)
+    flags = np.zeros(25, bool)
+    for _ in range(3):
+        buffer.push_batch(
+            np.zeros((25, 3)), flags, flags, flags, flags, np.ones((25, 3)),
+            extra={"latent": np.zeros((25, 2))},
+        )  # fmt: skip
+    sealed = 75 - buffer.n_unsealed
+    assert 0 < sealed < 75
+    assert buffer.update("latent", [74, 10**6], [[1.0, 2.0], [3.0, 4.0]]) == 1
+    with pytest.raises(ConfigError, match="segments never change"):
+        buffer.update("latent", [74, sealed - 1], np.ones((2, 2)))
+    buffer.flush()
+    np.testing.assert_array_equal(buffer.gather([74, 73])["latent"], [[1, 2], [0, 0]])
 
 
 def test_byte_images_in_stacks_take_a_frame_each_on_disk(tmp_path):

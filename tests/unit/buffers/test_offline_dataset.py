@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlox
-from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 
 N, OBS, ACT = 60, 3, 2
 
@@ -144,3 +144,47 @@ def test_what_does_not_fit_is_refused_by_name():
     for batch_size, seq_len in [(0, 5), (5, 0), (2**20, 2**20), (-1, 3)]:
         with pytest.raises(ConfigError):
             buf.sample_trajectories(batch_size, seq_len, seed=0)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_saved_dataset_is_written_once_and_samples_the_same_rows(tmp_path, normalize, dtype):
+    arrays = dataset(dtype)
+    buf = rlox.OfflineDatasetBuffer(*arrays, normalize=normalize, seed=4)
+    buf.sample(5)
+    assert buf.save(tmp_path, "step-1") > N * OBS * 4
+    assert buf.save(tmp_path, "step-2") == 0
+    # the same shapes, other numbers: everything comes from the folder
+    others = [array[::-1].copy() if array.dtype.kind == "f" else array for array in arrays]
+    again = rlox.OfflineDatasetBuffer(*others, normalize=normalize)
+    again.load(tmp_path, "step-2")
+    assert again.save(tmp_path, "step-3") == 0
+    samples = (lambda b: b.sample(200), lambda b: b.sample_trajectories(50, 9), lambda b: b.stats())
+    for sample in samples:
+        left, right = sample(buf), sample(again)
+        assert left.keys() == right.keys()
+        for key in left:
+            np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+    np.testing.assert_array_equal(buf.denormalize(arrays[0]), again.denormalize(arrays[0]))
+    assert again.n_episodes() == 4 and len(again) == N
+
+
+def test_what_another_dataset_or_buffer_saved_is_refused_and_changes_nothing(tmp_path):
+    arrays = dataset()
+    plain = rlox.OfflineDatasetBuffer(*arrays)
+    plain.save(tmp_path, "plain")
+    scaled = rlox.OfflineDatasetBuffer(*arrays, normalize=True)
+    before = scaled.sample(50, seed=0)
+    ring = rlox.ReplayBuffer(N, OBS, ACT, action_dtype="float64", reward_dtype="float64")
+    flags = np.zeros(N, bool)
+    ring.push_batch(arrays[0], arrays[2], arrays[3], flags, flags, arrays[1])
+    ring.save(tmp_path, "ring")
+    shorter = rlox.OfflineDatasetBuffer(*(array[:-1] for array in arrays))
+    for buf, name, told in [
+        (scaled, "plain", "normalize"), (scaled, "none", "missing"),
+        (scaled, "ring", "normalized is missing"), (shorter, "plain", "capacity"),
+    ]:  # fmt: skip
+        with pytest.raises(CheckpointError, match=told):
+            buf.load(tmp_path, name)
+    after = scaled.sample(50, seed=0)
+    assert all(np.array_equal(before[key], after[key]) for key in before)

@@ -7,7 +7,7 @@ import pytest
 from helpers.transitions import KEYS, check_batch, push_batch, row
 
 from rlox import SequenceReplayBuffer
-from rlox.errors import ConfigError
+from rlox.errors import CheckpointError, ConfigError
 
 
 def filled(lengths, capacity=1_000, n_envs=1, **settings):
@@ -94,6 +94,22 @@ def test_the_same_seed_and_a_restored_state_give_the_same_windows():
     for key in left:
         np.testing.assert_array_equal(left[key], right[key])
     assert buffer.update("rewards", left["indices"].ravel(), np.zeros(48)) == (~left["mask"]).sum()
+
+
+def test_a_saved_buffer_samples_the_same_windows_and_shares_segments(tmp_path):
+    buffer, batch, _ = filled([4, 1, 9, 5], 17, seed=3)
+    buffer.sample(3, 2)
+    assert buffer.save(tmp_path) > 0
+    assert buffer.save(tmp_path, "again") == 0
+    other = SequenceReplayBuffer(17, 1, 1)
+    other.load(tmp_path, "again")
+    push_batch(buffer, batch)
+    push_batch(other, batch)
+    left, right = buffer.sample(50, 3), other.sample(50, 3)
+    for key in left:
+        np.testing.assert_array_equal(left[key], right[key])
+    with pytest.raises(CheckpointError, match="layout"):
+        SequenceReplayBuffer(18, 1, 1).load(tmp_path)
 
 
 def test_requests_out_of_range_are_refused():

@@ -58,7 +58,8 @@ impl Cold {
                 queue.restart(range.1);
             }
             if let Some(slot) = fresh.streams.get_mut(number) {
-                *slot = super::stream::Stream { start: state.pushed, head: 0, ..state };
+                let episodes = std::collections::VecDeque::new();
+                *slot = super::stream::Stream { start: state.pushed, head: 0, episodes, ..state };
             }
         }
         let ends = sources(&fresh).iter().map(|source| source.end).collect();

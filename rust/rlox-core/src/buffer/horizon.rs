@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 /// How far returns look ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Horizon {
-    n: usize,
-    gamma: f64,
+    pub(super) n: usize,
+    pub(super) gamma: f64,
 }
 
 impl Horizon {
@@ -81,12 +81,15 @@ impl Storage {
     /// The reward of a row.
     fn reward(&self, row: Row) -> f64 {
         let Some(&(offset, width)) = self.layout.columns.get(Schema::REWARDS) else { return 0.0 };
-        let bytes = self.records.get(row.record + offset..row.record + offset + width);
-        match bytes {
-            Some(&[a, b, c, d]) => f64::from(f32::from_ne_bytes([a, b, c, d])),
-            Some(bytes) => bytes.first_chunk().map_or(0.0, |bytes| f64::from_ne_bytes(*bytes)),
-            None => 0.0,
-        }
+        real(self.records.get(row.record + offset..row.record + offset + width).unwrap_or_default())
+    }
+}
+
+/// The float32 or float64 with these bytes.
+pub(super) fn real(bytes: &[u8]) -> f64 {
+    match bytes {
+        &[a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
+        bytes => bytes.first_chunk().map_or(0.0, |bytes| f64::from_ne_bytes(*bytes)),
     }
 }
 

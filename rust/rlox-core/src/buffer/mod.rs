@@ -13,6 +13,7 @@ mod hindsight;
 mod horizon;
 mod obs;
 mod offline;
+mod offline_saved;
 mod priorities;
 mod prioritized;
 mod record;

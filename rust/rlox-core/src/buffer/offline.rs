@@ -1,5 +1,6 @@
 //! Datasets for offline learning: loaded once, then read only.
 
+use super::archive::Archive;
 use super::draw::Draws;
 use super::replay::{DrawState, Request, check_filled};
 use super::returns::{Episode, ReturnStats, to_go};
@@ -18,13 +19,14 @@ const BLOCK: usize = 1_024;
 /// more episode, which is incomplete. It is sampled from and counted like the others.
 #[derive(Debug)]
 pub struct OfflineDataset {
-    storage: Storage,
-    draws: DrawState,
-    episodes: Vec<Episode>,
+    pub(super) storage: Storage,
+    pub(super) draws: DrawState,
+    pub(super) episodes: Vec<Episode>,
     /// Undiscounted sum of the rewards from each row to the end of its episode, `[n]`.
-    to_go: Vec<f64>,
-    scaling: Vec<Option<Scaling>>,
-    normalized: bool,
+    pub(super) to_go: Vec<f64>,
+    pub(super) scaling: Vec<Option<Scaling>>,
+    pub(super) normalized: bool,
+    pub(super) archive: Archive,
 }
 
 /// A stretch of one episode.
@@ -82,8 +84,8 @@ impl OfflineDataset {
             let end = rows.n.min(start + BLOCK);
             store(&mut storage, &rows, start..end, normalize.then_some(&scaling))?;
         }
-        let draws = DrawState::new(seed);
-        Ok(Self { storage, draws, episodes, to_go, scaling, normalized: normalize })
+        let (draws, archive) = (DrawState::new(seed), Archive::default());
+        Ok(Self { storage, draws, episodes, to_go, scaling, normalized: normalize, archive })
     }
 
     /// The rows, observations as they are sampled.
@@ -137,6 +139,18 @@ impl OfflineDataset {
         Ok(rows)
     }
 
+    /// Checks the windows of a request.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a request out of range or a `len` of 0.
+    pub fn check(request: Request, len: usize) -> Result<()> {
+        let total = request.rows()?.checked_mul(len);
+        if len == 0 || total.is_none_or(|total| total > super::replay::MAX_BATCH) {
+            return Err(Error::config("seq_len", len, "at least 1, and 2**28 rows a call at most"));
+        }
+        Ok(())
+    }
+
     /// Draws windows of up to `len` rows whose first row is uniform over the dataset (an episode is
     /// met in proportion to its length, as in Chen et al. 2021, "Decision Transformer"). A window
     /// ends with its episode.
@@ -144,10 +158,7 @@ impl OfflineDataset {
     /// # Errors
     /// [`Error::Config`] for a request out of range or a `len` of 0.
     pub fn sample_windows(&self, request: Request, len: usize) -> Result<Vec<Window>> {
-        let total = request.rows()?.checked_mul(len);
-        if len == 0 || total.is_none_or(|total| total > super::replay::MAX_BATCH) {
-            return Err(Error::config("seq_len", len, "at least 1, and 2**28 rows a call at most"));
-        }
+        Self::check(request, len)?;
         let (seed, first) = self.draws.take(request.seed, request.n_batches);
         let mut windows = Vec::with_capacity(request.rows()?);
         for batch in 0..request.n_batches as u64 {
@@ -220,7 +231,7 @@ fn filled_part<T: Copy + Default>(
     rows
 }
 
-fn schema_dtype(schema: &Schema, column: usize) -> Dtype {
+pub(super) fn schema_dtype(schema: &Schema, column: usize) -> Dtype {
     schema.columns().get(column).map_or(Dtype::F32, |field| field.dtype)
 }
 

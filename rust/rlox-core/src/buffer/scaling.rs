@@ -35,6 +35,18 @@ impl Scaling {
         Self { mean, std }
     }
 
+    /// The moments in one row, means first.
+    pub(super) fn to_row(&self) -> Vec<f64> {
+        [self.mean.as_slice(), &self.std].concat()
+    }
+
+    /// What [`Scaling::to_row`] gave for an observation of `width` elements; None for another row.
+    pub(super) fn from_row(row: &[f64], width: usize) -> Option<Self> {
+        let (mean, std) = row.split_at_checked(width)?;
+        let sound = std.len() == width && row.iter().all(|x| x.is_finite());
+        sound.then(|| Self { mean: mean.to_vec(), std: std.to_vec() })
+    }
+
     /// Mean of each element.
     #[must_use]
     pub fn mean(&self) -> &[f64] {

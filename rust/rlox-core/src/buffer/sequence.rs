@@ -1,5 +1,8 @@
 //! Windows of consecutive rows, for recurrent and model-based learners.
 
+use std::path::Path;
+
+use super::archive::{Archive, Saved};
 use super::draw::Draws;
 use super::replay::{DrawState, Request, check_filled};
 use super::schema::Schema;
@@ -29,6 +32,7 @@ pub struct SequenceReplayBuffer {
     storage: Storage,
     draws: DrawState,
     cross_episodes: bool,
+    archive: Archive,
 }
 
 impl SequenceReplayBuffer {
@@ -44,7 +48,8 @@ impl SequenceReplayBuffer {
         cross_episodes: bool,
     ) -> Result<Self> {
         let storage = Storage::new(schema, capacity, n_envs)?;
-        Ok(Self { storage, draws: DrawState::new(seed), cross_episodes })
+        let (draws, archive) = (DrawState::new(seed), Archive::default());
+        Ok(Self { storage, draws, cross_episodes, archive })
     }
 
     /// The rows.
@@ -67,6 +72,26 @@ impl SequenceReplayBuffer {
     /// Replaces where draws come from.
     pub fn set_draws(&mut self, draws: DrawState) {
         self.draws = draws;
+    }
+
+    /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
+        self.archive.save(&self.storage, &self.draws, folder, name, &[])
+    }
+
+    /// Continues from what was saved; see [`super::ReplayBuffer::load`]. Whether windows cross
+    /// episodes is this buffer's own setting.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
+        (self.storage, self.draws) = (restored.storage, restored.draws);
+        self.archive = restored.archive;
+        Ok(())
     }
 
     /// Rows of all windows of a request, padding included.

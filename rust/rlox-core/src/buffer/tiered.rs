@@ -1,11 +1,11 @@
 //! A replay buffer larger than memory: recent rows in memory, older ones on disk.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::cold::{Cold, NEWEST};
-use super::draw::Draws;
-use super::replay::{DrawState, Request};
+use super::replay::DrawState;
 use super::saved;
 use super::schema::Schema;
 use super::source::layout;
@@ -47,8 +47,8 @@ pub struct Tiers<'a> {
 /// oldest segment is removed when all its rows have left the ring. Every read from disk is checked.
 #[derive(Debug)]
 pub struct MmapReplayBuffer {
-    storage: Storage,
-    draws: DrawState,
+    pub(super) storage: Storage,
+    pub(super) draws: DrawState,
     /// None after `close`.
     cold: Option<Cold>,
     /// Rows per stream.
@@ -56,7 +56,10 @@ pub struct MmapReplayBuffer {
     /// Rows per stream that are sealed at a time.
     chunk: u64,
     /// Position of the oldest row there ever was on disk, `[streams]`.
-    floors: Vec<u64>,
+    pub(super) floors: Vec<u64>,
+    /// Positions where an episode begins though no flag may say so, because the buffer was reopened
+    /// there, rising; `[streams]`.
+    pub(super) cuts: Vec<VecDeque<u64>>,
     /// Position of each stream up to which a reopening finds the rows, `[streams]`.
     durable: Vec<u64>,
 }
@@ -101,7 +104,7 @@ impl MmapReplayBuffer {
         }
         let mut storage = Storage::new(schema, ring, n_envs)?;
         let mut cold = Cold::open(path, fs, &storage)?;
-        let mut floors = vec![0; n_envs];
+        let (mut floors, mut cuts) = (vec![0; n_envs], vec![VecDeque::new(); n_envs]);
         if cold.folder.has_manifest(NEWEST)? {
             if !reopen {
                 let cause =
@@ -109,13 +112,12 @@ impl MmapReplayBuffer {
                 return Err(Error::storage("start anew in", path, cause));
             }
             let manifest = cold.resume(NEWEST, &mut storage)?;
-            floors =
-                saved::streams(&manifest, &storage, u64::MAX)?.iter().map(|s| s.start).collect();
+            (floors, cuts) = resumed(saved::streams(&manifest, &storage, u64::MAX)?);
         }
         let (total, chunk) = (each as u64, chunk as u64);
         let draws = DrawState::new(seed);
         let durable = storage.streams.iter().map(whole).collect();
-        Ok(Self { storage, draws, cold: Some(cold), total, chunk, floors, durable })
+        Ok(Self { storage, draws, cold: Some(cold), total, chunk, floors, cuts, durable })
     }
 
     /// The rows in memory.
@@ -164,7 +166,7 @@ impl MmapReplayBuffer {
     }
 
     /// Position of a stream's oldest row.
-    fn start(&self, stream: usize) -> u64 {
+    pub(super) fn start(&self, stream: usize) -> u64 {
         self.start_of(stream, self.storage.streams.get(stream).map_or(0, |state| state.pushed))
     }
 
@@ -174,12 +176,17 @@ impl MmapReplayBuffer {
         floor.max(pushed.saturating_sub(self.total))
     }
 
+    /// Position below which the rows of a stream are sealed.
+    pub(super) fn sealed(&self, stream: usize) -> u64 {
+        let pushed = self.storage.streams.get(stream).map_or(0, |state| state.pushed);
+        let cold = self.cold.as_ref();
+        cold.map_or(0, |cold| cold.archive.sealed_rows(&self.storage, stream)).min(pushed)
+    }
+
     /// Rows of a stream that are not sealed.
     fn waiting(&self, stream: usize) -> u64 {
         let pushed = self.storage.streams.get(stream).map_or(0, |state| state.pushed);
-        let sealed =
-            self.cold.as_ref().map_or(0, |cold| cold.archive.sealed_rows(&self.storage, stream));
-        pushed - sealed.min(pushed)
+        pushed - self.sealed(stream)
     }
 
     /// Stores rows; in blocks, each after what must be sealed before it.
@@ -224,14 +231,18 @@ impl MmapReplayBuffer {
         let streams = self.storage.streams.iter().enumerate();
         let starts = streams.map(|(at, state)| self.start_of(at, whole(state)));
         let starts: Vec<u64> = starts.collect();
+        for (cuts, &start) in self.cuts.iter_mut().zip(&starts) {
+            while cuts.front().is_some_and(|&cut| cut <= start) {
+                cuts.pop_front();
+            }
+        }
         let Some(cold) = &mut self.cold else { return Err(closed()) };
         cold.seal(&self.storage, &starts, self.chunk)?;
-        let streams = self
-            .storage
-            .streams
-            .iter()
-            .zip(&starts)
-            .map(|(state, &start)| Stream { start, ..Stream::empty_at(whole(state)) });
+        let streams = self.storage.streams.iter().zip(&starts).zip(&self.cuts);
+        let streams = streams.map(|((state, &start), cuts)| {
+            let end = whole(state);
+            Stream { start, episodes: before(cuts, end), ..Stream::empty_at(end) }
+        });
         let streams: Vec<Stream> = streams.collect();
         let manifest = saved::manifest(&self.storage, &self.draws, &streams, layout(&self.storage));
         cold.publish(NEWEST, manifest)?;
@@ -249,49 +260,6 @@ impl MmapReplayBuffer {
         let streams = self.storage.streams.iter().zip(&self.durable);
         let done = streams.into_iter().all(|(state, &durable)| whole(state) == durable);
         if done { Ok(()) } else { self.seal() }
-    }
-
-    /// Draws rows, uniformly and with replacement, batch after batch.
-    ///
-    /// The draws depend on the rows held and the seed, not on where the rows are.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for an empty or closed buffer or a request out of range.
-    pub fn sample(&self, request: Request) -> Result<Vec<Pick>> {
-        self.open()?;
-        let mut picks = Vec::with_capacity(request.rows()?);
-        let streams = self.storage.streams.iter().enumerate();
-        let mut ends = Vec::with_capacity(self.floors.len());
-        let len = streams.fold(0_u64, |before, (at, state)| {
-            ends.push(before + state.pushed - self.start(at));
-            before + state.pushed - self.start(at)
-        });
-        let n = self.storage.streams.len() as u64;
-        #[expect(clippy::cast_possible_truncation, reason = "less than the streams")]
-        let stream_of = |draw: u64| (draw % n) as usize;
-        let equal = ends.first().is_some_and(|&each| each * n == len)
-            && ends.iter().zip(1..).all(|(&end, streams)| end * n == len * streams);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len == 0 {
-            return Err(Error::config("buffer", "empty", "at least one row; push before sampling"));
-        }
-        let (seed, first) = self.draws.take(request.seed, request.n_batches);
-        for batch in 0..request.n_batches as u64 {
-            let mut draws = Draws::new(seed, first.wrapping_add(batch));
-            picks.extend((0..request.batch_size).map(|_| {
-                let draw = draws.below(len) as u64;
-                // As ReplayBuffer maps draws to rows, so that both sample the same.
-                let (stream, ahead) = if equal {
-                    (stream_of(draw), draw / n)
-                } else {
-                    let stream = ends.partition_point(|&end| end <= draw);
-                    let before = stream.checked_sub(1).and_then(|at| ends.get(at)).copied();
-                    (stream, draw - before.unwrap_or(0))
-                };
-                Pick { stream, position: self.start(stream) + ahead }
-            }));
-        }
-        Ok(picks)
     }
 
     /// Reads and checks every sealed row.
@@ -312,10 +280,11 @@ impl MmapReplayBuffer {
         }
         self.seal()?;
         let cold = self.open()?;
-        let streams = self.storage.streams.iter().enumerate().map(|(at, state)| Stream {
+        let streams = self.storage.streams.iter().zip(&self.cuts).enumerate();
+        let streams = streams.map(|(at, (state, cuts))| Stream {
             start: self.start(at),
             head: 0,
-            episodes: std::collections::VecDeque::new(),
+            episodes: before(cuts, state.pushed),
             ..state.clone()
         });
         let streams: Vec<Stream> = streams.collect();
@@ -333,8 +302,7 @@ impl MmapReplayBuffer {
     pub fn restore(&mut self, name: &str) -> Result<()> {
         let Some(cold) = &mut self.cold else { return Err(closed()) };
         let manifest = cold.resume(name, &mut self.storage)?;
-        let streams = saved::streams(&manifest, &self.storage, u64::MAX)?;
-        self.floors = streams.iter().map(|stream| stream.start).collect();
+        (self.floors, self.cuts) = resumed(saved::streams(&manifest, &self.storage, u64::MAX)?);
         self.draws = saved::draws(&manifest)?;
         // A reopening would find the rows sealed since until this is done, now or at the next seal.
         drop(self.seal());
@@ -374,6 +342,23 @@ fn row_bytes(schema: &Schema) -> usize {
 /// whole, and what is pushed after a reopening does not continue its episode.
 fn whole(state: &Stream) -> u64 {
     state.pushed - u64::from(state.open)
+}
+
+/// Position of the oldest row of each stream, and where episodes begin unflagged, after a reopening.
+fn resumed(streams: Vec<Stream>) -> (Vec<u64>, Vec<VecDeque<u64>>) {
+    let each = streams.into_iter().map(|stream| {
+        let mut cuts = stream.episodes;
+        if stream.begins && stream.pushed > stream.start {
+            cuts.push_back(stream.pushed);
+        }
+        (stream.start, cuts)
+    });
+    each.unzip()
+}
+
+/// Those below `end`.
+fn before(cuts: &VecDeque<u64>, end: u64) -> VecDeque<u64> {
+    cuts.iter().copied().filter(|&cut| cut < end).collect()
 }
 
 fn closed() -> Error {

@@ -12,7 +12,7 @@ use rlox_core::buffer::{GoalStrategy, Hindsight, Horizon, Moment, ReplayBuffer, 
 use super::columns::Columns;
 use super::outgoing::{Arrays, More};
 use super::{door, shared};
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
 
@@ -46,20 +46,21 @@ pub(crate) struct PyHindsightConfig {
 impl PyHindsightConfig {
     #[new]
     #[pyo3(
-        signature = (compute_reward, strategy="future", k=Number::OMITTED, *, ratio=None),
+        signature = (compute_reward, strategy=Text::Omitted("future"), k=Number::OMITTED, *, ratio=None),
         text_signature = "(compute_reward, strategy='future', k=4, *, ratio=None)"
     )]
     fn new(
         py: Python<'_>,
         compute_reward: Py<PyAny>,
-        strategy: &str,
+        strategy: Text<'_>,
         k: Number<'_>,
-        ratio: Option<f64>,
+        ratio: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let k = k.read("k", 4)? as f64;
-        let made = GoalStrategy::parse(strategy)
-            .and_then(|strategy| Hindsight::new(strategy, ratio.unwrap_or(k / (k + 1.0))));
+        let ratio = coerce::optional_real(ratio, "ratio")?.unwrap_or(k / (k + 1.0));
+        let made = GoalStrategy::parse(&strategy.read("strategy")?)
+            .and_then(|strategy| Hindsight::new(strategy, ratio));
         Ok(Self { compute_reward, hindsight: shared::raised(py, made)? })
     }
 

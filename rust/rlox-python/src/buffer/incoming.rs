@@ -168,7 +168,7 @@ fn from_float(value: f64, dtype: Dtype) -> Option<Bytes<'static>> {
 /// A Python number as one number of the column; None if it does not fit.
 fn from_number(value: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Bytes<'static>> {
     match dtype {
-        Dtype::F32 | Dtype::F64 => from_float(value.extract().ok()?, dtype),
+        Dtype::F32 | Dtype::F64 => from_float(coerce::real(value, "").ok()?, dtype),
         Dtype::I64 => Some(number(value.extract::<i64>().ok()?.to_ne_bytes())),
         Dtype::I32 => Some(number(value.extract::<i32>().ok()?.to_ne_bytes())),
         Dtype::U8 => Some(number([value.extract::<u8>().ok()?])),

@@ -1,16 +1,16 @@
 //! The replay buffer that is larger than memory, for Python.
 
-use std::path::PathBuf;
 use std::sync::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::buffer::{MmapReplayBuffer, Schema, Target, Tiers};
 
-use super::columns::{Columns, Pushed};
+use super::columns::{Columns, Pushed, horizon};
 use super::outgoing::{Arrays, More};
-use super::{door, settings, shared};
-use crate::coerce::Number;
+use super::{door, incoming, settings, shared};
+use crate::coerce::{self, Number, Text};
+use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
 ///
@@ -64,7 +64,7 @@ impl PyMmapReplayBuffer {
         total_capacity: Number<'py>,
         obs_dim: Number<'py>,
         act_dim: Number<'py>,
-        cold_path: Option<PathBuf>,
+        cold_path: Option<PathArg<'py>>,
         n_envs: Number<'py>,
         seed: Number<'py>,
         reopen: bool,
@@ -73,7 +73,7 @@ impl PyMmapReplayBuffer {
         let schema: Schema = settings::schema(py, obs_dim, act_dim, keywords)?;
         let missing =
             || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
-        let path = shared::raised(py, cold_path.ok_or_else(missing))?;
+        let path = shared::raised(py, cold_path.ok_or_else(missing))?.read("cold_path")?;
         let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
         let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
         let n_envs = settings::size(&n_envs, "n_envs", 1)?;
@@ -144,33 +144,103 @@ impl PyMmapReplayBuffer {
     }
 
     /// Draws transitions uniformly, with replacement, from memory and disk; as
-    /// `ReplayBuffer.sample` without `n_step` and `her`.
+    /// `ReplayBuffer.sample` without `her`. An n-step window does not go on over a reopening.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
     ///     CheckpointError: a row on disk is damaged; names the file and byte.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED, out=None),
-        text_signature = "($self, batch_size, seed=None, *, n_batches=None, out=None)"
+        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
+            n_step=Number::OMITTED, gamma=None, out=None),
+        text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, out=None)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "one call samples and looks ahead")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Number<'py>,
         seed: Number<'py>,
         n_batches: Number<'py>,
+        n_step: Number<'py>,
+        gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         shared::raised(py, request.rows())?;
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let more = More { discounts: horizon.is_some(), ..More::default() };
+        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::LONG, |buffer| {
             let picks = buffer.sample(request)?;
-            buffer.fill(&picks, &mut slices)
+            buffer.fill(&picks, horizon, &mut slices)
         })?;
         drop(slices);
         arrays.into_dict(py)
+    }
+
+    /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
+    /// or disk.
+    ///
+    /// Raises:
+    ///     StaleIndexError: one left the ring or was never written.
+    ///     CheckpointError: a row on disk is damaged; names the file and byte.
+    #[pyo3(signature = (indices, *, out=None))]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let indices = shared::indices_of(indices)?;
+        let indices = indices.slice();
+        let lead = [indices.len()];
+        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
+        let mut slices = arrays.slices();
+        door::reading(py, &self.buffer, shared::LONG, |buffer| {
+            let picks = indices.iter().map(|&index| buffer.find(index));
+            let picks: Vec<_> = picks.collect::<rlox_core::Result<_>>()?;
+            buffer.fill(&picks, None, &mut slices)
+        })?;
+        drop(slices);
+        arrays.into_dict(py)
+    }
+
+    /// Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
+    /// their indices, `[n]`; otherwise as `ReplayBuffer.update`.
+    ///
+    /// Segments never change: a value written over a sealed row would be lost when the row leaves
+    /// memory, so that is refused. Only the `n_unsealed` newest rows can be updated.
+    ///
+    /// Returns:
+    ///     How many rows left the ring in the meantime and were passed over.
+    ///
+    /// Raises ConfigError if one of the rows is sealed; nothing is written then.
+    fn update(
+        &self,
+        py: Python<'_>,
+        column: Text<'_>,
+        indices: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let schema = self.columns.schema();
+        let at = shared::raised(py, schema.column(&column.read("column")?))?;
+        let Some(field) = schema.columns().get(at) else { return Ok(0) };
+        let indices = shared::indices_of(indices)?;
+        let indices = indices.slice();
+        let values = incoming::read(values, "values", field, &[indices.len()])?;
+        let values = values.slice();
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.update(at, indices, values))
+    }
+
+    /// As `ReplayBuffer.cut_episode`.
+    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+        let env = settings::size(&env, "env", 0)?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.cut_episode(env))
     }
 
     /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
@@ -190,17 +260,25 @@ impl PyMmapReplayBuffer {
 
     /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
     /// which are sealed and kept as long as that save.
-    #[pyo3(signature = (name="last"))]
-    fn save(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(name))
+    #[pyo3(
+        signature = (name=Text::Omitted("last")),
+        text_signature = "($self, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+        let name = name.read("name")?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(&name))
     }
 
     /// Goes on from the state saved as `name`; rows pushed since are forgotten.
     ///
     /// Raises CheckpointError for files that are damaged or missing; nothing is changed then.
-    #[pyo3(signature = (name="last"))]
-    fn load(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(name))
+    #[pyo3(
+        signature = (name=Text::Omitted("last")),
+        text_signature = "($self, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+        let name = name.read("name")?;
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(&name))
     }
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
@@ -273,7 +351,14 @@ impl PyMmapReplayBuffer {
 ///     StorageError: the disk refuses, or another process is writing there.
 ///     CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
 #[pyfunction]
-pub(crate) fn prune_replay(py: Python<'_>, path: PathBuf, keep: Vec<String>) -> PyResult<usize> {
+pub(crate) fn prune_replay(
+    py: Python<'_>,
+    path: PathArg<'_>,
+    keep: Vec<Text<'_>>,
+) -> PyResult<usize> {
+    let path = path.read("path")?;
+    let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
+    let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
     crate::detach::detached(py, shared::LONG, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
         Ok(rlox_core::store::Folder::open_real(&path)?.prune(&keep)?.files)

@@ -1,6 +1,7 @@
 //! Experience buffers for Python.
 
 mod columns;
+mod dataset_arrays;
 mod door;
 mod goals;
 mod incoming;

@@ -1,6 +1,8 @@
 //! The offline dataset for Python.
 
-use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use std::sync::RwLock;
+
+use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -9,14 +11,16 @@ use rlox_core::buffer::{
 };
 
 use super::columns::Columns;
+use super::dataset_arrays::{arithmetic, fresh, rows_of};
 use super::outgoing::{Arrays, More};
-use super::{incoming, shared};
-use crate::coerce::{self, Number};
+use super::{door, incoming, shared};
+use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
 use crate::errors::{self, Class};
+use crate::paths::PathArg;
 use crate::views::ViewMut;
 
-/// A dataset of transitions for offline learning: loaded once, then read only.
+/// A dataset of transitions for offline learning: built once, then read only.
 ///
 /// Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode.
 /// Rows after the last end are one more, incomplete, episode, sampled from and counted like the
@@ -40,7 +44,7 @@ use crate::views::ViewMut;
 #[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyOfflineDatasetBuffer {
     columns: Columns,
-    data: OfflineDataset,
+    data: RwLock<OfflineDataset>,
 }
 
 #[pymethods]
@@ -102,7 +106,7 @@ impl PyOfflineDatasetBuffer {
         };
         let load = || OfflineDataset::new(schema, rows, normalize, seed);
         let data = detached(py, shared::LONG, load)?;
-        Ok(Self { columns, data })
+        Ok(Self { columns, data: RwLock::new(data) })
     }
 
     /// Draws transitions uniformly, with replacement.
@@ -136,9 +140,9 @@ impl PyOfflineDatasetBuffer {
         let rows = shared::raised(py, request.rows())?;
         let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
         let mut slices = arrays.slices();
-        detached(py, shared::cost(&self.columns, rows), || {
-            let rows = self.data.sample(request)?;
-            self.data.storage().fill(&rows, None, &mut slices);
+        door::reading(py, &self.data, shared::cost(&self.columns, rows), |data| {
+            let rows = data.sample(request)?;
+            data.storage().fill(&rows, None, &mut slices);
             Ok(())
         })?;
         drop(slices);
@@ -176,9 +180,9 @@ impl PyOfflineDatasetBuffer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, _) = shared::request(&batch_size, &seed, &Number::OMITTED)?;
         let len = super::settings::size(&seq_len, "seq_len", 0)?;
-        let windows = shared::raised(py, self.data.sample_windows(request, len))?;
+        shared::raised(py, OfflineDataset::check(request, len))?;
         let schema = self.columns.schema();
-        let lead = [windows.len(), len];
+        let lead = [request.batch_size, len];
         let obs = schema.obs().first().map(|column| &column.field);
         let [mut obs, mut actions, mut rewards, mut to_go] = [
             fresh(py, obs, &lead)?,
@@ -196,9 +200,10 @@ impl PyOfflineDatasetBuffer {
             timesteps: timesteps.slice_mut(),
             mask: mask.slice_mut(),
         };
-        let cost = shared::cost(&self.columns, windows.len() * len);
-        detached(py, cost, || {
-            self.data.fill_windows(&windows, len, out);
+        let cost = shared::cost(&self.columns, request.batch_size * len);
+        door::reading(py, &self.data, cost, |data| {
+            let windows = data.sample_windows(request, len)?;
+            data.fill_windows(&windows, len, out);
             Ok(())
         })?;
         let dict = PyDict::new(py);
@@ -220,7 +225,8 @@ impl PyOfflineDatasetBuffer {
     ///     `mean_episode_length`, and for float observations `obs_mean` and `obs_std`
     ///     (population), float64 in the shape of an observation, of `obs` as passed in.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (stats, schema, dict) = (self.data.stats(), self.columns.schema(), PyDict::new(py));
+        let (schema, dict) = (self.columns.schema(), PyDict::new(py));
+        let (stats, scaling) = self.reading(py, |data| (data.stats(), data.scaling(0).cloned()))?;
         dict.set_item("n_transitions", stats.n_transitions)?;
         dict.set_item("n_episodes", stats.n_episodes)?;
         dict.set_item("n_complete_episodes", stats.n_complete)?;
@@ -231,7 +237,7 @@ impl PyOfflineDatasetBuffer {
         dict.set_item("min_return", stats.min_return)?;
         dict.set_item("max_return", stats.max_return)?;
         dict.set_item("mean_episode_length", stats.mean_length)?;
-        if let Some(scaling) = self.data.scaling(0) {
+        if let Some(scaling) = scaling {
             dict.set_item("obs_mean", self.row_array(py, scaling.mean())?)?;
             dict.set_item("obs_std", self.row_array(py, scaling.std())?)?;
         }
@@ -239,8 +245,8 @@ impl PyOfflineDatasetBuffer {
     }
 
     /// Number of episodes, the incomplete one at the end included.
-    fn n_episodes(&self) -> usize {
-        self.data.episodes().len()
+    fn n_episodes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.reading(py, |data| data.episodes().len())
     }
 
     /// (obs - mean) / std of the dataset, for observations from elsewhere, `[..., *obs]`, in their
@@ -266,16 +272,53 @@ impl PyOfflineDatasetBuffer {
 
     /// Whether sampled observations are normalised.
     #[getter]
-    fn normalized(&self) -> bool {
-        self.data.normalized()
+    fn normalized(&self, py: Python<'_>) -> PyResult<bool> {
+        self.reading(py, OfflineDataset::normalized)
     }
 
-    fn __len__(&self) -> usize {
-        self.data.storage().len()
+    /// Saves the dataset and its draws as `name` in the folder `path`, which other saves and
+    /// buffers may share; otherwise as `ReplayBuffer.save`. Rows are written by the first save into
+    /// a folder and only listed by the others.
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        let save = |data: &mut OfflineDataset| Ok(data.save(&path, &name)?.new_bytes);
+        door::writing(py, &self.data, shared::LONG, save)
+    }
+
+    /// Continues from what a dataset of the same columns and number of rows saved, both with
+    /// `normalize` or both without: the same rows, moments and draws.
+    ///
+    /// Raises:
+    ///     CheckpointError: a file is damaged (named, with the byte), missing, or of another
+    ///         layout. Nothing is changed then.
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        door::writing(py, &self.data, shared::LONG, |data| data.load(&path, &name))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.reading(py, |data| data.storage().len())
     }
 }
 
 impl PyOfflineDatasetBuffer {
+    /// What a short `read` gives.
+    fn reading<T: Send>(
+        &self,
+        py: Python<'_>,
+        read: impl FnOnce(&OfflineDataset) -> T + Send,
+    ) -> PyResult<T> {
+        door::reading(py, &self.data, 1_000, |data| Ok(read(data)))
+    }
+
     /// Numbers of an observation in its shape.
     fn row_array<'py>(&self, py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
         let shape = self.columns.schema().obs().first().map(|c| c.field.shape.clone());
@@ -288,70 +331,8 @@ impl PyOfflineDatasetBuffer {
             let message = "observations are whole numbers, expected float ones to normalise";
             errors::new(py, Class::Config, message)
         };
-        let scaling: &Scaling = self.data.scaling(0).ok_or_else(missing)?;
+        let scaling = self.reading(py, |data| data.scaling(0).cloned())?;
+        let scaling: Scaling = scaling.ok_or_else(missing)?;
         Ok((self.row_array(py, scaling.mean())?, self.row_array(py, &scaling.scale())?))
     }
-}
-
-/// The result of `work` on an array in float64, in the array's precision.
-fn arithmetic<'py>(
-    obs: &Bound<'py, PyAny>,
-    work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let array = coerce::array(obs, "obs")?;
-    let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
-    let wide = array.as_any().call_method1("astype", ("float64",))?;
-    let result = work(&wide).map_err(|cause| {
-        let message = format!("obs has shape {:?}: {}", array.shape(), cause.value(obs.py()));
-        errors::new(obs.py(), Class::Shape, message)
-    })?;
-    if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
-}
-
-/// A new array of rows of a column.
-fn fresh<'py>(
-    py: Python<'py>,
-    field: Option<&Field>,
-    lead: &[usize],
-) -> PyResult<ViewMut<'py, u8>> {
-    let (dtype, shape) = field.map_or((Dtype::F32, [].as_slice()), |f| (f.dtype, &f.shape));
-    let shape: Vec<usize> = lead.iter().chain(shape).copied().collect();
-    Ok(match dtype {
-        Dtype::U8 => ViewMut::<u8>::fresh(py, &shape)?,
-        Dtype::I32 => ViewMut::<i32>::fresh(py, &shape)?.into_bytes(),
-        Dtype::I64 => ViewMut::<i64>::fresh(py, &shape)?.into_bytes(),
-        Dtype::F32 => ViewMut::<f32>::fresh(py, &shape)?.into_bytes(),
-        Dtype::F64 => ViewMut::<f64>::fresh(py, &shape)?.into_bytes(),
-        Dtype::Bool => ViewMut::<bool>::fresh(py, &shape)?.into_bytes(),
-    })
-}
-
-/// An array of `n` rows, `[n, ...]`, `[n]` or flat, and the column it fills.
-fn rows_of<'py>(
-    value: &Bound<'py, PyAny>,
-    name: &str,
-    n: usize,
-) -> PyResult<(Bound<'py, PyUntypedArray>, Field)> {
-    let array = coerce::array(value, name)?;
-    let dtype = match (array.dtype().kind(), array.dtype().itemsize()) {
-        (b'f', 8) => Dtype::F64,
-        (b'u', 1) => Dtype::U8,
-        (b'i', 4) => Dtype::I32,
-        (b'i' | b'u', _) => Dtype::I64,
-        (b'b', _) => Dtype::Bool,
-        _ => Dtype::F32,
-    };
-    let shape = array.shape();
-    let row = match shape {
-        [rows, row @ ..] if *rows == n && !row.is_empty() => row.to_vec(),
-        [all] if n > 0 && *all > 0 && all.is_multiple_of(n) => vec![all / n],
-        _ => {
-            let message = format!(
-                "{name} has shape {shape:?}, expected [{n}, ...] or {n} times the numbers of a row \
-                 ({n} is the length of rewards)"
-            );
-            return Err(errors::new(value.py(), Class::Shape, message));
-        }
-    };
-    Ok((array, Field::new(name, dtype, row)))
 }

@@ -166,15 +166,21 @@ impl<'py> Place<'_, 'py> {
         };
         let value = home.get_item(self.key)?.ok_or_else(|| missing(self.key, "an array"))?;
         let name = self.key.to_string();
-        // A tensor's NumPy view shares its memory.
+        // A tensor's NumPy view shares its memory; what a list becomes would be lost.
         let array = coerce::array(&value, &name)?;
+        let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();
+        if !array.is(&value) && owned()? {
+            return Err(missing(self.key, "an array or tensor that can be written to"));
+        }
         let others: Vec<&dyn Span> = self.others.iter().map(|view| view as &dyn Span).collect();
         Ok(coerce::output::<T>(array.as_any(), &name, self.shape, &others)?.into_bytes())
     }
 }
 
 fn missing(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
-    let message = format!("out has no {key}, expected {expected}; pass what sample() returned");
+    let message = format!(
+        "out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned"
+    );
     errors::new(key.py(), Class::Shape, message)
 }
 

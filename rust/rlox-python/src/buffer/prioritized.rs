@@ -1,6 +1,5 @@
 //! The prioritized replay buffer for Python.
 
-use std::path::PathBuf;
 use std::sync::RwLock;
 
 use numpy::PyUntypedArrayMethods;
@@ -13,7 +12,8 @@ use super::columns::{Columns, Pushed, horizon};
 use super::outgoing::{Arrays, More};
 use super::shared::{self, Held};
 use super::{door, settings, state};
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Real, Text};
+use crate::paths::PathArg;
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///
@@ -64,8 +64,8 @@ impl Held for PrioritizedReplayBuffer {
 impl PyPrioritizedReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=0.6, beta=0.4, *,
-            n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
+        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=Real::Omitted(0.6),
+            beta=Real::Omitted(0.4), *, n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
         text_signature = "(capacity, obs_dim=None, act_dim=None, alpha=0.6, beta=0.4, *, n_envs=1, seed=0, stratified=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
@@ -74,8 +74,8 @@ impl PyPrioritizedReplayBuffer {
         capacity: Number<'py>,
         obs_dim: Number<'py>,
         act_dim: Number<'py>,
-        alpha: f64,
-        beta: f64,
+        alpha: Real<'py>,
+        beta: Real<'py>,
         n_envs: Number<'py>,
         seed: Number<'py>,
         stratified: bool,
@@ -85,6 +85,7 @@ impl PyPrioritizedReplayBuffer {
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
+        let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let columns = schema.clone();
         let draw = if stratified { Draw::Stratified } else { Draw::Independent };
         let make =
@@ -185,11 +186,14 @@ impl PyPrioritizedReplayBuffer {
         seed: Number<'py>,
         n_batches: Number<'py>,
         n_step: Number<'py>,
-        gamma: Option<f64>,
+        gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         let rows = shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
@@ -239,7 +243,8 @@ impl PyPrioritizedReplayBuffer {
     }
 
     /// Replaces beta, in [0, 1].
-    fn set_beta(&self, py: Python<'_>, beta: f64) -> PyResult<()> {
+    fn set_beta(&self, py: Python<'_>, beta: Real<'_>) -> PyResult<()> {
+        let beta = beta.read("beta")?;
         door::writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
     }
 
@@ -270,11 +275,11 @@ impl PyPrioritizedReplayBuffer {
     fn update(
         &self,
         py: Python<'_>,
-        column: &str,
+        column: Text<'_>,
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, column, indices, values)
+        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
     /// As `ReplayBuffer.cut_episode`.
@@ -300,17 +305,25 @@ impl PyPrioritizedReplayBuffer {
     }
 
     /// Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`.
-    #[pyo3(signature = (path, name="last"))]
-    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
-        let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
         door::writing(py, &self.buffer, shared::LONG, save)
     }
 
     /// Continues from what a buffer of the same columns, size and alpha saved; otherwise as
     /// `ReplayBuffer.load`.
-    #[pyo3(signature = (path, name="last"))]
-    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
     }
 
     /// The priority of a row that is pushed without one: the largest so far, 1 at first.

@@ -1,6 +1,5 @@
 //! The uniform replay buffer for Python.
 
-use std::path::PathBuf;
 use std::sync::RwLock;
 
 use pyo3::prelude::*;
@@ -12,7 +11,8 @@ use super::goals::{self, PyHindsightConfig};
 use super::outgoing::{Arrays, More};
 use super::shared::{self, Held};
 use super::{door, settings, state};
-use crate::coerce::Number;
+use crate::coerce::{self, Number, Text};
+use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
 ///
@@ -229,12 +229,15 @@ impl PyReplayBuffer {
         seed: Number<'py>,
         n_batches: Number<'py>,
         n_step: Number<'py>,
-        gamma: Option<f64>,
+        gamma: Option<&Bound<'py, PyAny>>,
         her: Option<&Bound<'py, PyHindsightConfig>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(py, horizon(n_step.optional("n_step")?, gamma))?;
+        let horizon = shared::raised(
+            py,
+            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
+        )?;
         if let Some(her) = her {
             return goals::sample(
                 py,
@@ -281,11 +284,11 @@ impl PyReplayBuffer {
     fn update(
         &self,
         py: Python<'_>,
-        column: &str,
+        column: Text<'_>,
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, column, indices, values)
+        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
     /// Ends the running episode of environment `env` after its newest transition, whatever its
@@ -330,9 +333,13 @@ impl PyReplayBuffer {
     /// Raises:
     ///     StorageError: the disk refuses, or another process is writing there.
     ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
-    #[pyo3(signature = (path, name="last"))]
-    fn save(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<u64> {
-        let save = |buffer: &mut ReplayBuffer| Ok(buffer.save(&path, name)?.new_bytes);
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        let save = |buffer: &mut ReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
         door::writing(py, &self.buffer, shared::LONG, save)
     }
 
@@ -342,9 +349,13 @@ impl PyReplayBuffer {
     /// Raises:
     ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
     ///         another layout. Nothing is changed then.
-    #[pyo3(signature = (path, name="last"))]
-    fn load(&self, py: Python<'_>, path: PathBuf, name: &str) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, name))
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -10,7 +10,8 @@ use super::columns::{Columns, Pushed};
 use super::outgoing::{Arrays, More};
 use super::shared::{self, Held};
 use super::{door, settings, state};
-use crate::coerce::Number;
+use crate::coerce::{Number, Text};
+use crate::paths::PathArg;
 
 /// A ring of transitions, sampled as windows of consecutive ones.
 ///
@@ -211,11 +212,11 @@ impl PySequenceReplayBuffer {
     fn update(
         &self,
         py: Python<'_>,
-        column: &str,
+        column: Text<'_>,
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, column, indices, values)
+        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
     /// As `ReplayBuffer.cut_episode`: no window crosses the cut.
@@ -241,6 +242,27 @@ impl PySequenceReplayBuffer {
     /// As `ReplayBuffer.restore`.
     fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         state::restore(py, &self.buffer, state)
+    }
+
+    /// As `ReplayBuffer.save`.
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        let save = |buffer: &mut SequenceReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
+        door::writing(py, &self.buffer, shared::LONG, save)
+    }
+
+    /// As `ReplayBuffer.load`; `cross_episodes` stays this buffer's own.
+    #[pyo3(
+        signature = (path, name=Text::Omitted("last")),
+        text_signature = "($self, path, name='last')"
+    )]
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+        let (path, name) = (path.read("path")?, name.read("name")?);
+        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -125,18 +125,13 @@ impl<'py> Settings<'_, 'py> {
 fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
     for item in mapping(value, name)?.items()?.iter() {
-        let read = || -> PyResult<Field> {
-            let (key, spec): (String, Bound<'_, PyTuple>) = item.extract()?;
-            let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.extract()?;
-            Ok(Field::new(key, dtype(&kind, name)?, shape(&sizes, name)?))
+        let wrong = |_| {
+            let message = format!("{name} holds {item}, expected name: (dtype, shape)");
+            errors::new(value.py(), Class::Config, message)
         };
-        fields.push(read().map_err(|cause| {
-            if cause.is_instance_of::<pyo3::exceptions::PyTypeError>(value.py()) {
-                let message = format!("{name} holds {item}, expected name: (dtype, shape)");
-                return errors::new(value.py(), Class::Config, message);
-            }
-            cause
-        })?);
+        let (key, spec): (String, Bound<'_, PyTuple>) = item.extract().map_err(wrong)?;
+        let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.extract().map_err(wrong)?;
+        fields.push(Field::new(key, dtype(&kind, name)?, shape(&sizes, name)?));
     }
     Ok(fields)
 }

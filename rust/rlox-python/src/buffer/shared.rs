@@ -11,8 +11,9 @@ use rlox_core::buffer::{DrawState, Request, Storage, Target};
 use super::columns::{Columns, Pushed};
 use super::outgoing::{Arrays, More};
 use super::{door, incoming, settings};
-use crate::coerce::{self, Number};
+use crate::coerce::{self, Number, Text};
 use crate::errors::{self, Class};
+use crate::views::View;
 
 /// Nanoseconds of a call that is always worth releasing the GIL for.
 pub(super) const LONG: usize = usize::MAX;
@@ -100,6 +101,13 @@ pub(super) fn push_batch<'py, B: Held>(
     })
 }
 
+/// The indices of rows, `[n]`.
+pub(super) fn indices_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<View<'py, u64>> {
+    let indices = coerce::array(value, "indices")?;
+    coerce::check_ndim(&indices, "indices", &["n"])?;
+    coerce::elements::<u64>(&indices, "indices", "iu")
+}
+
 /// The rows with given indices.
 pub(super) fn gather<'py, B: Held>(
     py: Python<'py>,
@@ -108,11 +116,9 @@ pub(super) fn gather<'py, B: Held>(
     indices: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let indices = coerce::array(indices, "indices")?;
-    coerce::check_ndim(&indices, "indices", &["n"])?;
-    let lead = [indices.len()];
-    let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
+    let indices = indices_of(indices)?;
     let indices = indices.slice();
+    let lead = [indices.len()];
     let mut arrays = Arrays::new(py, columns, &lead, More::default(), out)?;
     let mut slices = arrays.slices();
     door::reading(py, buffer, cost(columns, indices.len()), |buffer| {
@@ -130,18 +136,15 @@ pub(super) fn update<B: Held>(
     py: Python<'_>,
     columns: &Columns,
     buffer: &RwLock<B>,
-    column: &str,
+    column: &Text<'_>,
     indices: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
     let schema = columns.schema();
-    let at = raised(py, schema.column(column))?;
+    let at = raised(py, schema.column(&column.read("column")?))?;
     let Some(field) = schema.columns().get(at) else { return Ok(0) };
-    let indices = coerce::array(indices, "indices")?;
-    coerce::check_ndim(&indices, "indices", &["n"])?;
-    let lead = [indices.len()];
-    let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
-    let values = incoming::read(values, "values", field, &lead)?;
+    let indices = indices_of(indices)?;
+    let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
     let (indices, values) = (indices.slice(), values.slice());
     let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
     door::writing(py, buffer, cost, |buffer| buffer.storage_mut().update(at, indices, values))

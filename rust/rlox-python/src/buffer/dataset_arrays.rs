@@ -1,0 +1,72 @@
+//! The arrays that a dataset is made of, and those made from it.
+
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::buffer::{Dtype, Field};
+
+use crate::coerce;
+use crate::errors::{self, Class};
+use crate::views::ViewMut;
+
+/// The result of `work` on an array in float64, in the array's precision.
+pub(super) fn arithmetic<'py>(
+    obs: &Bound<'py, PyAny>,
+    work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = coerce::array(obs, "obs")?;
+    let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
+    let wide = array.as_any().call_method1("astype", ("float64",))?;
+    let result = work(&wide).map_err(|cause| {
+        let message = format!("obs has shape {:?}: {}", array.shape(), cause.value(obs.py()));
+        errors::new(obs.py(), Class::Shape, message)
+    })?;
+    if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
+}
+
+/// A new array of rows of a column.
+pub(super) fn fresh<'py>(
+    py: Python<'py>,
+    field: Option<&Field>,
+    lead: &[usize],
+) -> PyResult<ViewMut<'py, u8>> {
+    let (dtype, shape) = field.map_or((Dtype::F32, [].as_slice()), |f| (f.dtype, &f.shape));
+    let shape: Vec<usize> = lead.iter().chain(shape).copied().collect();
+    Ok(match dtype {
+        Dtype::U8 => ViewMut::<u8>::fresh(py, &shape)?,
+        Dtype::I32 => ViewMut::<i32>::fresh(py, &shape)?.into_bytes(),
+        Dtype::I64 => ViewMut::<i64>::fresh(py, &shape)?.into_bytes(),
+        Dtype::F32 => ViewMut::<f32>::fresh(py, &shape)?.into_bytes(),
+        Dtype::F64 => ViewMut::<f64>::fresh(py, &shape)?.into_bytes(),
+        Dtype::Bool => ViewMut::<bool>::fresh(py, &shape)?.into_bytes(),
+    })
+}
+
+/// An array of `n` rows, `[n, ...]`, `[n]` or flat, and the column it fills.
+pub(super) fn rows_of<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+    n: usize,
+) -> PyResult<(Bound<'py, PyUntypedArray>, Field)> {
+    let array = coerce::array(value, name)?;
+    let dtype = match (array.dtype().kind(), array.dtype().itemsize()) {
+        (b'f', 8) => Dtype::F64,
+        (b'u', 1) => Dtype::U8,
+        (b'i', 4) => Dtype::I32,
+        (b'i' | b'u', _) => Dtype::I64,
+        (b'b', _) => Dtype::Bool,
+        _ => Dtype::F32,
+    };
+    let shape = array.shape();
+    let row = match shape {
+        [rows, row @ ..] if *rows == n && !row.is_empty() => row.to_vec(),
+        [all] if n > 0 && *all > 0 && all.is_multiple_of(n) => vec![all / n],
+        _ => {
+            let message = format!(
+                "{name} has shape {shape:?}, expected [{n}, ...] or {n} times the numbers of a row \
+                 ({n} is the length of rewards)"
+            );
+            return Err(errors::new(value.py(), Class::Shape, message));
+        }
+    };
+    Ok((array, Field::new(name, dtype, row)))
+}

@@ -1,0 +1,43 @@
+//! Paths as Python passes them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::coerce::shown;
+use crate::errors::{self, Class};
+
+/// A path argument as it came; read with the argument's name for messages.
+pub(crate) struct PathArg<'py>(Bound<'py, PyAny>);
+
+impl<'py> FromPyObject<'_, 'py> for PathArg<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(value.to_owned()))
+    }
+}
+
+impl PathArg<'_> {
+    /// The path of a `str`, `bytes` or `os.PathLike`, anything else is a `TypeError`.
+    pub(crate) fn read(&self, name: &str) -> PyResult<PathBuf> {
+        let py = self.0.py();
+        let encoded = py.import("os")?.call_method1(intern!(py, "fsencode"), (&self.0,));
+        let encoded = match encoded {
+            Ok(encoded) => Some(encoded.cast_into::<PyBytes>()?),
+            Err(cause) if cause.is_instance_of::<PyTypeError>(py) => return Err(cause),
+            Err(_) => None,
+        };
+        let bytes = encoded.as_ref().map_or([].as_slice(), PyBytesMethods::as_bytes);
+        if bytes.is_empty() || bytes.contains(&0) {
+            let message = format!("{name} is {}, expected a path", shown(&self.0));
+            return Err(errors::new(py, Class::Config, message));
+        }
+        Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+    }
+}

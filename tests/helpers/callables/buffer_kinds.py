@@ -1,0 +1,238 @@
+"""Programs of calls on the other buffers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, LARGEST, Program, count_of, stacked
+from helpers.callables.engine import Arguments, Draw, any_numeric, as_array, require, whole, within
+from helpers.callables.rings import indices_of, outputs
+from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
+from rlox import _core
+
+
+class SequenceProgram(Program):
+    """`SequenceReplayBuffer`."""
+
+    kind = _core.SequenceReplayBuffer
+
+    def settings(self) -> Arguments:
+        return super().settings() | {"cross_episodes": self.capacity % 2 == 0}
+
+    def made(self) -> Any:
+        model = Sequences(self.capacity, self.n_envs, self.seed)
+        model.cross = self.capacity % 2 == 0
+        return model
+
+    def draw_sample(self) -> Arguments:
+        given = self.draw_request() | {"seq_len": self.draw.integer(1, 4)}
+        if self.draw.boolean():
+            given["out"] = self.buffer.sample(**{"seed": 0, **given})
+        return given
+
+    def model_sample(
+        self, batch_size: Any = None, seq_len: Any = None, seed: Any = None, n_batches: Any = None,
+        out: Any = None,
+    ) -> Any:  # fmt: skip
+        length = whole(seq_len, 1, 2**16)
+        size, count, lead = count_of(batch_size, n_batches, length)
+        seed = None if seed is None else whole(seed, 0, LARGEST)
+        like = self.model.batch([])
+        shapes = {k: np.zeros((*lead, length, *a.shape[1:]), a.dtype) for k, a in like.items()}
+        shapes |= {k: np.zeros((*lead, length), bool) for k in ("is_first", "mask")}
+        outputs(out, shapes)
+        require(self.model.held())
+        batches = self.model.batches(seed, count)
+        return stacked([self.model.windows(*key, size, length) for key in batches], lead)
+
+
+class PrioritizedProgram(Program):
+    """`PrioritizedReplayBuffer`."""
+
+    kind = _core.PrioritizedReplayBuffer
+    steps = (*IN_MEMORY, "update_priorities", "set_beta")
+    facts_read = (*FACTS, "alpha", "beta", "max_priority")
+
+    def settings(self) -> Arguments:
+        stratified = self.capacity % 2 == 0
+        return super().settings() | {"alpha": 0.7, "stratified": stratified}
+
+    def made(self) -> Any:
+        model = Priorities(self.capacity, self.n_envs, self.seed)
+        model.alpha, model.stratified = 0.7, self.capacity % 2 == 0
+        return model
+
+    def draw_push(self) -> Arguments:
+        priority = self.draw.rng.uniform(0.1, 3, self.n_envs)
+        own = {"priority": self.draw.layout(priority, keep_dtype=True)}
+        return super().draw_push() | (own if self.draw.boolean() else {})
+
+    def draw_push_batch(self) -> Arguments:
+        given = super().draw_push_batch()
+        if self.draw.boolean():
+            given["priorities"] = self.draw.rng.uniform(0.1, 3, len(given["obs"]))
+        return given
+
+    def model_push(self, priority: Any = None, **given: Any) -> None:  # type: ignore[override]
+        self.own = self.priorities(priority, self.n_envs)
+        super().model_push(**given)
+
+    def model_push_batch(self, priorities: Any = None, **given: Any) -> None:  # type: ignore[override]
+        ends = np.asarray(given.get("terminated"))
+        require(ends.ndim >= 1)
+        self.own = self.priorities(priorities, len(ends))
+        super().model_push_batch(**given)
+
+    def priorities(self, value: Any, n: int) -> Any:
+        if value is None:
+            return [None] * n
+        array = any_numeric(value)
+        require(array.size == n)
+        array = array.astype(np.float64).ravel()
+        require(((array >= 0) & (array <= 1e100)).all())
+        return array.tolist()
+
+    def store(self, envs: list[int], rows: list[Any], batch: int | None) -> None:
+        for env, row, own in zip(envs, rows, self.own, strict=True):
+            self.model.store(env, row | {"priority": own})
+
+    def drawn(self, seed: int | None, count: int, size: int, horizon: Any) -> Any:
+        require((self.model.leaves() > 0).any())
+        batches = []
+        for key, number in self.model.batches(seed, count):
+            rows, weights = self.model.weighted(key, number, size)
+            batches.append(self.model.batch(rows, horizon) | {"weights": weights})
+        return batches
+
+    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, np.ndarray]:
+        return super().like(lead, windows) | {"weights": np.zeros(lead, np.float32)}
+
+    def draw_update_priorities(self) -> Arguments:
+        indices = self.draw_indices()
+        priorities = self.draw.rng.uniform(0.1, 5, len(indices))
+        return {"indices": indices, "priorities": self.draw.layout(priorities, keep_dtype=True)}
+
+    def model_update_priorities(self, indices: Any = None, priorities: Any = None) -> int:
+        numbers = indices_of(indices)
+        require(as_array(priorities).shape == (len(numbers),))
+        values = self.priorities(priorities, len(numbers))
+        model, held, stale = self.model, set(self.model.held()), 0
+        for index, value in zip(numbers, values, strict=True):
+            if index in held:
+                env, t = model.find(index)
+                model.rows[env][t]["priority"] = value
+                model.most = max(model.most, value)
+            else:
+                stale += 1
+        return stale
+
+    def draw_set_beta(self) -> Arguments:
+        return {"beta": self.draw.unit()}
+
+    def model_set_beta(self, beta: Any = None) -> None:
+        self.model.beta = within(beta, 0, 1)
+
+    def model_facts(self) -> Any:
+        return super().model_facts() | {"max_priority": self.model.most}
+
+
+class TieredProgram(Program):
+    """`MmapReplayBuffer`."""
+
+    kind = _core.MmapReplayBuffer
+    steps = (*COMMON, "flush", "verify", "close")
+    facts_read = ("capacity", "n_envs", "n_hot", "n_unsealed", "nbytes", "disk_bytes")
+
+    def __init__(self, draw: Draw, folder: Path) -> None:
+        self.hot = draw.integer(3, 6)
+        self.path = folder / "cold"
+        super().__init__(draw, folder)
+
+    def made(self) -> Any:
+        self.capacity = self.capacity + 3 * self.hot
+        return Tiers(self.hot, self.capacity, self.n_envs, self.seed)
+
+    def make(self, seed: int) -> Any:
+        sizes = (self.hot, self.capacity)
+        return self.kind(*sizes, 2, 1, self.path, seed=seed, **self.settings())
+
+    def close(self) -> None:
+        self.buffer.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def store(self, envs: list[int], rows: list[Any], batch: int | None) -> None:
+        block = self.model.chunk if batch is not None else max(len(rows), 1)
+        for start in range(0, len(rows), block):
+            self.model.make_room()
+            super().store(envs[start : start + block], rows[start : start + block], batch)
+
+    def draw_save(self) -> Arguments:
+        return {"name": self.draw.one_of("last", "step-1")}
+
+    def model_save(self, name: Any = "last") -> None:  # type: ignore[override]
+        from helpers.callables.buffers import save_name
+
+        require(save_name(name) != "newest")
+        self.model.seal()
+        self.saved["", str(name)] = self.model.copy()
+
+    def model_load(self, name: Any = "last") -> None:  # type: ignore[override]
+        require(isinstance(name, str) and ("", name) in self.saved)
+        self.model = self.saved["", name].copy()
+        self.model.resumed()
+
+    def draw_update(self) -> Arguments:
+        given = super().draw_update()
+        if not self.unsealed():
+            pushed = self.draw_push()
+            self.model_push(**pushed)
+            self.buffer.push(**pushed)
+        newest = np.array([env + self.n_envs * t for env, t in self.unsealed()], np.uint64)
+        given["indices"] = self.draw.rng.choice(newest, len(given["indices"]))
+        return given
+
+    def unsealed(self) -> list[tuple[int, int]]:
+        rows = enumerate(zip(self.model.rows, self.model.sealed, strict=True))
+        return [(env, t) for env, (rows, sealed) in rows for t in range(sealed, len(rows))]
+
+    def update_of(self, name: Any, indices: Any, values: Any) -> tuple[list[int], np.ndarray]:
+        numbers, values = super().update_of(name, indices, values)
+        held, open_rows = set(self.model.held()), set(self.unsealed())
+        found = [self.model.find(index) for index in numbers if index in held]
+        require(all(row in open_rows for row in found))
+        return numbers, values
+
+    def draw_flush(self) -> Arguments:
+        return {}
+
+    draw_verify = draw_flush
+
+    def model_flush(self) -> None:
+        self.model.flush()
+
+    def model_verify(self) -> None:
+        """Nothing is damaged."""
+
+    def draw_close(self) -> Arguments:
+        return {"keep": self.draw.boolean()}
+
+    def model_close(self, keep: Any = False) -> None:
+        require(isinstance(keep, (bool, np.bool_)))
+        if keep:
+            self.model.flush()
+            self.model.reopened()
+        else:
+            self.model, self.saved = Tiers(self.hot, self.capacity, self.n_envs, self.seed), {}
+
+    def call_close(self, **given: Any) -> None:
+        self.buffer.close(**given)
+        self.buffer = self.make(self.seed)
+
+    def model_facts(self) -> Any:
+        facts = super().model_facts()
+        facts |= {"n_hot": self.model.hot(), "n_unsealed": self.model.unsealed()}
+        return facts | {"disk_bytes": facts["nbytes"]}

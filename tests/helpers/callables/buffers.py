@@ -1,0 +1,391 @@
+"""Random programs of calls on a buffer and its model: half valid, half with one argument spoilt."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.callables.engine import (
+    SCALARS,
+    Arguments,
+    Draw,
+    Invalid,
+    Near,
+    require,
+    whole,
+    within,
+)
+from helpers.callables.rings import COLUMNS, OBS, Rings, column, flags, indices_of, outputs
+from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
+from rlox import _core
+from rlox.errors import RloxError
+
+LARGEST = 2**64 - 1
+MOST = 2**28
+COMMON = (
+    "push", "push_batch", "sample", "gather", "update", "cut_episode", "save", "load", "facts",
+)  # fmt: skip
+IN_MEMORY = (*COMMON, "clear", "restore", "prune")
+FACTS = ("capacity", "n_envs", "n_pushed", "nbytes")
+
+
+class Quick(Draw):
+    """Everything follows from one drawn seed, which is fast."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return low + int(self.rng.integers(0, high - low + 1, dtype=np.uint64))
+
+    def unit(self) -> float:
+        return float(self.one_of(0.0, 1.0, 0.99, float(self.rng.random())))
+
+    def one_of(self, *choices: Any) -> Any:
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def boolean(self) -> bool:
+        return bool(self.rng.integers(2))
+
+    def layout(self, array: Any, keep_dtype: bool = False) -> Any:
+        if np.ndim(array):
+            return super().layout(array, keep_dtype)
+        return self.one_of(array, np.asarray(array), np.asarray(array).item())
+
+    def flags(self, *shape: int, rate: float = 0.2) -> Any:
+        kind = self.one_of(bool, float, np.float32, np.int64, np.uint8)
+        return self.layout((np.asarray(self.rng.random(shape)) < rate).astype(kind), True)
+
+
+def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tuple[int, ...]]:
+    """Batch size, batches and leading axes."""
+    size = whole(size, 0, LARGEST)
+    batches = 1 if n_batches is None else whole(n_batches, 0, LARGEST)
+    require(1 <= size * batches <= MOST and size * batches * length <= MOST)
+    return size, batches, (size,) if n_batches is None else (batches, size)
+
+
+def stacked(batches: list[dict[str, np.ndarray]], lead: tuple[int, ...]) -> dict[str, Any]:
+    """One dict of the arrays of several batches."""
+    return {
+        name: np.concatenate([batch[name] for batch in batches]).reshape(
+            lead + batches[0][name].shape[1:]
+        )
+        for name in batches[0]
+    }
+
+
+def named_save(path: Any, name: Any) -> tuple[str, str]:
+    """Folder and name of a save."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise Invalid
+    try:
+        place = os.fsdecode(os.fsencode(path))
+    except UnicodeEncodeError as error:
+        raise Invalid from error
+    require(place and "\0" not in place)
+    return place, save_name(name)
+
+
+def save_name(name: Any) -> str:
+    require(isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name))
+    return str(name)
+
+
+class Program:
+    """A buffer, its model, and what was saved of it."""
+
+    kind: Any = _core.ReplayBuffer
+    steps: tuple[str, ...] = IN_MEMORY
+    facts_read: tuple[str, ...] = FACTS
+
+    def __init__(self, draw: Draw, folder: Path) -> None:
+        self.draw, self.folder, self.saved = draw, folder, {}
+        self.capacity, self.n_envs = draw.integer(3, 12), draw.integer(1, 3)
+        self.seed = draw.integer(0, LARGEST)
+        self.model = self.made()
+        self.buffer = self.make(self.seed)
+
+    saved: dict[tuple[str, str], Any]
+    model: Any
+
+    def settings(self) -> Arguments:
+        return {"n_envs": self.n_envs, "extra_columns": {"latent": ("float32", (2,))}}
+
+    def made(self) -> Any:
+        return Rings(self.capacity, self.n_envs, self.seed)
+
+    def make(self, seed: int) -> Any:
+        return self.kind(self.capacity, *OBS, 1, seed=seed, **self.settings())
+
+    def close(self) -> None:
+        """Ends what the program leaves open."""
+
+    # How valid arguments are drawn.
+
+    def draw_rows(self, *lead: int) -> Arguments:
+        given = {
+            "obs": self.draw.numbers(*lead, *OBS),
+            "actions": self.draw.numbers(*lead, 1),
+            "rewards": self.draw.numbers(*lead),
+            "terminated": self.draw.flags(*lead),
+            "truncated": self.draw.flags(*lead),
+            "extra": {"latent": self.draw.numbers(*lead, 2)},
+        }
+        if self.draw.boolean():
+            given["next_obs"] = self.draw.numbers(*lead, *OBS)
+        return given
+
+    def draw_push(self) -> Arguments:
+        given = self.draw_rows(*([self.n_envs] if self.n_envs > 1 else []))
+        given["action"], given["reward"] = given.pop("actions"), given.pop("rewards")
+        return given
+
+    def draw_push_batch(self) -> Arguments:
+        n = self.draw.integer(1, 6)
+        given = self.draw_rows(n)
+        if self.draw.boolean():
+            given["env_ids"] = self.draw.rng.integers(0, self.n_envs, n)
+        return given
+
+    def draw_request(self) -> Arguments:
+        given: Arguments = {"batch_size": self.draw.integer(1, 6)}
+        if self.draw.boolean():
+            given["seed"] = self.draw.integer(0, LARGEST)
+        if self.draw.boolean():
+            given["n_batches"] = self.draw.integer(1, 3)
+        return given
+
+    def draw_sample(self) -> Arguments:
+        given = self.draw_request()
+        if self.draw.boolean():
+            given |= {"n_step": self.draw.integer(1, 5), "gamma": self.draw.unit()}
+        if self.draw.boolean():
+            given["out"] = self.buffer.sample(**{"seed": 0, **given})
+        return given
+
+    def draw_indices(self) -> Any:
+        held = self.model.held()
+        return self.draw.rng.choice(np.array(held, np.uint64), self.draw.integer(1, 5))
+
+    def draw_gather(self) -> Arguments:
+        indices = self.draw_indices()
+        out = self.draw.boolean()
+        return {"indices": indices} | ({"out": self.buffer.gather(indices)} if out else {})
+
+    def draw_update(self) -> Arguments:
+        name, indices = self.draw.one_of(*COLUMNS), self.draw_indices()
+        values = self.draw.numbers(len(indices), *COLUMNS[name])
+        return {"column": name, "indices": indices, "values": values}
+
+    def draw_cut_episode(self) -> Arguments:
+        return {"env": self.draw.integer(0, self.n_envs - 1)}
+
+    def draw_save(self) -> Arguments:
+        path = self.draw.one_of(str, Path)(self.folder / self.draw.one_of("one", "two"))
+        return {"path": path, "name": self.draw.one_of("last", "step-1")}
+
+    def draw_load(self) -> Arguments:
+        given = self.draw_save()
+        self.buffer.save(**given)
+        self.model_save(**given)
+        return given
+
+    def draw_restore(self) -> Arguments:
+        self.good = self.buffer.state()
+        return {"state": self.good}
+
+    def draw_prune(self) -> Arguments:
+        path = self.draw_load()["path"]
+        return {"path": path, "keep": ["last", "step-1"][self.draw.integer(0, 2) :]}
+
+    def draw_clear(self) -> Arguments:
+        return {}
+
+    draw_facts = draw_clear
+
+    # What a valid call does and returns.
+
+    def rows_of(self, lead: tuple[int, ...], given: Arguments, extra: Any) -> list[Any]:
+        require(isinstance(extra, dict) and extra.keys() == {"latent"})
+        given["latent"] = extra["latent"]
+        arrays = {name: column(given[name], lead, shape) for name, shape in COLUMNS.items()}
+        arrays["obs"] = column(given["obs"], lead, OBS)
+        for name in ("terminated", "truncated"):
+            arrays[name] = flags(given[name], lead)
+        after = None
+        if given["next_obs"] is not None:
+            after = column(given["next_obs"], lead, OBS)
+        if not lead:
+            return [arrays | {"next_obs": after}]
+        rows = [{name: array[i] for name, array in arrays.items()} for i in range(lead[0])]
+        return [
+            row | {"next_obs": None if after is None else after[i]} for i, row in enumerate(rows)
+        ]
+
+    def model_push(
+        self, obs: Any = None, action: Any = None, reward: Any = None, terminated: Any = None,
+        truncated: Any = None, next_obs: Any = None, extra: Any = None,
+    ) -> None:  # fmt: skip
+        given = {"obs": obs, "actions": action, "rewards": reward, "terminated": terminated}
+        given |= {"truncated": truncated, "next_obs": next_obs}
+        lead = (self.n_envs,) if self.n_envs > 1 else ()
+        self.store(list(range(self.n_envs)), self.rows_of(lead, given, extra), None)
+
+    def model_push_batch(self, env_ids: Any = None, extra: Any = None, **given: Any) -> None:
+        names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
+        given = {name: given.get(name) for name in names}
+        ends = np.asarray(given["terminated"])
+        require(ends.ndim >= 1)
+        rows = self.rows_of((len(ends),), given, extra)
+        self.store(self.environments(env_ids, len(rows)), rows, len(rows))
+
+    def environments(self, env_ids: Any, n: int) -> list[int]:
+        ids = [0] * n if env_ids is None else indices_of(env_ids)
+        require(len(ids) == n and all(0 <= env < self.n_envs for env in ids))
+        return ids
+
+    def store(self, envs: list[int], rows: list[Any], batch: int | None) -> None:
+        for env, row in zip(envs, rows, strict=True):
+            self.model.store(env, row)
+
+    def model_sample(
+        self, batch_size: Any = None, seed: Any = None, n_batches: Any = None, n_step: Any = None,
+        gamma: Any = None, out: Any = None,
+    ) -> Any:  # fmt: skip
+        size, count, lead = count_of(batch_size, n_batches)
+        seed = None if seed is None else whole(seed, 0, LARGEST)
+        horizon = None
+        require((n_step is None) == (gamma is None))
+        if n_step is not None:
+            horizon = whole(n_step, 1, 65_536), within(gamma, 0, 1)
+        outputs(out, self.like(lead, horizon is not None))
+        require(self.model.held())
+        return self.near(self.drawn(seed, count, size, horizon), lead)
+
+    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, np.ndarray]:
+        empty = self.model.batch([], (1, 1.0) if windows else None)
+        return {name: np.zeros(lead + a.shape[1:], a.dtype) for name, a in empty.items()}
+
+    def near(self, batches: list[dict[str, np.ndarray]], lead: tuple[int, ...]) -> Any:
+        return stacked(batches, lead)
+
+    def drawn(self, seed: int | None, count: int, size: int, horizon: Any) -> Any:
+        model, batches = self.model, []
+        for key, number in model.batches(seed, count):
+            draws = self.draws(key, number)
+            rows = [model.draw(draws) for _ in range(size)]
+            batches.append(model.batch(rows, horizon))
+        return batches
+
+    def draws(self, seed: int, number: int) -> Any:
+        from helpers.callables.rings import Draws
+
+        return Draws(seed, number)
+
+    def model_gather(self, indices: Any = None, out: Any = None) -> Any:
+        numbers = indices_of(indices)
+        batch = self.model.batch([])
+        outputs(out, {k: np.zeros((len(numbers), *a.shape[1:]), a.dtype) for k, a in batch.items()})
+        return self.model.batch([self.model.find(index) for index in numbers])
+
+    def model_update(self, column: Any = None, indices: Any = None, values: Any = None) -> int:
+        numbers, values = self.update_of(column, indices, values)
+        held, stale = set(self.model.held()), 0
+        for index, value in zip(numbers, values, strict=True):
+            if index in held:
+                env, t = self.model.find(index)
+                self.model.rows[env][t][column] = value
+            else:
+                stale += 1
+        return stale
+
+    def update_of(self, name: Any, indices: Any, values: Any) -> tuple[list[int], np.ndarray]:
+        require(isinstance(name, str) and name in COLUMNS)
+        numbers = indices_of(indices)
+        return numbers, column(values, (len(numbers),), COLUMNS[name])
+
+    def model_cut_episode(self, env: Any = 0) -> None:
+        self.model.cut(whole(env, 0, self.n_envs - 1))
+
+    def model_clear(self) -> None:
+        self.model.clear()
+
+    def model_save(self, path: Any = None, name: Any = "last") -> Any:
+        self.saved[named_save(path, name)] = self.model.copy()
+        return Near(0, np.inf)
+
+    def model_load(self, path: Any = None, name: Any = "last") -> None:
+        key = named_save(path, name)
+        require(key in self.saved)
+        self.model = self.saved[key].copy()
+
+    def model_restore(self, state: Any = None) -> None:
+        """A state that was changed is refused, or one that some other buffer could have had."""
+        if state is self.good:
+            return
+        try:
+            self.make(0).restore(state)
+        except (RloxError, TypeError) as error:
+            raise Invalid from error
+
+    def model_prune(self, path: Any = None, keep: Any = None) -> Any:
+        place, _ = named_save(path, "last")
+        require(isinstance(keep, (list, tuple, bytes, np.ndarray)) and np.ndim(keep) < 2)
+        require(all(isinstance(name, str) and name.isascii() for name in keep))
+        for key in [key for key in self.saved if key[0] == place and key[1] not in keep]:
+            del self.saved[key]
+        return Near(0, np.inf)
+
+    def model_facts(self) -> Any:
+        facts = {name: getattr(self.model, name, None) for name in self.facts_read}
+        facts |= {"len": len(self.model.held()), "capacity": self.model.each * self.n_envs}
+        facts["nbytes"] = Near(0, np.inf)
+        if "n_pushed" in facts:
+            facts["n_pushed"] = sum(map(len, self.model.rows))
+        return facts
+
+    # How the calls are made that are not plain methods.
+
+    def call_facts(self) -> Any:
+        return {name: getattr(self.buffer, name) for name in self.facts_read} | {
+            "len": len(self.buffer)
+        }
+
+    def call_prune(self, **given: Any) -> Any:
+        return _core.prune_replay(**given)
+
+    def call_restore(self, **given: Any) -> Any:
+        other = self.make(self.draw.integer(0, 9))
+        other.restore(**given)
+        if given["state"] is self.good:
+            self.buffer = other
+        elif len(other):
+            other.clear()
+
+    def caller(self, step: str) -> Callable[..., Any]:
+        own = getattr(self, f"call_{step}", None)
+        return own if own is not None else getattr(self.buffer, step)
+
+    def spoil(self, step: str, given: Arguments) -> Arguments:
+        """The arguments with one changed, in ways that fit the step."""
+        from helpers.callables.engine import spoilt
+
+        if step == "prune" and self.draw.boolean():
+            return given | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
+        if step == "prune":
+            return given | {"path": self.draw.one_of(*SCALARS)}
+        if not given:
+            return {"surplus": 1}
+        return spoilt(self.draw, given, frozenset())
+
+    def contents(self) -> tuple[Any, Any]:
+        """Everything held, as it is and as the model has it."""
+        held = self.model.held()
+        indices = np.array(held, np.uint64)
+        return self.buffer.gather(indices), self.model.batch([self.model.find(i) for i in held])

@@ -1,0 +1,211 @@
+"""What the replay buffers stand for: plain lists of transitions, and the documented draws."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from helpers.callables.engine import Invalid, any_numeric, as_array, require
+from rlox import _core
+
+COLUMNS: dict[str, tuple[int, ...]] = {"actions": (1,), "rewards": (), "latent": (2,)}
+OBS = (2,)
+PADDING = 2**64 - 1
+Row = dict[str, Any]
+
+
+def column(value: Any, lead: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """float32 `[*lead, *shape]` of what is pushed; flat rows may come in any shape."""
+    if not lead and np.prod(shape) == 1 and isinstance(value, (int, float)):
+        try:
+            value = np.float64(float(value))
+        except OverflowError as error:
+            raise Invalid from error
+    array = any_numeric(value)
+    rest = array.shape[len(lead) :]
+    require(array.shape[: len(lead)] == lead)
+    flat = len(shape) <= 1 and int(np.prod(rest)) == int(np.prod(shape))
+    require(rest == shape or flat or (not lead and array.shape == (1, *shape)))
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32).reshape(lead + shape)
+
+
+def flags(value: Any, lead: tuple[int, ...]) -> np.ndarray:
+    array = any_numeric(value)
+    rest = array.shape[len(lead) :]
+    require(array.shape[: len(lead)] == lead and int(np.prod(rest)) == 1)
+    return array.astype(bool).reshape(lead)
+
+
+class Draws:
+    """Whole numbers below a bound from the halves of 64 random bits (Lemire 2019, algorithm 5)."""
+
+    def __init__(self, seed: int, index: int) -> None:
+        self.stream = _core.Stream(seed, "replay", index)
+        self.half: int | None = None
+
+    def word(self) -> int:
+        if self.half is not None:
+            word, self.half = self.half, None
+            return word
+        bits = self.stream.next_u64()
+        self.half = bits >> 32
+        return bits & (2**32 - 1)
+
+    def below(self, bound: int) -> int:
+        product = self.word() * bound
+        while product & (2**32 - 1) < 2**32 % bound:
+            product = self.word() * bound
+        return product >> 32
+
+    def uniform(self) -> float:
+        return float(self.stream.uniform(1)[0])
+
+
+class Rings:
+    """Everything pushed, per environment; only the newest `each` of them are held."""
+
+    def __init__(self, capacity: int, n_envs: int, seed: int) -> None:
+        self.each, self.n_envs, self.seed, self.drawn = capacity // n_envs, n_envs, seed, 0
+        self.rows: list[list[Row]] = [[] for _ in range(n_envs)]
+        self.begin = [0] * n_envs  # rows before it were cleared
+        self.begins = [True] * n_envs
+
+    def start(self, env: int) -> int:
+        return max(self.begin[env], len(self.rows[env]) - self.each)
+
+    def held(self) -> list[int]:
+        """Indices held, stream after stream."""
+        return [
+            t * self.n_envs + env
+            for env, rows in enumerate(self.rows)
+            for t in range(self.start(env), len(rows))
+        ]
+
+    def find(self, index: int) -> tuple[int, int]:
+        t, env = divmod(index, self.n_envs)
+        require(self.start(env) <= t < len(self.rows[env]))
+        return env, t
+
+    def is_open(self, env: int) -> bool:
+        """Whether the newest row waits for what follows."""
+        return bool(self.rows[env]) and self.rows[env][-1]["next_obs"] is None
+
+    def store(self, env: int, row: Row) -> None:
+        rows = self.rows[env]
+        if self.is_open(env):
+            rows[-1]["next_obs"] = row["obs"]
+        ended = row["terminated"] or row["truncated"]
+        if row["next_obs"] is None and ended:
+            row["next_obs"] = row["obs"]
+        rows.append({**row, "first": self.begins[env]})
+        self.begins[env] = bool(ended)
+
+    def cut(self, env: int) -> None:
+        if self.is_open(env):
+            self.rows[env][-1]["next_obs"] = self.rows[env][-1]["obs"]
+        self.begins[env] = True
+
+    def clear(self) -> None:
+        for env in range(self.n_envs):
+            self.cut(env)
+            self.begin[env] = len(self.rows[env])
+
+    def episode(self, env: int, t: int) -> tuple[int, int]:
+        """Held rows of the episode of row `t`: first and behind the last."""
+        rows, first, last = self.rows[env], t, t + 1
+        while first > self.start(env) and not rows[first]["first"]:
+            first -= 1
+        while last < len(rows) and not rows[last]["first"]:
+            last += 1
+        return first, last
+
+    def after(self, env: int, t: int) -> np.ndarray:
+        """What a row led to, as far as it is known."""
+        row = self.rows[env][t]
+        return row["obs"] if row["next_obs"] is None else row["next_obs"]
+
+    def batches(self, seed: int | None, count: int) -> Iterator[tuple[int, int]]:
+        """Seed and number of each batch of a call."""
+        if seed is None:
+            numbers = range(self.drawn, self.drawn + count)
+            self.drawn += count
+            yield from ((self.seed, number) for number in numbers)
+        else:
+            yield from ((seed, number) for number in range(count))
+
+    def draw(self, draws: Draws) -> tuple[int, int]:
+        """A row, uniformly."""
+        counts = [len(rows) - self.start(env) for env, rows in enumerate(self.rows)]
+        number = draws.below(sum(counts))
+        if len(set(counts)) == 1:
+            ahead, env = divmod(number, self.n_envs)
+            return env, self.start(env) + ahead
+        ends = np.cumsum(counts)
+        env = int(np.searchsorted(ends, number, side="right"))
+        return env, self.start(env) + number - int(ends[env] - counts[env])
+
+    def batch(self, rows: list[tuple[int, int]], horizon: tuple[int, float] | None = None) -> Any:
+        """The arrays of rows, or of the n-step windows that begin at them."""
+        obs = np.zeros((len(rows), *OBS), np.float32)
+        out: dict[str, np.ndarray] = {"obs": obs, "next_obs": obs.copy()}
+        for name, shape in COLUMNS.items():
+            out[name] = np.zeros((len(rows), *shape), np.float32)
+        for name in ("terminated", "truncated"):
+            out[name] = np.zeros(len(rows), bool)
+        out["indices"] = np.array([t * self.n_envs + env for env, t in rows], np.uint64)
+        if horizon is not None:
+            out["discounts"] = np.zeros(len(rows), np.float32)
+        for i, (env, t) in enumerate(rows):
+            first, last = self.rows[env][t], t
+            out["obs"][i] = first["obs"]
+            for name in COLUMNS:
+                out[name][i] = first[name]
+            if horizon is not None:
+                total, factor, last = self.window(env, t, *horizon)
+                with np.errstate(all="ignore"):
+                    out["rewards"][i] = total
+                out["discounts"][i] = 0.0 if self.rows[env][last]["terminated"] else factor
+            out["next_obs"][i] = self.after(env, last)
+            for name in ("terminated", "truncated"):
+                out[name][i] = self.rows[env][last][name]
+        return out
+
+    def window(self, env: int, t: int, n: int, gamma: float) -> tuple[float, float, int]:
+        """n-step return, discount and last row, by the definition."""
+        end = min(self.episode(env, t)[1], t + n)
+        total, factor = 0.0, 1.0
+        with np.errstate(all="ignore"):
+            for k in range(t, end):
+                total += factor * float(self.rows[env][k]["rewards"])
+                factor *= gamma
+        return total, factor, end - 1
+
+    def copy(self) -> Rings:
+        """What is the same until either changes; pushed arrays never do."""
+        other = copy.copy(self)
+        other.rows = [[{**row} for row in rows] for rows in self.rows]
+        other.begin, other.begins = list(self.begin), list(self.begins)
+        return other
+
+
+def outputs(out: Any, like: dict[str, np.ndarray]) -> None:
+    """Refuse a dict that a batch cannot be written into."""
+    if out is None:
+        return
+    require(isinstance(out, dict))
+    for name, array in like.items():
+        given = out.get(name)
+        require(isinstance(given, np.ndarray) and given.flags.writeable)
+        require((given.dtype, given.shape) == (array.dtype, array.shape))
+        require(given.flags.c_contiguous and given.flags.aligned)
+
+
+def indices_of(value: Any) -> list[int]:
+    """Indices, `[n]`; negative ones are of no row."""
+    array = as_array(value)
+    require(array.ndim == 1 and array.dtype.kind in "iu")
+    return [int(index) for index in array]

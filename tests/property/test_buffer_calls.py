@@ -1,0 +1,68 @@
+"""Random programs of calls on every buffer: half of the calls are valid and equal to a NumPy model, half
+are spoilt and refused with a typed error, or valid all the same and equal to the model too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.callables.buffer_kinds import PrioritizedProgram, SequenceProgram, TieredProgram
+from helpers.callables.buffers import Program, Quick
+from helpers.callables.comparing import assert_equal
+from helpers.callables.engine import Invalid
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlox.errors import InternalError, RloxError
+
+PROGRAMS = (Program, SequenceProgram, PrioritizedProgram, TieredProgram)
+EXAMPLES = 500
+EACH = 2  # calls of each method in a program, valid and spoilt
+FREE = {"push", "push_batch", "save", "load", "facts", "restore", "prune", "clear", "flush"}
+# memory that pretends to be a disk: these programs are not about the device
+SHM = Path("/dev/shm")
+
+
+def run(program: Program, step: str, spoil: bool) -> None:
+    """One call, compared with the model or refused."""
+    if step not in FREE and not program.model.held():
+        run(program, "push", False)
+    given = getattr(program, f"draw_{step}")()
+    if spoil:
+        given = program.spoil(step, given)
+    call = program.caller(step)
+    try:
+        expected = getattr(program, f"model_{step}")(**given)
+    except (Invalid, TypeError):
+        with pytest.raises((RloxError, TypeError)) as refused:
+            call(**given)
+        assert not isinstance(refused.value, InternalError), refused.value
+        assert spoil, refused.value
+        return
+    assert_equal(call(**given), expected, 1e-10)
+
+
+@pytest.mark.parametrize("kind", PROGRAMS, ids=lambda kind: kind.kind.__name__)
+def test_random_programs_of_calls_equal_the_model(kind, workdir):
+    made: Counter[tuple[str, bool]] = Counter()
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(seed=st.integers(0, 2**64 - 1))
+    def examples(seed: int) -> None:
+        draw = Quick(seed)
+        with tempfile.TemporaryDirectory(dir=SHM if SHM.exists() else None) as folder:
+            program = kind(draw, Path(folder))
+            steps = [(s, spoil) for s in program.steps for spoil in (False, True)] * EACH
+            for at in draw.rng.permutation(len(steps)):
+                step, spoil = steps[at]
+                run(program, step, spoil)
+                made[step, spoil] += 1
+            assert_equal(*program.contents(), 0.0)
+            program.close()
+
+    examples()
+    assert min(made.values()) >= 1_000 and len(made) == 2 * len(kind.steps)
