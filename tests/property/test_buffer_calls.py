@@ -8,7 +8,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.callables.buffer_kinds import PrioritizedProgram, SequenceProgram, TieredProgram
 from helpers.callables.buffers import Program, Quick

@@ -21,7 +21,6 @@ from helpers.callables.engine import (
     within,
 )
 from helpers.callables.rings import COLUMNS, OBS, Rings, column, flags, indices_of, outputs
-from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
 from rlox import _core
 from rlox.errors import RloxError
 
