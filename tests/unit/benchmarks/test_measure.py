@@ -82,3 +82,10 @@ def test_every_system_is_closed():
         ("a", "closed"),
         ("rlox", "closed"),
     ]
+
+
+def test_a_bound_is_compared_by_name_and_is_never_the_fastest_peer():
+    ours = fake("rlox", 0.01, package="rlox", goals=(Goal(0.1, "copy"),))
+    record = measure_case(case(ours, fake("slow", 0.02), fake("copy", 0.002, bound=True)), PROTOCOL)
+    assert [c.peer for c in record.comparisons if c.fastest] == ["slow"]
+    assert [(v.against, v.met) for v in record.verdicts] == [("copy", True), ("slow", True)]

@@ -98,6 +98,38 @@ def test_token_kl_in_both_precisions():
     assert peers("P11") == {"rlox 1.2.0", "NumPy", "torch"}
 
 
+def test_pushing_and_sampling_of_vectors_beside_every_buffer():
+    everyone = {"rlox 1.2.0", "SB3", "TorchRL"}
+    assert goals("P4") == {("1", "rlox"): [1.2]}
+    assert goals("P6") == {(n, "rlox"): [1.3] for n in ("32", "256", "1,024")}
+    assert {case.work for case in run_all.ROWS["P6"](NOWHERE)} == {
+        "sample, obs 4",
+        "sample, obs 17",
+    }
+    assert peers("P4") == peers("P6") == everyone
+
+
+def test_pushing_of_images_is_held_against_torchrl_and_a_bare_copy():
+    cases = list(run_all.ROWS["P5"](NOWHERE))
+    assert len(cases) == 4
+    for case in cases:
+        held = [(goal.minimum, goal.against) for goal in case.ours[0].goals]
+        assert held == [(4.0, "TorchRL"), (0.5, "NumPy copy")]
+        assert [peer.name for peer in case.peers if peer.bound] == ["NumPy copy"]
+
+
+def test_sampling_of_images_is_held_against_a_bare_gather_then_against_peers():
+    cases = {case.size: case for case in run_all.ROWS["P7"](NOWHERE) if "float32" in case.work}
+    few, many = cases["32"].ours[0].goals[0], cases["256"].ours[0].goals[0]
+    assert (few.against, many.against, many.minimum) == ("NumPy gather", None, 3.0)
+    assert few.minimum == pytest.approx(1 / 1.2)
+
+
+def test_prioritized_sampling():
+    assert goals("P8") == {("256", "rlox"): [2.5]}
+    assert peers("P8") == {"rlox 1.2.0", "TorchRL"}
+
+
 @pytest.mark.parametrize("row", ["T1", "T2"])
 def test_trl_comparison_covers_the_sizes_of_the_language_model_rows(row):
     beside = {"T1": "P10", "T2": "P11"}[row]

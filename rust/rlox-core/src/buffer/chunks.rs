@@ -215,20 +215,18 @@ impl<const N: usize> Reader<'_, N> {
         }
     }
 
-    /// [`Reader::copy`] of two rows, the second mostly behind the first.
+    /// [`Reader::copy`] of a row and of the one behind it, or of itself again if it is the `last`.
     #[inline]
-    pub(super) fn copy_pair(&self, first: u32, second: u32, now: &mut [u8; N], next: &mut [u8; N]) {
-        let at = (first & self.row_mask) as usize * N;
-        let chunk = self.chunks.get((first >> self.shift) as usize & self.mask);
-        let pair = chunk.and_then(|chunk| chunk.get(at..at + 2 * N));
-        if let Some((one, two)) = pair.and_then(<[u8]>::split_first_chunk)
-            && let (Some(two), true) = (two.first_chunk(), second == first.wrapping_add(1))
-        {
-            (*now, *next) = (*one, *two);
-            return;
+    pub(super) fn copy_pair(&self, number: u32, last: bool, now: &mut [u8; N], next: &mut [u8; N]) {
+        let at = (number & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+        let here = chunk.and_then(|chunk| chunk.get(at..));
+        let Some((first, behind)) = here.and_then(<[u8]>::split_first_chunk) else { return };
+        *now = *first;
+        match behind.first_chunk() {
+            Some(second) if !last => *next = *second,
+            _ => self.copy(if last { number } else { number.wrapping_add(1) }, next),
         }
-        self.copy(first, now);
-        self.copy(second, next);
     }
 }
 

@@ -140,6 +140,14 @@ impl Storage {
     /// [`Storage::gather_obs`] of both moments at once.
     pub(super) fn gather_both(&self, column: usize, rows: &[Row], now: &mut [u8], next: &mut [u8]) {
         let Some((width, streams)) = self.observations(column) else { return };
+        if let [Observations::Plain(all)] = streams {
+            let newest = lower(all.end()).wrapping_sub(1);
+            let numbers = rows.iter().map(|row| number_at(&self.records, row.record + 4 * column));
+            let numbers: Vec<u32> = numbers.collect();
+            if obs::gather_neighbours(all, &numbers, newest, width, (now, next)) {
+                return;
+            }
+        }
         obs::gather_pairs(streams, self.items(column, streams, rows), width, now, next);
     }
 
