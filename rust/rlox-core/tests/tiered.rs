@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, Tiers};
+use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, Target, Tiers};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
@@ -144,6 +144,48 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
     }
     let error = tiered(20, 200, 1, &dir).cut_episode(1).unwrap_err();
     assert!(matches!(error, Error::Config { .. }), "{error}");
+}
+
+#[test]
+fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
+    let dir = folder("tiered-taken-back");
+    let mut expected = in_memory(120, 2);
+    let steps = [(0, 0..2), (1, 0..9), (0, 100..105), (1, 100..103)];
+    for (stream, steps) in steps {
+        let mut all = tiered(6, 120, 2, &dir);
+        let target = Target::Stream(stream);
+        // Of the last step, if it is odd, the row waits for its next observation and is not whole.
+        for t in steps.clone() {
+            push(t, 1, |_, rows| all.push(target, rows).unwrap());
+            if t + 1 < steps.end || t % 2 == 0 {
+                let storage = expected.storage_mut();
+                push(t, 1, |_, rows| storage.push(target, rows, |_| {}).unwrap());
+            }
+        }
+        all.close(true).unwrap();
+        let again = tiered(6, 120, 2, &dir);
+        assert_eq!(again.len(), expected.storage().len());
+        assert!(sample(&again, 200, Some(3)) == model(&expected, 200, Some(3)), "{steps:?}");
+        expected.storage_mut().cut_episode(stream).unwrap();
+    }
+}
+
+#[test]
+fn a_cut_after_a_restore_ends_the_row_that_waited_on_disk() {
+    let dir = folder("tiered-cold-cut");
+    let mut all = tiered(9, 60, 1, &dir);
+    fill(&mut all, 0..20, 1);
+    all.save("here").unwrap();
+    all.restore("here").unwrap();
+    all.cut_episode(0).unwrap();
+    let mut expected = in_memory(60, 1);
+    fill_model(&mut expected, 0..20, 1);
+    expected.storage_mut().cut_episode(0).unwrap();
+    for part in [20..21, 21..50] {
+        assert!(sample(&all, 200, Some(3)) == model(&expected, 200, Some(3)));
+        fill(&mut all, part.clone(), 1);
+        fill_model(&mut expected, part, 1);
+    }
 }
 
 #[test]

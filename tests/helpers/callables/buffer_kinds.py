@@ -82,7 +82,7 @@ class PrioritizedProgram(Program):
         super().model_push(**given)
 
     def model_push_batch(self, priorities: Any = None, **given: Any) -> None:  # type: ignore[override]
-        ends = np.asarray(given.get("terminated"))
+        ends = as_array(given.get("terminated"))
         require(ends.ndim >= 1)
         self.own = self.priorities(priorities, len(ends))
         super().model_push_batch(**given)
@@ -183,6 +183,7 @@ class TieredProgram(Program):
     def model_load(self, name: Any = "last") -> None:  # type: ignore[override]
         require(isinstance(name, str) and ("", name) in self.saved)
         self.model = self.saved["", name].copy()
+        self.model.begin = [self.model.start(env) for env in range(self.n_envs)]
         self.model.resumed()
 
     def draw_update(self) -> Arguments:

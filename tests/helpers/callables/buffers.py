@@ -16,6 +16,7 @@ from helpers.callables.engine import (
     Draw,
     Invalid,
     Near,
+    as_array,
     require,
     whole,
     within,
@@ -239,7 +240,7 @@ class Program:
     def model_push_batch(self, env_ids: Any = None, extra: Any = None, **given: Any) -> None:
         names = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
         given = {name: given.get(name) for name in names}
-        ends = np.asarray(given["terminated"])
+        ends = as_array(given["terminated"])
         require(ends.ndim >= 1)
         rows = self.rows_of((len(ends),), given, extra)
         self.store(self.environments(env_ids, len(rows)), rows, len(rows))
@@ -337,7 +338,7 @@ class Program:
         place, _ = named_save(path, "last")
         require(isinstance(keep, (list, tuple, bytes, np.ndarray)) and np.ndim(keep) < 2)
         require(all(isinstance(name, str) and name.isascii() for name in keep))
-        for key in [key for key in self.saved if key[0] == place and key[1] not in keep]:
+        for key in [key for key in self.saved if key[0] == place and key[1] not in list(keep)]:
             del self.saved[key]
         return Near(0, np.inf)
 

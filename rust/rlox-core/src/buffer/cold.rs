@@ -119,10 +119,13 @@ impl Cold {
 
     /// Reads row `number` of a source into `out`.
     fn read(&self, source: usize, number: u64, out: &mut [u8], block: &mut Vec<u8>) -> Result<()> {
-        let first = |segment: &Segment| segment.columns().get(source).map_or(0, |c| c.first);
-        // Where segments overlap, after a reopening, the later one holds.
-        let after = self.segments.partition_point(|(_, segment)| first(segment) <= number);
-        match after.checked_sub(1).and_then(|at| self.segments.get(at)) {
+        let has = |segment: &Segment| {
+            let range = segment.columns().get(source).map(|c| c.first..c.first + c.rows);
+            range.is_some_and(|range| range.contains(&number))
+        };
+        // A reopening takes a row back that is sealed again: then two segments have it and the
+        // later one holds, and first rows do not rise from segment to segment.
+        match self.segments.iter().rev().find(|(_, segment)| has(segment)) {
             Some((_, segment)) => segment.read_rows(source, number..number + 1, out, block),
             None => {
                 Err(Error::damaged(self.folder.path(), 0, format!("no segment has row {number}")))

@@ -86,6 +86,11 @@ impl Observations {
         self.append(&row);
     }
 
+    /// Makes `row` follow the newest observation.
+    pub(super) fn follow(&mut self, row: &[u8]) {
+        self.append(row);
+    }
+
     /// Forgets every observation before `number`.
     #[inline]
     pub(super) fn release_before(&mut self, number: u64) {

@@ -274,12 +274,39 @@ impl MmapReplayBuffer {
         Ok(stale)
     }
 
+    /// Makes the newest observation of a stream follow itself if its row waits for that and is on
+    /// disk only, as after [`MmapReplayBuffer::restore`].
+    fn repeat_cold(&mut self, stream: usize) -> Result<()> {
+        let cold = self.open()?;
+        let state = self.storage.streams.get(stream);
+        let Some(state) = state.filter(|state| state.open && state.len() == 0) else {
+            return Ok(());
+        };
+        let mut scratch = Scratch::default();
+        cold.record(&self.storage, stream, state.pushed.saturating_sub(1), &mut scratch)?;
+        let mut rows = Vec::with_capacity(self.storage.obs.len());
+        for (column, &width) in self.storage.layout.obs.iter().enumerate() {
+            let mut row = vec![0; width];
+            cold.obs(&self.storage, (stream, column, 0), &mut row, &mut scratch)?;
+            rows.push(row);
+        }
+        for (streams, row) in self.storage.obs.iter_mut().zip(rows) {
+            if let Some(observations) = streams.get_mut(stream) {
+                observations.follow(&row);
+            }
+        }
+        if let Some(state) = self.storage.streams.get_mut(stream) {
+            state.open = false;
+        }
+        Ok(())
+    }
+
     /// Ends the running episode of `stream` after its newest row; see [`Storage::cut_episode`].
     ///
     /// # Errors
     /// As there; [`Error::Config`] after `close`.
     pub fn cut_episode(&mut self, stream: usize) -> Result<()> {
-        self.open()?;
+        self.repeat_cold(stream)?;
         self.storage.cut_episode(stream)?;
         let pushed = self.storage.streams.get(stream).map_or(0, |state| state.pushed);
         if let Some(cuts) = self.cuts.get_mut(stream)

@@ -8,18 +8,22 @@ use crate::coerce;
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
 
-/// The result of `work` on an array in float64, in the array's precision.
+/// The result of `work` on observations, `[..., *row]`, in float64, in the array's precision.
 pub(super) fn arithmetic<'py>(
     obs: &Bound<'py, PyAny>,
+    row: &[usize],
     work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(obs, "obs")?;
+    let wrong = |message| Err(errors::new(obs.py(), Class::Shape, message));
+    if !b"fiub".contains(&array.dtype().kind()) {
+        return wrong(format!("obs has dtype {}, expected numbers", array.dtype()));
+    }
+    if !array.shape().ends_with(row) {
+        return wrong(format!("obs has shape {:?}, expected [..., {row:?}]", array.shape()));
+    }
     let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
-    let wide = array.as_any().call_method1("astype", ("float64",))?;
-    let result = work(&wide).map_err(|cause| {
-        let message = format!("obs has shape {:?}: {}", array.shape(), cause.value(obs.py()));
-        errors::new(obs.py(), Class::Shape, message)
-    })?;
+    let result = work(&array.as_any().call_method1("astype", ("float64",))?)?;
     if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
 }
 

@@ -255,7 +255,7 @@ impl PyOfflineDatasetBuffer {
     /// Raises ConfigError for a dataset without float observations.
     fn normalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (mean, scale) = self.moments(obs.py())?;
-        arithmetic(obs, |obs| {
+        arithmetic(obs, self.row_shape(), |obs| {
             obs.call_method1("__sub__", (mean,))?.call_method1("__truediv__", (scale,))
         })
     }
@@ -265,7 +265,7 @@ impl PyOfflineDatasetBuffer {
     /// Raises ConfigError for a dataset without float observations.
     fn denormalize<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (mean, scale) = self.moments(obs.py())?;
-        arithmetic(obs, |obs| {
+        arithmetic(obs, self.row_shape(), |obs| {
             obs.call_method1("__mul__", (scale,))?.call_method1("__add__", (mean,))
         })
     }
@@ -321,8 +321,13 @@ impl PyOfflineDatasetBuffer {
 
     /// Numbers of an observation in its shape.
     fn row_array<'py>(&self, py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
-        let shape = self.columns.schema().obs().first().map(|c| c.field.shape.clone());
-        PyArray1::from_slice(py, values).call_method1("reshape", (shape.unwrap_or_default(),))
+        PyArray1::from_slice(py, values).call_method1("reshape", (self.row_shape().to_vec(),))
+    }
+
+    /// Shape of an observation.
+    fn row_shape(&self) -> &[usize] {
+        let column = self.columns.schema().obs().first();
+        column.map_or(&[], |column| column.field.shape.as_slice())
     }
 
     /// Mean, and what is divided by.
