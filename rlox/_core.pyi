@@ -450,6 +450,12 @@ class SequenceReplayBuffer:
     def restore(self, state: dict[str, Any]) -> None:
         """As `ReplayBuffer.restore`."""
 
+    def save(self, path: str | PathLike[str], name: str='last') -> int:
+        """As `ReplayBuffer.save`."""
+
+    def load(self, path: str | PathLike[str], name: str='last') -> None:
+        """As `ReplayBuffer.load`; `cross_episodes` stays this buffer's own."""
+
     def __len__(self) -> int:
         ...
 
@@ -518,14 +524,39 @@ class MmapReplayBuffer:
         Raises StorageError as `push`; the rows before that are stored.
         """
 
-    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
+    def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
         """Draws transitions uniformly, with replacement, from memory and disk; as
-        `ReplayBuffer.sample` without `n_step` and `her`.
+        `ReplayBuffer.sample` without `her`. An n-step window does not go on over a reopening.
 
         Raises:
             ConfigError: the buffer is empty or closed, or a setting is out of range.
             CheckpointError: a row on disk is damaged; names the file and byte.
         """
+
+    def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
+        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
+        or disk.
+
+        Raises:
+            StaleIndexError: one left the ring or was never written.
+            CheckpointError: a row on disk is damaged; names the file and byte.
+        """
+
+    def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
+        """Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
+        their indices, `[n]`; otherwise as `ReplayBuffer.update`.
+
+        Segments never change: a value written over a sealed row would be lost when the row leaves
+        memory, so that is refused. Only the `n_unsealed` newest rows can be updated.
+
+        Returns:
+            How many rows left the ring in the meantime and were passed over.
+
+        Raises ConfigError if one of the rows is sealed; nothing is written then.
+        """
+
+    def cut_episode(self, env: int=0) -> None:
+        """As `ReplayBuffer.cut_episode`."""
 
     def flush(self) -> None:
         """Seals the rows that are only in memory, so that they outlast the process. The newest row of
@@ -582,7 +613,7 @@ class MmapReplayBuffer:
 
 @final
 class OfflineDatasetBuffer:
-    """A dataset of transitions for offline learning: loaded once, then read only.
+    """A dataset of transitions for offline learning: built once, then read only.
 
     Rows are in time order, episode after episode; `terminated` or `truncated` ends an episode.
     Rows after the last end are one more, incomplete, episode, sampled from and counted like the
@@ -672,6 +703,21 @@ class OfflineDatasetBuffer:
         """obs * std + mean of the dataset, the inverse of `normalize`.
 
         Raises ConfigError for a dataset without float observations.
+        """
+
+    def save(self, path: str | PathLike[str], name: str='last') -> int:
+        """Saves the dataset and its draws as `name` in the folder `path`, which other saves and
+        buffers may share; otherwise as `ReplayBuffer.save`. Rows are written by the first save into
+        a folder and only listed by the others.
+        """
+
+    def load(self, path: str | PathLike[str], name: str='last') -> None:
+        """Continues from what a dataset of the same columns and number of rows saved, both with
+        `normalize` or both without: the same rows, moments and draws.
+
+        Raises:
+            CheckpointError: a file is damaged (named, with the byte), missing, or of another
+                layout. Nothing is changed then.
         """
 
     @property
