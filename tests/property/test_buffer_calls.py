@@ -9,19 +9,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.callables.buffer_kinds import PrioritizedProgram, SequenceProgram, TieredProgram
-from helpers.callables.buffers import Program, Quick
+from helpers.callables.buffers import Program
+from helpers.callables.calls import Quick
 from helpers.callables.comparing import assert_equal
 from helpers.callables.engine import Invalid
+from helpers.callables.programs import PROGRAMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlox.errors import InternalError, RloxError
 
-PROGRAMS = (Program, SequenceProgram, PrioritizedProgram, TieredProgram)
 EXAMPLES = 500
 EACH = 2  # calls of each method in a program, valid and spoilt
-FREE = {"push", "push_batch", "save", "load", "facts", "restore", "prune", "clear", "flush"}
+# what needs no row to be held
+FREE = {
+    "push", "push_batch", "save", "load", "facts", "restore", "prune", "clear", "flush", "construct",
+    "from_spaces", "hindsight",
+}  # fmt: skip
 # memory that pretends to be a disk: these programs are not about the device
 SHM = Path("/dev/shm")
 

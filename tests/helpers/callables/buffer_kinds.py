@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, LARGEST, Program, count_of, stacked
+from helpers.callables import making
+from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, Program
+from helpers.callables.calls import LARGEST, count_of, named_save, save_name, stacked
 from helpers.callables.engine import Arguments, Draw, any_numeric, as_array, require, whole, within
 from helpers.callables.rings import indices_of, outputs
 from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
@@ -19,6 +21,8 @@ class SequenceProgram(Program):
     """`SequenceReplayBuffer`."""
 
     kind = _core.SequenceReplayBuffer
+    steps = IN_MEMORY
+    more = (1,)
 
     def settings(self) -> Arguments:
         return super().settings() | {"cross_episodes": self.capacity % 2 == 0}
@@ -133,6 +137,20 @@ class PrioritizedProgram(Program):
     def draw_set_beta(self) -> Arguments:
         return {"beta": self.draw.unit()}
 
+    def draw_construct(self) -> Arguments:
+        own = {"alpha": self.draw.unit(), "beta": self.draw.unit()}
+        return super().draw_construct() | own | {"stratified": self.draw.boolean()}
+
+    def model_construct(
+        self, alpha: Any = 0.6, beta: Any = 0.4, stratified: Any = True, **given: Any
+    ) -> Any:
+        require(isinstance(stratified, (bool, np.bool_)))
+        return *super().model_construct(**given), within(alpha, 0, 1), within(beta, 0, 1)
+
+    def call_construct(self, **given: Any) -> Any:
+        made = self.kind(**given)
+        return made.capacity, made.n_envs, len(made), made.alpha, made.beta
+
     def model_set_beta(self, beta: Any = None) -> None:
         self.model.beta = within(beta, 0, 1)
 
@@ -144,7 +162,7 @@ class TieredProgram(Program):
     """`MmapReplayBuffer`."""
 
     kind = _core.MmapReplayBuffer
-    steps = (*COMMON, "flush", "verify", "close")
+    steps = (*COMMON, "flush", "verify", "close", "construct")
     facts_read = ("capacity", "n_envs", "n_hot", "n_unsealed", "nbytes", "disk_bytes")
 
     def __init__(self, draw: Draw, folder: Path) -> None:
@@ -174,8 +192,6 @@ class TieredProgram(Program):
         return {"name": self.draw.one_of("last", "step-1")}
 
     def model_save(self, name: Any = "last") -> None:  # type: ignore[override]
-        from helpers.callables.buffers import save_name
-
         require(save_name(name) != "newest")
         self.model.seal()
         self.saved["", str(name)] = self.model.copy()
@@ -232,6 +248,29 @@ class TieredProgram(Program):
     def call_close(self, **given: Any) -> None:
         self.buffer.close(**given)
         self.buffer = self.make(self.seed)
+
+    def draw_construct(self) -> Arguments:
+        hot = self.draw.integer(1, 10)
+        sizes = {"hot_capacity": hot, "total_capacity": self.draw.integer(hot + 3, 50)}
+        path = {"cold_path": self.folder / "made", "reopen": self.draw.boolean()}
+        return making.draw_settings(self.draw) | sizes | path
+
+    def model_construct(  # type: ignore[override]
+        self, hot_capacity: Any = None, total_capacity: Any = None, cold_path: Any = None,
+        reopen: Any = True, **given: Any,
+    ) -> Any:  # fmt: skip
+        require(isinstance(reopen, (bool, np.bool_)))
+        n_envs = making.check_settings(**given)
+        total = whole(total_capacity, n_envs, 2**30)
+        whole(hot_capacity, 1, total)
+        named_save(cold_path, "any")
+        return total // n_envs * n_envs, n_envs, 0
+
+    def call_construct(self, **given: Any) -> Any:
+        made = self.kind(**given)
+        found = made.capacity, made.n_envs, len(made)
+        made.close()
+        return found
 
     def model_facts(self) -> Any:
         facts = super().model_facts()

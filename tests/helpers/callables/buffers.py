@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from helpers.callables import making
+from helpers.callables.calls import LARGEST, count_of, named_save, stacked
 from helpers.callables.engine import (
     SCALARS,
     Arguments,
@@ -18,90 +18,26 @@ from helpers.callables.engine import (
     Near,
     as_array,
     require,
+    spoilt,
     whole,
     within,
 )
-from helpers.callables.rings import COLUMNS, OBS, Rings, column, flags, indices_of, outputs
+from helpers.callables.rings import COLUMNS, OBS, Draws, Rings, column, flags, indices_of, outputs
 from rlox import _core
 from rlox.errors import RloxError
 
-LARGEST = 2**64 - 1
-MOST = 2**28
 COMMON = (
     "push", "push_batch", "sample", "gather", "update", "cut_episode", "save", "load", "facts",
 )  # fmt: skip
-IN_MEMORY = (*COMMON, "clear", "restore", "prune")
+IN_MEMORY = (*COMMON, "clear", "restore", "prune", "construct", "from_spaces")
 FACTS = ("capacity", "n_envs", "n_pushed", "nbytes")
-
-
-class Quick(Draw):
-    """Everything follows from one drawn seed, which is fast."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        return low + int(self.rng.integers(0, high - low + 1, dtype=np.uint64))
-
-    def unit(self) -> float:
-        return float(self.one_of(0.0, 1.0, 0.99, float(self.rng.random())))
-
-    def one_of(self, *choices: Any) -> Any:
-        return choices[int(self.rng.integers(len(choices)))]
-
-    def boolean(self) -> bool:
-        return bool(self.rng.integers(2))
-
-    def layout(self, array: Any, keep_dtype: bool = False) -> Any:
-        if np.ndim(array):
-            return super().layout(array, keep_dtype)
-        return self.one_of(array, np.asarray(array), np.asarray(array).item())
-
-    def flags(self, *shape: int, rate: float = 0.2) -> Any:
-        kind = self.one_of(bool, float, np.float32, np.int64, np.uint8)
-        return self.layout((np.asarray(self.rng.random(shape)) < rate).astype(kind), True)
-
-
-def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tuple[int, ...]]:
-    """Batch size, batches and leading axes."""
-    size = whole(size, 0, LARGEST)
-    batches = 1 if n_batches is None else whole(n_batches, 0, LARGEST)
-    require(1 <= size * batches <= MOST and size * batches * length <= MOST)
-    return size, batches, (size,) if n_batches is None else (batches, size)
-
-
-def stacked(batches: list[dict[str, np.ndarray]], lead: tuple[int, ...]) -> dict[str, Any]:
-    """One dict of the arrays of several batches."""
-    return {
-        name: np.concatenate([batch[name] for batch in batches]).reshape(
-            lead + batches[0][name].shape[1:]
-        )
-        for name in batches[0]
-    }
-
-
-def named_save(path: Any, name: Any) -> tuple[str, str]:
-    """Folder and name of a save."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise Invalid
-    try:
-        place = os.fsdecode(os.fsencode(path))
-    except UnicodeEncodeError as error:
-        raise Invalid from error
-    require(place and "\0" not in place)
-    return place, save_name(name)
-
-
-def save_name(name: Any) -> str:
-    require(isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name))
-    return str(name)
 
 
 class Program:
     """A buffer, its model, and what was saved of it."""
 
     kind: Any = _core.ReplayBuffer
-    steps: tuple[str, ...] = IN_MEMORY
+    steps: tuple[str, ...] = (*IN_MEMORY, "hindsight")
     facts_read: tuple[str, ...] = FACTS
 
     def __init__(self, draw: Draw, folder: Path) -> None:
@@ -211,6 +147,16 @@ class Program:
 
     # What a valid call does and returns.
 
+    def draw_construct(self) -> Arguments:
+        return making.draw_settings(self.draw) | {"capacity": self.draw.integer(3, 50)}
+
+    def draw_from_spaces(self) -> Arguments:
+        return making.spaces(self.draw)
+
+    def draw_hindsight(self) -> Arguments:
+        self.goal_seed = self.draw.integer(0, LARGEST)
+        return making.draw_hindsight(self.draw)
+
     def rows_of(self, lead: tuple[int, ...], given: Arguments, extra: Any) -> list[Any]:
         require(isinstance(extra, dict) and extra.keys() == {"latent"})
         given["latent"] = extra["latent"]
@@ -278,15 +224,10 @@ class Program:
     def drawn(self, seed: int | None, count: int, size: int, horizon: Any) -> Any:
         model, batches = self.model, []
         for key, number in model.batches(seed, count):
-            draws = self.draws(key, number)
+            draws = Draws(key, number)
             rows = [model.draw(draws) for _ in range(size)]
             batches.append(model.batch(rows, horizon))
         return batches
-
-    def draws(self, seed: int, number: int) -> Any:
-        from helpers.callables.rings import Draws
-
-        return Draws(seed, number)
 
     def model_gather(self, indices: Any = None, out: Any = None) -> Any:
         numbers = indices_of(indices)
@@ -350,7 +291,32 @@ class Program:
             facts["n_pushed"] = sum(map(len, self.model.rows))
         return facts
 
+    def model_construct(self, capacity: Any = None, **given: Any) -> Any:
+        n_envs = making.check_settings(**given)
+        return whole(capacity, n_envs, 2**30) // n_envs * n_envs, n_envs, 0
+
+    def model_from_spaces(self, capacity: Any = None, **given: Any) -> Any:
+        columns = making.columns_of(**given)
+        return columns | {"capacity": whole(capacity, 1, 2**30)}
+
+    def model_hindsight(self, **given: Any) -> Any:
+        return making.hindsight_model(self.goal_seed, **given)
+
     # How the calls are made that are not plain methods.
+
+    def call_construct(self, **given: Any) -> Any:
+        made = self.kind(**given)
+        return made.capacity, made.n_envs, len(made)
+
+    more: tuple[int, ...] = ()
+
+    def call_from_spaces(self, **given: Any) -> Any:
+        made = self.kind.from_spaces(**given)
+        columns = making.columns_of(given["observation_space"], given["action_space"])
+        return making.stored(made, columns, *self.more) | {"capacity": made.capacity}
+
+    def call_hindsight(self, **given: Any) -> Any:
+        return making.hindsight(self.goal_seed, **given)
 
     def call_facts(self) -> Any:
         return {name: getattr(self.buffer, name) for name in self.facts_read} | {
@@ -374,8 +340,6 @@ class Program:
 
     def spoil(self, step: str, given: Arguments) -> Arguments:
         """The arguments with one changed, in ways that fit the step."""
-        from helpers.callables.engine import spoilt
-
         if step == "prune" and self.draw.boolean():
             return given | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
         if step == "prune":

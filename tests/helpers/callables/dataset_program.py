@@ -7,12 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.buffers import LARGEST, Program, count_of, stacked
-from helpers.callables.engine import Arguments, Draw, any_numeric, require, whole
-from helpers.callables.rings import Draws, outputs
+from helpers.callables.buffers import Program
+from helpers.callables.calls import LARGEST, count_of, stacked
+from helpers.callables.engine import Arguments, Draw, any_numeric, numeric, require, whole
+from helpers.callables.rings import Draws, flags, outputs
 from rlox import _core
 
 CONSTANT = 1e-6
+
+
+def stored_as(array: np.ndarray) -> str:
+    """dtype of the column that an array makes."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    named = {("f", 8): "float64", ("u", 1): "uint8", ("i", 4): "int32"}.get((kind, size))
+    return named or {"i": "int64", "u": "int64", "b": "bool"}.get(kind, "float32")
+
+
+def stored(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers in a column of that dtype, if it can hold them."""
+    if dtype.strip("u").startswith("int") and array.size:
+        require(array.dtype.kind in "iub")
+        limits = np.iinfo(dtype)
+        require(int(array.min()) >= limits.min and int(array.max()) <= limits.max)
+    with np.errstate(all="ignore"):
+        array = array.astype(dtype)
+    require(array.dtype.kind != "f" or np.isfinite(array).all())
+    return array
+
+
+def rows(value: Any, n: int) -> np.ndarray:
+    """An array of `n` rows, or as many numbers as make them."""
+    array = any_numeric(value)
+    flat = array.ndim == 1 and array.size % n == 0
+    require(array.size and (flat or (array.ndim > 1 and len(array) == n)))
+    return array
 
 
 class Dataset:
@@ -62,7 +90,7 @@ class DatasetProgram(Program):
     kind = _core.OfflineDatasetBuffer
     steps = (
         "sample", "sample_trajectories", "stats", "n_episodes", "normalize", "denormalize", "facts",
-        "save", "load",
+        "save", "load", "construct",
     )  # fmt: skip
 
     def __init__(self, draw: Draw, folder: Path) -> None:
@@ -134,6 +162,31 @@ class DatasetProgram(Program):
             for name, array in out.items():
                 array[b, : len(rows)] = part[name]
         return out
+
+    def draw_construct(self) -> Arguments:
+        arrays = {name: self.draw.layout(array, True) for name, array in self.arrays.items()}
+        return arrays | {"normalize": self.scaled, "seed": self.draw.integer(0, LARGEST)}
+
+    def model_construct(
+        self, normalize: Any = False, seed: Any = 0, rewards: Any = None, **given: Any
+    ) -> Any:
+        require(isinstance(normalize, (bool, np.bool_)))
+        whole(seed, 0, LARGEST)
+        rewards = numeric(rewards, None)
+        n = len(stored(rewards, "float64" if rewards.dtype == np.float64 else "float32"))
+        require(n > 0)
+        obs, after, actions = (rows(given.get(k), n) for k in ("obs", "next_obs", "actions"))
+        dtype = stored_as(obs)
+        stored(obs, dtype), stored(after, dtype), stored(actions, stored_as(actions))
+        require(obs.size == after.size and (not normalize or dtype.startswith("float")))
+        for name in ("terminated", "truncated"):
+            flags(given.get(name), (n,))
+        return n, bool(normalize), obs.size // n, actions.size // n
+
+    def call_construct(self, **given: Any) -> Any:
+        made = self.kind(**given)
+        stats = made.stats()
+        return len(made), made.normalized, stats["obs_dim"], stats["act_dim"]
 
     def draw_stats(self) -> Arguments:
         return {}

@@ -68,7 +68,7 @@ print(rss())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_stacked_frames_are_stored_once():
-    count = 1_000_000 if FULL else 10_000
+    count = 200_000 if FULL else 10_000
     held = run(f"""
 frames = rng.integers(0, 256, (1_003, 84, 84), dtype=np.uint8)
 stacks = np.lib.stride_tricks.sliding_window_view(frames, 4, axis=0)

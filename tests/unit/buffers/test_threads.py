@@ -9,10 +9,28 @@ import time
 import numpy as np
 import pytest
 
-from rlox import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
+from rlox import MmapReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer
+from rlox.errors import StaleIndexError
 
 SECONDS = 60 if os.environ.get("RLOX_FULL") == "1" else 2
 SIZES = (3, 3_000)
+
+
+def run(works, errors):
+    """Each in a thread; what they raise is added to `errors`."""
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS + 60)
+    assert not any(thread.is_alive() for thread in threads), "deadlock"
 
 
 @pytest.mark.parametrize("dim", SIZES)
@@ -54,19 +72,42 @@ def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
             if kind is PrioritizedReplayBuffer:
                 buffer.update_priorities(index, np.abs(number) + 1)
 
-    def guarded(work, *args):
-        try:
-            work(*args)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(pusher, i)) for i in range(4)]
-    threads += [threading.Thread(target=guarded, args=(sampler,)) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS + 60)
-    assert not any(thread.is_alive() for thread in threads), "deadlock"
+    run([*[lambda i=i: pusher(i) for i in range(4)], *[sampler] * 12], errors)
     assert (errors, torn) == ([], [])
     assert buffer.n_pushed == sum(pushed) + 1
     assert len(buffer) == min(500, buffer.n_pushed)
+
+
+@pytest.mark.parametrize("dim", SIZES)
+def test_sixteen_threads_push_and_sample_rows_in_memory_and_on_disk(dim, tmp_path):
+    buffer = MmapReplayBuffer(60, 500, dim, 1, tmp_path / "cold")
+    stop, pushed, torn, errors = time.monotonic() + SECONDS, [], [], []
+
+    def push(number):
+        obs = np.full(dim, number, np.float32)
+        buffer.push(obs, number, number, False, False, obs)
+
+    def pusher(thread):
+        count = 0
+        while time.monotonic() < stop:
+            push(thread * 100_000 + count % 100_000)
+            count += 1
+        pushed.append(count)
+
+    def sampler():
+        while time.monotonic() < stop:
+            batch = buffer.sample(32)
+            number = batch["rewards"][:, None]
+            whole = all((batch[key] == number).all() for key in ("obs", "next_obs", "actions"))
+            if not whole:
+                torn.append(batch)
+
+    push(0)
+    run([*[lambda i=i: pusher(i) for i in range(4)], *[sampler] * 12], errors)
+    assert (errors, torn) == ([], [])
+    total = sum(pushed) + 1
+    assert len(buffer) == min(500, total)
+    with pytest.raises(StaleIndexError):
+        buffer.gather([total])
+    assert buffer.gather([total - 1])["indices"] == [total - 1]
+    buffer.close()

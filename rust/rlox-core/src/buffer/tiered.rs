@@ -92,6 +92,10 @@ impl MmapReplayBuffer {
                 format!("1 to total_capacity ({total}), which is at most {MAX_CAPACITY}");
             return Err(Error::config("hot_capacity", hot, expected));
         }
+        if total < n_envs {
+            let expected = format!("at least n_envs ({n_envs})");
+            return Err(Error::config("total_capacity", total, expected));
+        }
         let each = total / n_envs.max(1);
         // No more than a third of what is to be hot anyway, to save disk operations.
         let few = (SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
