@@ -115,6 +115,11 @@ class PrioritizedProgram(Program):
     def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, np.ndarray]:
         return super().like(lead, windows) | {"weights": np.zeros(lead, np.float32)}
 
+    def draw_sample(self) -> Arguments:
+        if not (self.model.leaves() > 0).any():
+            self.push_one()
+        return super().draw_sample()
+
     def draw_update_priorities(self) -> Arguments:
         indices = self.draw_indices()
         priorities = self.draw.rng.uniform(0.1, 5, len(indices))
@@ -205,9 +210,7 @@ class TieredProgram(Program):
     def draw_update(self) -> Arguments:
         given = super().draw_update()
         if not self.unsealed():
-            pushed = self.draw_push()
-            self.model_push(**pushed)
-            self.buffer.push(**pushed)
+            self.push_one()
         newest = np.array([env + self.n_envs * t for env, t in self.unsealed()], np.uint64)
         given["indices"] = self.draw.rng.choice(newest, len(given["indices"]))
         return given

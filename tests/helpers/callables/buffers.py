@@ -97,6 +97,11 @@ class Program:
             given["n_batches"] = self.draw.integer(1, 3)
         return given
 
+    def push_one(self) -> None:
+        given = self.draw_push()
+        self.model_push(**given)
+        self.buffer.push(**given)
+
     def draw_sample(self) -> Arguments:
         given = self.draw_request()
         if self.draw.boolean():

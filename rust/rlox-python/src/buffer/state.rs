@@ -95,8 +95,8 @@ pub(super) fn restore_prioritized(
     let weights = coerce::array(&field(dict, "priorities")?, "priorities")?;
     let weights = coerce::numbers::<f64>(&weights, "priorities")?;
     let weights = weights.slice();
-    let (alpha, beta): (f64, f64) = (scalar(dict, "alpha")?, scalar(dict, "beta")?);
-    let most: f64 = scalar(dict, "max_priority")?;
+    let real = |name| coerce::real(&field(dict, name)?, name);
+    let (alpha, beta, most) = (real("alpha")?, real("beta")?, real("max_priority")?);
     restore_with(py, buffer, dict, |buffer, saved| {
         buffer.restore(saved, weights, (alpha, beta), most)
     })
