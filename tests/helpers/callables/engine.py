@@ -184,7 +184,7 @@ def is_output(value: Any, like: np.ndarray) -> bool:
 
 SCALARS: list[Any] = [
     float("nan"), float("inf"), -float("inf"), -1, -0.5, 1.5, 0, 1, 2**31, 2**63, 2**64, -(2**63),
-    10**400, 10**5000, 1e308, None, "x", "\ud800", b"", [], {}, (), object(), True, slice(1),
+    10**400, 1e308, None, "x", "\ud800", b"", [], {}, (), object(), True, slice(1),
     1 + 2j, np.complex128(1 + 2j), np.complex64(1 + 2j), np.float64(0.5), np.int8(-3),
     np.array(0.5), np.array(3), np.array([1]), [1, 2, 3], np.datetime64("2020-01-01"),
     np.timedelta64(1, "s"),
