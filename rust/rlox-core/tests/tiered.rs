@@ -1,54 +1,21 @@
 //! Rows in memory and on disk together are those of one buffer in memory, also after a crash.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, Target, Tiers};
+use rlox_core::buffer::{MmapReplayBuffer, Tiers};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
 mod rows;
 mod scratch;
-use rows::{Outputs, filled, push, request, schema};
+mod tiers;
+use rows::{filled, push, request, schema};
 use scratch::folder;
-
-const fn tiers(hot: usize, total: usize, path: &Path) -> Tiers<'_> {
-    Tiers { hot_capacity: hot, total_capacity: total, path, reopen: true }
-}
-
-fn tiered(hot: usize, total: usize, n: usize, path: &Path) -> MmapReplayBuffer {
-    MmapReplayBuffer::new(schema(), &tiers(hot, total, path), n, 7).unwrap()
-}
-
-fn in_memory(total: usize, n: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(), total, n, 7).unwrap()
-}
-
-fn fill(buffer: &mut MmapReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
-    for t in steps {
-        push(t, n, |target, rows| buffer.push(target, rows).unwrap());
-    }
-}
-
-fn fill_model(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
-    for t in steps {
-        push(t, n, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
-    }
-}
-
-fn sample(buffer: &MmapReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let picks = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, |batch| buffer.fill(&picks, None, batch).unwrap())
-}
-
-fn model(buffer: &ReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let picks = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, |batch| buffer.storage().fill(&picks, None, batch))
-}
+use tiers::{fill, fill_model, in_memory, model, sample, tiered, tiers};
 
 #[test]
 fn rows_of_both_tiers_are_sampled_as_from_one_buffer_in_memory() {
@@ -69,153 +36,6 @@ fn rows_of_both_tiers_are_sampled_as_from_one_buffer_in_memory() {
             assert!(!dir.exists());
         }
     }
-}
-
-/// Batch and discounts of n-step windows: of the buffer, and of one in memory.
-fn windows(
-    all: &MmapReplayBuffer,
-    one: &ReplayBuffer,
-    n: usize,
-    seed: u64,
-) -> [(Outputs, Vec<u8>); 2] {
-    let horizon = Some(Horizon::new(n, 0.9).unwrap());
-    let mut discounts = [vec![0; 4 * 200], vec![0; 4 * 200]];
-    let [ours, theirs] = &mut discounts;
-    let picks = all.sample(request(200, Some(seed))).unwrap();
-    let got = filled(200, |batch| {
-        let mut arrays: Vec<&mut [u8]> = batch.iter_mut().map(|array| &mut **array).collect();
-        arrays.push(ours);
-        all.fill(&picks, horizon, &mut arrays).unwrap();
-    });
-    let rows = one.sample(request(200, Some(seed))).unwrap();
-    let expected = filled(200, |batch| {
-        let mut arrays: Vec<&mut [u8]> = batch.iter_mut().map(|array| &mut **array).collect();
-        arrays.push(theirs);
-        one.storage().fill(&rows, horizon, &mut arrays);
-    });
-    let [ours, theirs] = discounts;
-    [(got, ours), (expected, theirs)]
-}
-
-#[test]
-fn n_step_windows_of_both_tiers_are_those_of_one_buffer_in_memory() {
-    for (n, hot, total) in [(1, 5, 60), (3, 30, 300), (2, 40, 40)] {
-        let dir = folder(&format!("tiered-windows-{n}-{hot}"));
-        let mut all = tiered(hot * n, total * n, n, &dir);
-        let mut expected = in_memory(total * n, n);
-        for part in [0..1, 1..37, 37..123, 123..500] {
-            fill(&mut all, part.clone(), n);
-            fill_model(&mut expected, part, n);
-            for steps in [1, 2, 5, 40] {
-                let [got, model] = windows(&all, &expected, steps, 3);
-                assert!(got == model, "{n} streams, {steps} steps");
-            }
-        }
-    }
-}
-
-#[test]
-fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
-    let dir = folder("tiered-cuts");
-    let mut expected = in_memory(200, 1);
-    let mut next = 0;
-    for round in 0..6 {
-        // Reopened without an end of the episode.
-        let mut all = tiered(20, 200, 1, &dir);
-        fill(&mut all, next..next + 18, 1);
-        fill_model(&mut expected, next..next + 18, 1);
-        all.cut_episode(0).unwrap();
-        expected.storage_mut().cut_episode(0).unwrap();
-        fill(&mut all, next + 18..next + 25, 1);
-        fill_model(&mut expected, next + 18..next + 25, 1);
-        all.save("kept").unwrap();
-        fill(&mut all, next + 25..next + 40, 1);
-        all.restore("kept").unwrap();
-        for steps in [1, 4, 50] {
-            let [got, model] = windows(&all, &expected, steps, round);
-            assert!(got == model, "round {round}, {steps} steps");
-        }
-        fill(&mut all, next + 25..next + 27, 1);
-        fill_model(&mut expected, next + 25..next + 27, 1);
-        expected.storage_mut().cut_episode(0).unwrap();
-        // Even, so that the newest row is whole.
-        next += 28;
-        all.close(true).unwrap();
-    }
-    let error = tiered(20, 200, 1, &dir).cut_episode(1).unwrap_err();
-    assert!(matches!(error, Error::Config { .. }), "{error}");
-}
-
-#[test]
-fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
-    let dir = folder("tiered-taken-back");
-    let mut expected = in_memory(120, 2);
-    let steps = [(0, 0..2), (1, 0..9), (0, 100..105), (1, 100..103)];
-    for (stream, steps) in steps {
-        let mut all = tiered(6, 120, 2, &dir);
-        let target = Target::Stream(stream);
-        // Of the last step, if it is odd, the row waits for its next observation and is not whole.
-        for t in steps.clone() {
-            push(t, 1, |_, rows| all.push(target, rows).unwrap());
-            if t + 1 < steps.end || t % 2 == 0 {
-                let storage = expected.storage_mut();
-                push(t, 1, |_, rows| storage.push(target, rows, |_| {}).unwrap());
-            }
-        }
-        all.close(true).unwrap();
-        let again = tiered(6, 120, 2, &dir);
-        assert_eq!(again.len(), expected.storage().len());
-        assert!(sample(&again, 200, Some(3)) == model(&expected, 200, Some(3)), "{steps:?}");
-        expected.storage_mut().cut_episode(stream).unwrap();
-    }
-}
-
-#[test]
-fn a_cut_after_a_restore_ends_the_row_that_waited_on_disk() {
-    let dir = folder("tiered-cold-cut");
-    let mut all = tiered(9, 60, 1, &dir);
-    fill(&mut all, 0..20, 1);
-    all.save("here").unwrap();
-    all.restore("here").unwrap();
-    all.cut_episode(0).unwrap();
-    let mut expected = in_memory(60, 1);
-    fill_model(&mut expected, 0..20, 1);
-    expected.storage_mut().cut_episode(0).unwrap();
-    for part in [20..21, 21..50] {
-        assert!(sample(&all, 200, Some(3)) == model(&expected, 200, Some(3)));
-        fill(&mut all, part.clone(), 1);
-        fill_model(&mut expected, part, 1);
-    }
-}
-
-#[test]
-fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
-    let dir = folder("tiered-indices");
-    let mut all = tiered(60, 300, 2, &dir);
-    fill(&mut all, 0..200, 2);
-    for index in [100, 101, 399] {
-        let picks = [all.find(index).unwrap()];
-        let got = filled(1, |batch| all.fill(&picks, None, batch).unwrap());
-        assert_eq!(got.indices, [index]);
-    }
-    for index in [0, 99, 400, u64::MAX] {
-        let error = all.find(index).unwrap_err();
-        let Error::StaleIndex { index: named, held } = error else { panic!("{error}") };
-        assert_eq!((named, held.as_str()), (index, "rows 100 to 399"));
-    }
-    all.flush().unwrap();
-    fill(&mut all, 200..203, 2);
-    let column = all.storage().schema().column("latent").unwrap();
-    let latent: Vec<u8> = [1.5_f32, 2.5, 3.5, 4.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
-    assert_eq!(all.update(column, &[404, 3], &latent).unwrap(), 1);
-    // One sealed row, and nothing is written.
-    let refused = all.update(column, &[405, 300], &latent);
-    assert!(matches!(refused, Err(Error::Config { name: "indices", .. })), "{refused:?}");
-    fill(&mut all, 203..260, 2);
-    all.flush().unwrap();
-    let picks = [404, 405].map(|index| all.find(index).unwrap());
-    let got = filled(2, |batch| all.fill(&picks, None, batch).unwrap());
-    assert_eq!((&got.columns[2][..8], &got.columns[2][8..]), (&latent[..8], [0; 8].as_slice()));
 }
 
 #[test]

@@ -126,7 +126,8 @@ fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
     for item in mapping(value, name)?.items()?.iter() {
         let wrong = |_| {
-            let message = format!("{name} holds {item}, expected name: (dtype, shape)");
+            let message =
+                format!("{name} holds {}, expected name: (dtype, shape)", coerce::shown(&item));
             errors::new(value.py(), Class::Config, message)
         };
         let (key, spec): (String, Bound<'_, PyTuple>) = item.extract().map_err(wrong)?;
@@ -138,7 +139,7 @@ fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
 
 fn mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyMapping>> {
     value.clone().cast_into::<PyMapping>().map_err(|_| {
-        let message = format!("{name} is {value}, expected a mapping");
+        let message = format!("{name} is {}, expected a mapping", coerce::shown(value));
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -149,7 +150,11 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let found = py.import("numpy")?.call_method1("dtype", (value,));
     let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
     let found = found.map_err(|_| {
-        errors::new(py, Class::Config, format!("{name} is {value}, expected a NumPy dtype"))
+        errors::new(
+            py,
+            Class::Config,
+            format!("{name} is {}, expected a NumPy dtype", coerce::shown(value)),
+        )
     })?;
     Dtype::parse(&found).map_err(|error| errors::raise(py, &error))
 }
@@ -159,7 +164,10 @@ fn shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let sizes = value.extract::<Vec<usize>>().or_else(|_| value.extract().map(|size| vec![size]));
     let sizes: PyResult<Vec<usize>> = sizes;
     sizes.ok().filter(|sizes| sizes.len() <= 12).ok_or_else(|| {
-        let message = format!("{name} is {value}, expected a tuple of up to 12 positive integers");
+        let message = format!(
+            "{name} is {}, expected a tuple of up to 12 positive integers",
+            coerce::shown(value)
+        );
         errors::new(value.py(), Class::Config, message)
     })
 }
@@ -176,8 +184,9 @@ fn frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
         return Ok(FrameStack { size, axis });
     }
     let message = format!(
-        "frame_stack is {value}, expected (frames, \"first\") or (frames, \"last\"): how many \
-         frames an observation stacks, oldest first, and along which axis"
+        "frame_stack is {}, expected (frames, \"first\") or (frames, \"last\"): how many \
+         frames an observation stacks, oldest first, and along which axis",
+        coerce::shown(value)
     );
     Err(errors::new(value.py(), Class::Config, message))
 }
@@ -225,8 +234,9 @@ fn column<'py>(
         (Ok(dtype), Ok(shape)) if !shape.is_none() && !dtype.is_none() => Ok((dtype, shape)),
         _ => {
             let message = format!(
-                "{name} is {space}, expected a Box, Discrete, MultiDiscrete or MultiBinary space, \
-                 or a Dict of these"
+                "{name} is {}, expected a Box, Discrete, MultiDiscrete or MultiBinary space, \
+                 or a Dict of these",
+                coerce::shown(space)
             );
             let class = Class::UnsupportedSpace;
             Err(errors::new(space.py(), class, message))

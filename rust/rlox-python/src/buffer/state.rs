@@ -211,7 +211,8 @@ where
 {
     let value = field(dict, name)?;
     value.extract().map_err(|_| {
-        let message = format!("state field {name} is {value}, which has the wrong type");
+        let message =
+            format!("state field {name} is {}, which has the wrong type", coerce::shown(&value));
         errors::new(dict.py(), Class::Checkpoint, message)
     })
 }
