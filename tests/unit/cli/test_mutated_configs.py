@@ -16,7 +16,7 @@ from .test_wrong_input import assert_explained
 
 KEYS = [k for k in command_keys("train") if not k.name.startswith("env.kwargs")]
 CONFLICTS = [
-    (["env.backend=native", "env=Acrobot-v1"], "env.backend=auto"),
+    (["env.backend=native", "env=LunarLander-v3"], "env.backend=auto"),
     (["env.backend=native", "env.workers=subprocess"], "env.backend=auto"),
     (["algo.use_sde=true"], "Box actions"),
     (["algo.n_steps=1", "env.n_envs=1"], "algo.n_steps"),
