@@ -23,14 +23,11 @@ impl Stream {
     /// The stream `name` number `index` of run `run_seed`, at position 0.
     #[must_use]
     pub fn new(run_seed: u64, name: &str, index: u64) -> Self {
-        let mut key = [0_u8; 32];
-        let parts = run_seed
-            .to_le_bytes()
-            .into_iter()
-            .chain(index.to_le_bytes())
-            .chain(fnv1a(name).to_le_bytes());
-        for (slot, byte) in key.iter_mut().zip(parts) {
-            *slot = byte;
+        let (mut key, name) = ([0_u8; 32], fnv1a(name));
+        #[expect(clippy::cast_possible_truncation, reason = "the halves of the hash")]
+        let parts = [run_seed, index, name as u64, (name >> 64) as u64];
+        for (slot, part) in key.as_chunks_mut().0.iter_mut().zip(parts) {
+            *slot = part.to_le_bytes();
         }
         Self { rng: ChaCha8Rng::from_seed(key) }
     }
@@ -38,6 +35,12 @@ impl Stream {
     /// The next 64 random bits; advances the position by 2 words.
     pub fn next_u64(&mut self) -> u64 {
         self.rng.next_u64()
+    }
+
+    /// The next 32 random bits; advances the position by 1 word.
+    #[inline]
+    pub fn next_u32(&mut self) -> u32 {
+        self.rng.next_u32()
     }
 
     /// A uniform number in [0, 1) with 53 random bits; advances the position by 2 words.

@@ -19,7 +19,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
-use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, npy_intp};
+use numpy::npyffi::{
+    self, NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API,
+    npy_intp,
+};
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -198,7 +201,19 @@ impl<T> Span for ViewMut<'_, T> {
 }
 
 /// Whether the array's dtype is `T` in native byte order.
-fn holds<T>(array: &Bound<'_, PyUntypedArray>, kind: u8) -> bool {
+#[inline]
+fn holds<T: Element>(array: &Bound<'_, PyUntypedArray>, kind: u8) -> bool {
+    let own = T::get_dtype(array.py());
+    // SAFETY: `array` is a live NumPy array; the pointers are only compared.
+    if std::ptr::eq(unsafe { (*fields(array)).descr }, own.as_dtype_ptr()) {
+        return true;
+    }
+    holds_alike::<T>(array, kind)
+}
+
+/// [`holds`] of a dtype that is not NumPy's own object for it, such as an unpickled one.
+#[cold]
+fn holds_alike<T>(array: &Bound<'_, PyUntypedArray>, kind: u8) -> bool {
     let dtype = array.dtype();
     dtype.kind() == kind
         && dtype.itemsize() == size_of::<T>()
@@ -211,7 +226,10 @@ pub(crate) fn is_of<T: Plain>(array: &Bound<'_, PyUntypedArray>) -> bool {
 }
 
 fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
-    array.is_c_contiguous() && array.is_aligned()
+    // SAFETY: `array` is a live NumPy array.
+    let flags = unsafe { (*fields(array)).flags };
+    let plain = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+    flags & plain == plain
 }
 
 fn has_flag(array: &Bound<'_, PyUntypedArray>, flag: c_int) -> bool {

@@ -41,19 +41,17 @@ def flags(value: Any, lead: tuple[int, ...]) -> np.ndarray:
 
 
 class Draws:
-    """Whole numbers below a bound from the halves of 64 random bits (Lemire 2019, algorithm 5)."""
+    """Whole numbers below a bound from 32 random bits each (Lemire 2019, algorithm 5)."""
 
     def __init__(self, seed: int, index: int) -> None:
         self.stream = _core.Stream(seed, "replay", index)
-        self.half: int | None = None
+        self.words: list[int] = []
 
     def word(self) -> int:
-        if self.half is not None:
-            word, self.half = self.half, None
-            return word
-        bits = self.stream.next_u64()
-        self.half = bits >> 32
-        return bits & (2**32 - 1)
+        if not self.words:
+            bits = self.stream.next_u64()
+            self.words = [bits & (2**32 - 1), bits >> 32]
+        return self.words.pop(0)
 
     def below(self, bound: int) -> int:
         product = self.word() * bound
@@ -62,7 +60,8 @@ class Draws:
         return product >> 32
 
     def uniform(self) -> float:
-        return float(self.stream.uniform(1)[0])
+        low, high = self.word(), self.word()
+        return ((high << 32 | low) >> 11) * 2.0**-53
 
 
 class Rings:

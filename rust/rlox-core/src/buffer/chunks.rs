@@ -214,6 +214,20 @@ impl<const N: usize> Reader<'_, N> {
             *row = *source;
         }
     }
+
+    /// [`Reader::copy`] of a row and of the one behind it, or of itself again if it is the `last`.
+    #[inline]
+    pub(super) fn copy_pair(&self, number: u32, last: bool, now: &mut [u8; N], next: &mut [u8; N]) {
+        let at = (number & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+        let here = chunk.and_then(|chunk| chunk.get(at..));
+        let Some((first, behind)) = here.and_then(<[u8]>::split_first_chunk) else { return };
+        *now = *first;
+        match behind.first_chunk() {
+            Some(second) if !last => *next = *second,
+            _ => self.copy(if last { number } else { number.wrapping_add(1) }, next),
+        }
+    }
 }
 
 /// The lower half of a number.

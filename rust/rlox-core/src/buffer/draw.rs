@@ -9,13 +9,12 @@ pub const STREAM: &str = "replay";
 /// Draws below a bound, 32 random bits at a time where they suffice.
 pub(super) struct Draws {
     stream: Stream,
-    half: Option<u32>,
 }
 
 impl Draws {
     /// Batch number `index` of `seed`.
     pub(super) fn new(seed: u64, index: u64) -> Self {
-        Self { stream: Stream::new(seed, STREAM, index), half: None }
+        Self { stream: Stream::new(seed, STREAM, index) }
     }
 
     /// A uniform number in `0..bound`, exactly (Lemire 2019, "Fast random integer generation in an
@@ -23,7 +22,7 @@ impl Draws {
     #[inline]
     pub(super) fn below(&mut self, bound: usize) -> usize {
         let Ok(bound) = u32::try_from(bound) else { return self.below_wide(bound) };
-        let mut product = u64::from(self.word()) * u64::from(bound);
+        let mut product = u64::from(self.stream.next_u32()) * u64::from(bound);
         if low(product) < bound {
             product = self.redraw(bound, product);
         }
@@ -35,7 +34,7 @@ impl Draws {
     fn redraw(&mut self, bound: u32, mut product: u64) -> u64 {
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         while low(product) < threshold {
-            product = u64::from(self.word()) * u64::from(bound);
+            product = u64::from(self.stream.next_u32()) * u64::from(bound);
         }
         product
     }
@@ -50,16 +49,6 @@ impl Draws {
     /// A uniform number in [0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
         self.stream.uniform()
-    }
-
-    #[inline]
-    fn word(&mut self) -> u32 {
-        if let Some(half) = self.half.take() {
-            return half;
-        }
-        let word = self.stream.next_u64();
-        self.half = Some((word >> 32) as u32);
-        low(word)
     }
 }
 

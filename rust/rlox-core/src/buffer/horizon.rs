@@ -106,6 +106,8 @@ impl Storage {
         let (next_obs, out) = out.split_at_mut(n_obs.min(out.len()));
         let (columns, out) = out.split_at_mut(n_columns.min(out.len()));
         let [terminated, truncated, indices, out @ ..] = out else { return };
+        // What follows finds the records in the cache.
+        self.gather_heads(rows, terminated, truncated, indices.as_chunks_mut().0);
         for (column, (now, next)) in obs.iter_mut().zip(next_obs.iter_mut()).enumerate() {
             match horizon {
                 None => self.gather_both(column, rows, now, next),
@@ -117,20 +119,15 @@ impl Storage {
                 self.gather_column(column, rows, out);
             }
         }
-        let mut windows = Vec::new();
         if let (Some(horizon), Some(rewards), Some(discounts)) =
             (horizon, columns.get_mut(Schema::REWARDS), out.first_mut())
         {
-            windows.reserve(rows.len());
+            let mut windows = Vec::with_capacity(rows.len());
             self.look_ahead(horizon, rows, rewards, discounts, &mut windows);
             for (column, out) in next_obs.iter_mut().enumerate() {
                 self.gather_obs(column, Moment::Next, &windows, out);
             }
-        }
-        let last = if horizon.is_some() { windows.as_slice() } else { rows };
-        self.gather_flags(last, terminated, truncated);
-        for (&row, index) in rows.iter().zip(indices.as_chunks_mut().0) {
-            *index = self.index(row).to_ne_bytes();
+            self.gather_flags(&windows, terminated, truncated);
         }
     }
 }

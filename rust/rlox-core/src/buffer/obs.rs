@@ -230,6 +230,25 @@ pub(super) fn gather(
     });
 }
 
+/// [`gather_pairs`] of rows of one stream with the one behind each, the `newest` standing for what
+/// is not there yet; false if rows are so wide that this would gain nothing.
+pub(super) fn gather_neighbours(
+    rows: &ChunkQueue,
+    numbers: &[u32],
+    newest: u32,
+    width: usize,
+    (now, next): (&mut [u8], &mut [u8]),
+) -> bool {
+    with_width!(width, N => {
+        let (now, next) = (now.as_chunks_mut::<N>().0, next.as_chunks_mut::<N>().0);
+        let rows = rows.reader::<N>();
+        for ((&number, now), next) in numbers.iter().zip(now).zip(next) {
+            rows.copy_pair(number, number == newest, now, next);
+        }
+        true
+    }, else false)
+}
+
 /// [`gather`] of two items for each row, the second mostly next to the first.
 pub(super) fn gather_pairs(
     streams: &[Observations],
@@ -240,14 +259,6 @@ pub(super) fn gather_pairs(
 ) {
     with_width!(width, N => {
         let out = now.as_chunks_mut::<N>().0.iter_mut().zip(next.as_chunks_mut::<N>().0);
-        if let [Observations::Plain(rows)] = streams {
-            let rows = rows.reader::<N>();
-            for (((_, first), (_, second)), (now, next)) in items.zip(out) {
-                rows.copy(first, now);
-                rows.copy(second, next);
-            }
-            return;
-        }
         for ((first, second), (now, next)) in items.zip(out) {
             copy_fixed(streams, first, now);
             copy_fixed(streams, second, next);

@@ -4,6 +4,7 @@ use super::chunks::lower;
 use super::draw::Draws;
 use super::obs::{self, Item, Observations};
 use super::storage::{Row, Storage, TERMINATED, TRUNCATED, number_at};
+use super::stream::Stream;
 use super::width;
 use crate::error::{Error, Result};
 
@@ -87,13 +88,16 @@ impl Storage {
 
     /// Draws `count` held rows, each uniform and independent, with replacement.
     pub(super) fn draw(&self, draws: &mut Draws, count: usize, rows: &mut Vec<Row>) {
+        if let [state] = self.streams.as_slice() {
+            return self.draw_from(state, draws, count, rows);
+        }
         let len = self.len();
         let n = self.streams.len();
-        let equal = self.streams.first().map_or(0, super::stream::Stream::len);
+        let equal = self.streams.first().map_or(0, Stream::len);
         if self.streams.iter().all(|state| state.len() == equal) {
             rows.extend((0..count).map(|_| {
                 let draw = draws.below(len);
-                let (stream, ahead) = if n == 1 { (0, draw) } else { (draw % n, draw / n) };
+                let (stream, ahead) = (draw % n, draw / n);
                 let start = self.streams.get(stream).map_or(0, |state| state.start);
                 self.row(stream, start + ahead as u64)
             }));
@@ -113,6 +117,18 @@ impl Storage {
         }));
     }
 
+    /// [`Storage::draw`] from the only stream.
+    fn draw_from(&self, state: &Stream, draws: &mut Draws, count: usize, rows: &mut Vec<Row>) {
+        let (len, stride, end) = (state.len(), self.layout.stride, self.capacity);
+        let oldest = state.slot(state.start, end);
+        rows.extend((0..count).map(|_| {
+            let ahead = draws.below(len);
+            let slot = oldest + ahead;
+            let slot = if slot < end { slot } else { slot - end };
+            Row { position: state.start + ahead as u64, record: slot * stride, stream: 0 }
+        }));
+    }
+
     /// Copies an observation column of `rows` into `out`, `[rows, ...]` bytes.
     pub fn gather_obs(&self, column: usize, moment: Moment, rows: &[Row], out: &mut [u8]) {
         let Some((width, streams)) = self.observations(column) else { return };
@@ -124,6 +140,14 @@ impl Storage {
     /// [`Storage::gather_obs`] of both moments at once.
     pub(super) fn gather_both(&self, column: usize, rows: &[Row], now: &mut [u8], next: &mut [u8]) {
         let Some((width, streams)) = self.observations(column) else { return };
+        if let [Observations::Plain(all)] = streams {
+            let newest = lower(all.end()).wrapping_sub(1);
+            let numbers = rows.iter().map(|row| number_at(&self.records, row.record + 4 * column));
+            let numbers: Vec<u32> = numbers.collect();
+            if obs::gather_neighbours(all, &numbers, newest, width, (now, next)) {
+                return;
+            }
+        }
         obs::gather_pairs(streams, self.items(column, streams, rows), width, now, next);
     }
 
@@ -158,6 +182,24 @@ impl Storage {
         if let Some(&(offset, width)) = self.layout.columns.get(column) {
             let places = rows.iter().map(|row| row.record);
             width::gather(&self.records, places, offset, width, out);
+        }
+    }
+
+    /// [`Storage::gather_flags`] and the index of each row: what a single look at a record gives.
+    pub(super) fn gather_heads(
+        &self,
+        rows: &[Row],
+        terminated: &mut [u8],
+        truncated: &mut [u8],
+        indices: &mut [[u8; 8]],
+    ) {
+        let n = self.streams.len() as u64;
+        let flags = terminated.iter_mut().zip(truncated);
+        for ((row, index), (terminated, truncated)) in rows.iter().zip(indices).zip(flags) {
+            let flags = self.flags(*row);
+            *terminated = flags & TERMINATED;
+            *truncated = (flags & TRUNCATED) / TRUNCATED;
+            *index = (row.position * n + u64::from(row.stream)).to_ne_bytes();
         }
     }
 

@@ -264,6 +264,9 @@ impl Storage {
         stored: &mut impl FnMut(Row),
     ) {
         let count = to - from;
+        if count == 1 {
+            return self.push_row(stream, rows, from, stored);
+        }
         self.make_room(stream, count);
         let Some(state) = self.streams.get_mut(stream) else { return };
         let (capacity, head, stride) = (self.capacity, state.head, self.layout.stride);
@@ -311,6 +314,44 @@ impl Storage {
         }
         state.open = open;
         state.advance(count, capacity);
+    }
+
+    /// [`Storage::push_block`] of row `at` alone.
+    fn push_row(
+        &mut self,
+        stream: usize,
+        rows: &Rows<'_>,
+        at: usize,
+        stored: &mut impl FnMut(Row),
+    ) {
+        self.make_room(stream, 1);
+        let Some(state) = self.streams.get_mut(stream) else { return };
+        let start = (stream * self.capacity + state.head) * self.layout.stride;
+        let Some(record) = self.records.get_mut(start..start + self.layout.stride) else { return };
+        for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
+            width::copy(sub(bytes, at * width, (at + 1) * width), record, offset);
+        }
+        let flag = |flags: &[u8]| flags.get(at).is_some_and(|&flag| flag != 0);
+        let (terminated, truncated) = (flag(rows.terminated), flag(rows.truncated));
+        let ended = terminated || truncated;
+        if let Some(slot) = record.get_mut(self.layout.flags) {
+            *slot = u8::from(terminated) * TERMINATED + u8::from(truncated) * TRUNCATED;
+        }
+        state.mark(state.pushed, ended);
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_STREAMS")]
+        stored(Row { position: state.pushed, record: start, stream: stream as u32 });
+        let mut open = false;
+        let columns = self.layout.obs.iter().zip(&mut self.obs).zip(rows.obs).enumerate();
+        for (column, ((&width, observations), obs)) in columns {
+            let Some(observations) = observations.get_mut(stream) else { continue };
+            let part = |bytes| sub::<u8>(bytes, at * width, (at + 1) * width);
+            let next_obs = rows.next_obs.and_then(|next| next.get(column)).map(|next| part(next));
+            let pushed = Pushed { obs: part(obs), next_obs, width, open: state.open };
+            let number = |_, lower| put_number(record, 4 * column, lower);
+            open = observations.push(pushed, |_| ended, number);
+        }
+        state.open = open;
+        state.advance(1, self.capacity);
     }
 
     /// Drops the oldest rows of a stream so that `count` more fit.

@@ -33,6 +33,20 @@ pub(super) fn gather(
     });
 }
 
+/// Writes a few bytes at `offset` of a record.
+#[inline]
+pub(super) fn copy(source: &[u8], record: &mut [u8], offset: usize) {
+    let Some(place) = record.get_mut(offset..offset + source.len()) else { return };
+    // A call of memcpy would take longer than one number.
+    if let (Ok(place), Ok(source)) =
+        (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(source))
+    {
+        *place = *source;
+    } else {
+        place.copy_from_slice(source);
+    }
+}
+
 fn gather_fixed<const N: usize>(
     records: &[u8],
     places: impl Iterator<Item = usize>,

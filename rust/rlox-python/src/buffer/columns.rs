@@ -1,11 +1,13 @@
 //! The columns of a buffer as Python names them.
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use rlox_core::buffer::{Field, Horizon, ObsField, Rows, Schema};
 use rlox_core::{Error, Result};
 
 use super::incoming::{self, Bytes};
+use super::outgoing::More;
 use crate::errors::{self, Class};
 
 /// The columns and streams of a buffer; fixed, so read without its lock.
@@ -16,6 +18,8 @@ pub(super) struct Columns {
     obs_keys: Vec<Option<Py<PyString>>>,
     column_keys: Vec<Py<PyString>>,
     row_bytes: usize,
+    /// A batch with its keys and nothing else, made by the first.
+    batch: PyOnceLock<Py<PyDict>>,
 }
 
 /// The arguments of a push, in the order of its signature.
@@ -43,6 +47,7 @@ impl Columns {
             column_keys: schema.columns().iter().map(|column| key(&column.name)).collect(),
             n_envs,
             schema,
+            batch: PyOnceLock::new(),
         }
     }
 
@@ -65,6 +70,25 @@ impl Columns {
 
     pub(super) fn column_keys(&self) -> &[Py<PyString>] {
         &self.column_keys
+    }
+
+    /// A dict for a batch; where the keys are always the same, they are there: a copy never grows.
+    pub(super) fn batch<'py>(&self, py: Python<'py>, more: More) -> PyResult<Bound<'py, PyDict>> {
+        if more != More::default() {
+            return Ok(PyDict::new(py));
+        }
+        let ready = self.batch.get_or_try_init(py, || {
+            let dict = PyDict::new(py);
+            let around = [["obs", "next_obs"].as_slice(), &["terminated", "truncated", "indices"]];
+            let [before, after] =
+                around.map(|keys| keys.iter().map(|key| PyString::intern(py, key)));
+            let columns = self.column_keys.iter().map(|key| key.bind(py).clone());
+            for key in before.chain(columns).chain(after) {
+                dict.set_item(key, py.None())?;
+            }
+            Ok::<_, PyErr>(dict.unbind())
+        })?;
+        ready.bind(py).copy()
     }
 
     /// Bytes of one row in a batch, `obs` and `next_obs` both counted.

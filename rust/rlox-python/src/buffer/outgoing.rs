@@ -82,7 +82,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         if let Some(given) = self.given {
             return Ok(given.clone());
         }
-        let dict = PyDict::new(py);
+        let dict = self.columns.batch(py, self.more)?;
         let tail = tail(py, self.more);
         let mut arrays = self.views.into_iter().map(ViewMut::into_array);
         for key in [intern!(py, "obs"), intern!(py, "next_obs")] {

@@ -37,7 +37,7 @@ pub(super) fn raised<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
 
 /// Nanoseconds that copying `rows` rows takes, about.
 pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
-    rows.saturating_mul(20 + columns.row_bytes() / 8)
+    rows.saturating_mul(10 + columns.row_bytes() / 16)
 }
 
 /// Rows, batches and seed of a call, and the leading axes of its arrays.
