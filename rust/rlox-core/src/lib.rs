@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
 
 pub mod advantage;
 pub mod buffer;
@@ -7,6 +6,7 @@ pub mod env;
 pub mod error;
 pub mod llm;
 pub mod math;
+mod row_copy;
 pub mod seed;
 pub mod space;
 pub mod stats;

@@ -10,6 +10,7 @@ use super::schema::StackAxis;
 use super::source::{Source, layout, sources};
 use super::storage::{Storage, number_at, number_behind};
 use crate::error::{Error, Result};
+use crate::row_copy::RowCopy;
 use crate::store::{Folder, Fs, Manifest, Segment, SegmentRef};
 
 /// Name of the manifest that a store is reopened from.
@@ -164,7 +165,7 @@ impl Cold {
         let lower = number_at(&scratch.record, 4 * column);
         let number = (number_behind(end, lower) + ahead).min(end.wrapping_sub(1));
         if number >= observations.items().start() {
-            observations.copy(number, out);
+            observations.copy(number, out, RowCopy::Cached);
             return Ok(());
         }
         let Observations::Stacked(stacks) = observations else {
@@ -178,7 +179,7 @@ impl Cold {
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
             let number = stacks.frame_number(u32::from_ne_bytes(id));
             match frames.get(number) {
-                Some(frame) => stacks.put(frame, place, out),
+                Some(frame) => stacks.put(frame, place, out, RowCopy::Cached),
                 None if stacks.axis() == StackAxis::First => {
                     let bytes = out.len() / size.max(1);
                     let slot = out.get_mut(place * bytes..(place + 1) * bytes).unwrap_or_default();
@@ -187,7 +188,7 @@ impl Cold {
                 None => {
                     frame.resize(frames.width(), 0);
                     self.read(source + 1, number, frame, block)?;
-                    stacks.put(frame, place, out);
+                    stacks.put(frame, place, out, RowCopy::Cached);
                 }
             }
         }

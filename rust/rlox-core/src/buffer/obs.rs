@@ -5,6 +5,10 @@ use super::schema::ObsField;
 use super::stacks::Stacks;
 use super::storage::number_behind;
 use super::width::with_width;
+use crate::row_copy::RowCopy;
+
+/// From this many bytes on, rows are copied by several threads.
+const PARALLEL_FROM: usize = 2 << 20;
 
 /// The observations of one stream in the order they were met: the `next_obs` of a row follows
 /// its `obs`, and is the `obs` of the next row too unless that was pushed with other bytes.
@@ -82,7 +86,7 @@ impl Observations {
     pub(super) fn repeat_newest(&mut self) {
         let newest = self.items().end().saturating_sub(1);
         let mut row = vec![0; self.width()];
-        self.copy(newest, &mut row);
+        self.copy(newest, &mut row, RowCopy::Cached);
         self.append(&row);
     }
 
@@ -102,14 +106,14 @@ impl Observations {
 
     /// Writes observation `number` into `out`.
     #[inline]
-    pub(super) fn copy(&self, number: u64, out: &mut [u8]) {
+    pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
         match self {
             Self::Plain(rows) => {
                 if let Some(row) = rows.get(number) {
-                    out.copy_from_slice(row);
+                    copy.row(row, out);
                 }
             }
-            Self::Stacked(stacks) => stacks.copy(number, out),
+            Self::Stacked(stacks) => stacks.copy(number, out, copy),
         }
     }
 
@@ -224,9 +228,8 @@ pub(super) fn gather(
             copy_fixed(streams, item, row);
         }
     }, else {
-        for (item, row) in items.zip(out.chunks_exact_mut(width)) {
-            copy_any(streams, item, row);
-        }
+        let items: Vec<_> = items.map(|item| [item]).collect();
+        Wide::new(streams, width, out.len()).gather(&items, [out]);
     });
 }
 
@@ -264,12 +267,45 @@ pub(super) fn gather_pairs(
             copy_fixed(streams, second, next);
         }
     }, else {
-        let out = now.chunks_exact_mut(width).zip(next.chunks_exact_mut(width));
-        for ((first, second), (now, next)) in items.zip(out) {
-            copy_any(streams, first, now);
-            copy_any(streams, second, next);
-        }
+        let items: Vec<_> = items.map(|(first, second)| [first, second]).collect();
+        Wide::new(streams, width, now.len() + next.len()).gather(&items, [now, next]);
     });
+}
+
+/// Copies of observations that are longer than a few loads and stores.
+#[derive(Debug, Clone, Copy)]
+struct Wide<'a> {
+    streams: &'a [Observations],
+    width: usize,
+    copy: RowCopy,
+    threads: bool,
+}
+
+impl<'a> Wide<'a> {
+    /// For a call that copies so many `bytes` in all.
+    fn new(streams: &'a [Observations], width: usize, bytes: usize) -> Self {
+        let threads = bytes >= PARALLEL_FROM && rayon::current_num_threads() > 1;
+        Self { streams, width, copy: RowCopy::of(bytes), threads }
+    }
+
+    /// Row i of each array becomes what the i-th items name.
+    fn gather<const M: usize>(self, items: &[[Item; M]], mut out: [&mut [u8]; M]) {
+        let half = items.len() / 2;
+        if self.threads && half * self.width * M >= PARALLEL_FROM / 2 {
+            let (first, rest) = items.split_at(half);
+            let mut parts = out.map(|rows| rows.split_at_mut(half * self.width));
+            let left = parts.each_mut().map(|part| std::mem::take(&mut part.0));
+            let right = parts.map(|part| part.1);
+            rayon::join(|| self.gather(first, left), || self.gather(rest, right));
+            return;
+        }
+        for (row, items) in items.iter().enumerate() {
+            for (&item, out) in items.iter().zip(&mut out) {
+                let rows = out.get_mut(row * self.width..(row + 1) * self.width);
+                copy_any(self.streams, item, rows.unwrap_or_default(), self.copy);
+            }
+        }
+    }
 }
 
 #[inline]
@@ -279,12 +315,12 @@ fn copy_fixed<const N: usize>(streams: &[Observations], item: Item, row: &mut [u
             *row = *source;
         }
     } else {
-        copy_any(streams, item, row);
+        copy_any(streams, item, row, RowCopy::Cached);
     }
 }
 
-fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8]) {
+fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8], copy: RowCopy) {
     if let Some(observations) = streams.get(stream) {
-        observations.copy(number_behind(observations.items().end(), number), row);
+        observations.copy(number_behind(observations.items().end(), number), row, copy);
     }
 }

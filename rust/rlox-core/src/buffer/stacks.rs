@@ -7,6 +7,7 @@
 
 use super::chunks::ChunkQueue;
 use super::schema::{FrameStack, ObsField, StackAxis};
+use crate::row_copy::RowCopy;
 
 /// A frame older than this many stacks' worth of newer ones is stored again rather than shared,
 /// so that a frame that never changes cannot keep all frames since alive.
@@ -105,13 +106,13 @@ impl Stacks {
     }
 
     /// Writes stack `number` into `out`.
-    pub(super) fn copy(&self, number: u64, out: &mut [u8]) {
+    pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
         let Some(ids) = self.numbers.get(number) else { return };
         for (place, &id) in ids.as_chunks().0.iter().enumerate() {
             let Some(frame) = self.frames.get(full(&self.frames, u32::from_ne_bytes(id))) else {
                 continue;
             };
-            self.put(frame, place, out);
+            self.put(frame, place, out, copy);
         }
     }
 
@@ -126,12 +127,12 @@ impl Stacks {
     }
 
     /// Writes a frame into its place of the stack `out`.
-    pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8]) {
+    pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8], copy: RowCopy) {
         match self.stack.axis {
             StackAxis::First => {
                 let start = place * self.frame_bytes;
                 if let Some(slot) = out.get_mut(start..start + self.frame_bytes) {
-                    slot.copy_from_slice(frame);
+                    copy.row(frame, slot);
                 }
             }
             StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
