@@ -172,7 +172,9 @@ def p7(context: Context) -> Iterator[Case]:
     for dtype in ("float32", "uint8"):
         data = Trajectory.images(POOL, dtype)
         for size in IMAGE_SIZES:
-            goal = Goal(1 / 1.2, GATHER) if size == IMAGE_SIZES[0] else Goal(3.0)
+            goals = (Goal(1 / 1.2, GATHER),)
+            if size > IMAGE_SIZES[0]:
+                goals = (Goal(3.0),) if dtype == "float32" else ()
             gather = local(GATHER, "numpy", numpy_gather(data, size), bound=True, compared=False)
             yield case(
                 context,
@@ -183,7 +185,7 @@ def p7(context: Context) -> Iterator[Case]:
                 IMAGES,
                 "sample",
                 size,
-                reused=(goal,),
+                reused=goals,
                 bounds=(gather,),
             )
 

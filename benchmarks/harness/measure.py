@@ -73,7 +73,8 @@ def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
 
 
 def judge(own: System, comparisons: list[Comparison]) -> list[Verdict]:
-    """The goals of one of our systems; where it has none, that no peer may be faster."""
+    """The goals of one of our systems, and that no peer may be faster: with 95% confidence, so that
+    a tie is none."""
     ratios = {c.peer: c for c in comparisons if c.ours == own.name}
     fastest = next((c for c in ratios.values() if c.fastest), None)
     verdicts = []
@@ -83,6 +84,6 @@ def judge(own: System, comparisons: list[Comparison]) -> list[Verdict]:
             met = held.ratio >= goal.minimum
             verdicts.append(Verdict(own.name, held.peer, goal.minimum, held.ratio, met, goal=True))
     if own.gated and fastest is not None:
-        met = fastest.ratio >= 1.0
+        met = fastest.high >= 1.0
         verdicts.append(Verdict(own.name, fastest.peer, 1.0, fastest.ratio, met, goal=False))
     return verdicts
