@@ -256,6 +256,7 @@ class ReplayBuffer:
 
         Raises:
             ShapeError: an array of another shape, or a number that the column cannot hold.
+            StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
         """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
@@ -265,6 +266,9 @@ class ReplayBuffer:
         Args:
             env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
                 without it all are of environment 0.
+
+        Raises:
+            ShapeError, StorageError: as `push`; rows before a refused segment are stored.
         """
 
     def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, her: HindsightConfig | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -307,7 +311,7 @@ class ReplayBuffer:
         rows with the given indices, `[n]`; of an index given twice the last value stays.
 
         Returns:
-            How many rows were overwritten in the meantime and passed over.
+            How many rows were overwritten in the meantime, or are padding, and were passed over.
         """
 
     def cut_episode(self, env: int=0) -> None:
@@ -345,8 +349,8 @@ class ReplayBuffer:
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from what a buffer of the same columns and size saved: the same rows, indices
-        and draws.
+        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
+        indices, draws and priorities.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -403,10 +407,37 @@ class SequenceReplayBuffer:
         """As `ReplayBuffer.from_spaces`."""
 
     def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
-        """As `ReplayBuffer.push`."""
+        """Stores one transition; with `n_envs > 1` one of each environment, every argument with a
+        leading axis `[n_envs]`.
+
+        Args:
+            obs: the observation acted on, in the declared shape (or any with as many elements if
+                that is flat), or a mapping for dict observations.
+            action: a number or array.
+            reward: a number.
+            terminated: whether the state reached is terminal: its value is 0.
+            truncated: whether the episode was cut short: the state reached has a value.
+            next_obs: what the step led to, the last observation of the episode where one ended.
+                Left out, it is the next `obs` pushed for the same environment (until then, and
+                where the episode ends, `obs` itself).
+            extra: the extra columns, a dict by name.
+
+        Raises:
+            ShapeError: an array of another shape, or a number that the column cannot hold.
+            StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
+        """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
-        """As `ReplayBuffer.push_batch`."""
+        """Stores consecutive transitions of one environment, oldest first, each array with a leading
+        axis `[n]`; otherwise as `push`.
+
+        Args:
+            env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
+                without it all are of environment 0.
+
+        Raises:
+            ShapeError, StorageError: as `push`; rows before a refused segment are stored.
+        """
 
     def sample(self, batch_size: int, seq_len: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
         """Draws windows of `seq_len` consecutive transitions of one environment, with replacement.
@@ -433,28 +464,61 @@ class SequenceReplayBuffer:
         """
 
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
-        """As `ReplayBuffer.gather`."""
+        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
+
+        Raises StaleIndexError if one was overwritten or never written.
+        """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
-        """As `ReplayBuffer.update`; padded places of a window are passed over and counted."""
+        """Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
+        rows with the given indices, `[n]`; of an index given twice the last value stays.
+
+        Returns:
+            How many rows were overwritten in the meantime, or are padding, and were passed over.
+        """
 
     def cut_episode(self, env: int=0) -> None:
-        """As `ReplayBuffer.cut_episode`: no window crosses the cut."""
+        """Ends the running episode of environment `env` after its newest transition, whatever its
+        flags say: n-step windows and goals do not join it to what is pushed next. For an
+        environment that died and was replaced.
+        """
 
     def clear(self) -> None:
         """Forgets every transition; indices go on counting."""
 
     def state(self) -> dict[str, Any]:
-        """As `ReplayBuffer.state`."""
+        """Everything needed to go on from here, as a flat dict of arrays, integers and strings."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As `ReplayBuffer.restore`."""
+        """Continues from what `state` returned, in a buffer of the same columns, capacity and number
+        of environments: the same rows, indices and draws.
+
+        Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+        """
 
     def save(self, path: str | PathLike[str], name: str='last') -> int:
-        """As `ReplayBuffer.save`."""
+        """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+
+        Rows that are in a segment there already are only listed, so a save costs what came since
+        the last one; segments that no saved buffer lists are removed. After the call the save
+        outlasts a power cut; killed before that, the earlier save of that name stays.
+
+        Returns:
+            Bytes written for rows.
+
+        Raises:
+            StorageError: the disk refuses, or another process is writing there.
+            ConfigError: `name` is not of letters, digits, `_` and `-`.
+        """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """As `ReplayBuffer.load`; `cross_episodes` stays this buffer's own."""
+        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
+        indices, draws and priorities.
+
+        Raises:
+            CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
+                another layout. Nothing is changed then.
+        """
 
     def __len__(self) -> int:
         ...
@@ -513,15 +577,36 @@ class MmapReplayBuffer:
         ...
 
     def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
-        """Stores one transition, as `ReplayBuffer.push`.
+        """Stores one transition; with `n_envs > 1` one of each environment, every argument with a
+        leading axis `[n_envs]`.
 
-        Raises StorageError if the disk refuses a segment and memory has no room to wait.
+        Args:
+            obs: the observation acted on, in the declared shape (or any with as many elements if
+                that is flat), or a mapping for dict observations.
+            action: a number or array.
+            reward: a number.
+            terminated: whether the state reached is terminal: its value is 0.
+            truncated: whether the episode was cut short: the state reached has a value.
+            next_obs: what the step led to, the last observation of the episode where one ended.
+                Left out, it is the next `obs` pushed for the same environment (until then, and
+                where the episode ends, `obs` itself).
+            extra: the extra columns, a dict by name.
+
+        Raises:
+            ShapeError: an array of another shape, or a number that the column cannot hold.
+            StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
         """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
-        """Stores consecutive transitions, as `ReplayBuffer.push_batch`.
+        """Stores consecutive transitions of one environment, oldest first, each array with a leading
+        axis `[n]`; otherwise as `push`.
 
-        Raises StorageError as `push`; the rows before that are stored.
+        Args:
+            env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
+                without it all are of environment 0.
+
+        Raises:
+            ShapeError, StorageError: as `push`; rows before a refused segment are stored.
         """
 
     def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -783,10 +868,18 @@ class PrioritizedReplayBuffer:
         """
 
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
-        """As `ReplayBuffer.gather`."""
+        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
+
+        Raises StaleIndexError if one was overwritten or never written.
+        """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
-        """As `ReplayBuffer.update`."""
+        """Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
+        rows with the given indices, `[n]`; of an index given twice the last value stays.
+
+        Returns:
+            How many rows were overwritten in the meantime, or are padding, and were passed over.
+        """
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int:
         """Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
@@ -812,23 +905,46 @@ class PrioritizedReplayBuffer:
         """Exponent of the importance weights."""
 
     def cut_episode(self, env: int=0) -> None:
-        """As `ReplayBuffer.cut_episode`."""
+        """Ends the running episode of environment `env` after its newest transition, whatever its
+        flags say: n-step windows and goals do not join it to what is pushed next. For an
+        environment that died and was replaced.
+        """
 
     def clear(self) -> None:
-        """Forgets every transition and its priority; indices go on counting."""
+        """Forgets every transition; indices go on counting."""
 
     def state(self) -> dict[str, Any]:
-        """As `ReplayBuffer.state`."""
+        """Everything needed to go on from here, as a flat dict of arrays, integers and strings."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As `ReplayBuffer.restore`."""
+        """Continues from what `state` returned, in a buffer of the same columns, capacity and number
+        of environments: the same rows, indices and draws.
+
+        Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+        """
 
     def save(self, path: str | PathLike[str], name: str='last') -> int:
-        """Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`."""
+        """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+
+        Rows that are in a segment there already are only listed, so a save costs what came since
+        the last one; segments that no saved buffer lists are removed. After the call the save
+        outlasts a power cut; killed before that, the earlier save of that name stays.
+
+        Returns:
+            Bytes written for rows.
+
+        Raises:
+            StorageError: the disk refuses, or another process is writing there.
+            ConfigError: `name` is not of letters, digits, `_` and `-`.
+        """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from what a buffer of the same columns, size and alpha saved; otherwise as
-        `ReplayBuffer.load`.
+        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
+        indices, draws and priorities.
+
+        Raises:
+            CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
+                another layout. Nothing is changed then.
         """
 
     @property

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Step, episodes, push, read, schema};
 use rlox_core::Error;
-use rlox_core::buffer::{Horizon, ReplayBuffer, Request, Rows, Target};
+use rlox_core::buffer::{Horizon, ReplayBuffer, Request, RingBuffer, Rows, Target};
 
 fn buffer(dim: usize, capacity: usize, n_envs: usize) -> ReplayBuffer {
     ReplayBuffer::new(schema(dim), capacity, n_envs, 7).unwrap()

@@ -2,7 +2,8 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    Dtype, Field, FrameStack, Moment, ObsField, ReplayBuffer, Rows, Schema, StackAxis, Target,
+    Dtype, Field, FrameStack, Moment, ObsField, ReplayBuffer, RingBuffer, Rows, Schema, StackAxis,
+    Target,
 };
 use rlox_core::seed::Stream;
 

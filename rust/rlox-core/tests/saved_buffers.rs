@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rlox_core::Error;
 use rlox_core::buffer::{
-    Draw, PrioritizedReplayBuffer, ReplayBuffer, Row, SequenceReplayBuffer, Storage,
+    Draw, PrioritizedReplayBuffer, ReplayBuffer, RingBuffer, Row, SequenceReplayBuffer, Storage,
 };
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{MmapReplayBuffer, Tiers};
+use rlox_core::buffer::{MmapReplayBuffer, RingBuffer, Tiers};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 

@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use rlox_core::Error;
-use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, Target};
+use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, RingBuffer, Target};
 
 mod rows;
 mod scratch;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::replay::DrawState;
+use super::ring::Ring;
 use super::saved;
 use super::source::{Source, describe, layout, sources};
 use super::storage::{Changes, Storage};
@@ -55,9 +56,7 @@ impl Default for Archive {
 /// What was restored.
 #[derive(Debug)]
 pub(super) struct Restored {
-    pub storage: Storage,
-    pub draws: DrawState,
-    pub archive: Archive,
+    pub ring: Ring,
     pub manifest: Manifest,
 }
 
@@ -207,7 +206,7 @@ impl Archive {
         let changes = storage.changes;
         let folder = folder.canonicalize().map_err(|e| Error::storage("open", folder, e))?;
         let archive = Self { fs, folder: Some(folder), entries, sealed, changes };
-        Ok(Restored { storage, draws, archive, manifest })
+        Ok(Restored { ring: Ring { storage, draws, archive }, manifest })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::draw::Draws;
 use super::replay::{ReplayBuffer, Request};
+use super::ring::RingBuffer;
 use super::storage::{Row, Storage};
 use crate::error::{Error, Result};
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::archive::{Archive, Saved};
+use super::archive::{Archive, Restored, Saved};
 use super::offline::{OfflineDataset, floats, is_float, schema_dtype};
 use super::returns::to_go;
+use super::ring::Ring;
 use super::scaling::Scaling;
 use super::schema::Schema;
 use super::storage::{Row, Storage};
@@ -18,7 +19,7 @@ const NORMALIZED: &str = "normalized";
 
 impl OfflineDataset {
     /// Saves the dataset and where its draws stand as `name` in `folder`; see
-    /// [`super::ReplayBuffer::save`]. Only the first save into a folder writes rows.
+    /// [`super::RingBuffer::save`]. Only the first save into a folder writes rows.
     ///
     /// # Errors
     /// As there.
@@ -33,10 +34,10 @@ impl OfflineDataset {
     /// both not, saved as `name` in `folder`: the same rows, moments and draws.
     ///
     /// # Errors
-    /// As [`super::ReplayBuffer::load`]. Nothing is changed then.
+    /// As [`super::RingBuffer::load`]. Nothing is changed then.
     pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
         let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
-        let (storage, manifest) = (restored.storage, restored.manifest);
+        let Restored { ring: Ring { storage, draws, archive }, manifest } = restored;
         let normalized = manifest.column(NORMALIZED)? == [1].as_slice();
         if normalized != self.normalized {
             return Err(Error::snapshot("normalize", normalized, self.normalized));
@@ -47,7 +48,7 @@ impl OfflineDataset {
         }
         self.scaling = moments(storage.schema(), &manifest)?;
         (self.episodes, self.to_go) = returns(&storage);
-        (self.storage, self.draws, self.archive) = (storage, restored.draws, restored.archive);
+        (self.storage, self.draws, self.archive) = (storage, draws, archive);
         Ok(())
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use super::archive::{Archive, Saved};
 use super::draw::STREAM;
 use super::priorities::{Draw, Priorities};
-use super::replay::{DrawState, Request, check_filled};
+use super::replay::{Request, check_filled};
+use super::ring::{Ring, RingBuffer};
 use super::schema::Schema;
 use super::state::SavedStorage;
 use super::storage::{Row, Rows, Storage, Target};
@@ -15,11 +16,9 @@ use crate::seed::Stream;
 /// A ring of transitions sampled in proportion to priority^alpha; see [`Priorities`].
 #[derive(Debug)]
 pub struct PrioritizedReplayBuffer {
-    storage: Storage,
-    draws: DrawState,
+    ring: Ring,
     priorities: Priorities,
     draw: Draw,
-    archive: Archive,
     /// Slots of the rows being pushed.
     pushed: Vec<Row>,
 }
@@ -37,32 +36,9 @@ impl PrioritizedReplayBuffer {
         (alpha, beta): (f64, f64),
         draw: Draw,
     ) -> Result<Self> {
-        let storage = Storage::new(schema, capacity, n_envs)?;
-        let priorities = Priorities::new(storage.capacity(), alpha, beta)?;
-        let (draws, archive, pushed) = (DrawState::new(seed), Archive::default(), Vec::new());
-        Ok(Self { storage, draws, priorities, draw, archive, pushed })
-    }
-
-    /// The rows.
-    #[must_use]
-    pub const fn storage(&self) -> &Storage {
-        &self.storage
-    }
-
-    /// The rows, to update columns; rows are pushed through the buffer.
-    pub const fn storage_mut(&mut self) -> &mut Storage {
-        &mut self.storage
-    }
-
-    /// Where draws come from.
-    #[must_use]
-    pub const fn draws(&self) -> &DrawState {
-        &self.draws
-    }
-
-    /// Replaces where draws come from.
-    pub fn set_draws(&mut self, draws: DrawState) {
-        self.draws = draws;
+        let ring = Ring::new(schema, capacity, n_envs, seed)?;
+        let priorities = Priorities::new(ring.storage.capacity(), alpha, beta)?;
+        Ok(Self { ring, priorities, draw, pushed: Vec::new() })
     }
 
     /// The priorities.
@@ -95,22 +71,12 @@ impl PrioritizedReplayBuffer {
         }
         self.pushed.clear();
         let pushed = &mut self.pushed;
-        self.storage.push(target, rows, |row| pushed.push(row))?;
+        self.ring.storage.push(target, rows, |row| pushed.push(row))?;
         for (at, &row) in self.pushed.iter().enumerate() {
             let own = priorities.and_then(|all| all.get(at)).copied();
-            self.priorities.insert(leaf(&self.storage, row), own)?;
+            self.priorities.insert(leaf(&self.ring.storage, row), own)?;
         }
         Ok(())
-    }
-
-    /// Forgets every row and its priority; the largest priority seen stays.
-    ///
-    /// # Errors
-    /// None that a caller could cause.
-    pub fn clear(&mut self) -> Result<()> {
-        self.storage.clear();
-        let empty = vec![0.0; self.priorities.tree().len()];
-        self.priorities.restore(&empty, self.priorities.most())
     }
 
     /// Draws rows with replacement, batch after batch, and writes the weight of each.
@@ -121,14 +87,14 @@ impl PrioritizedReplayBuffer {
     pub fn sample(&self, request: Request, weights: &mut [f64]) -> Result<Vec<Row>> {
         let count = request.rows()?;
         check_len("weights", weights.len(), count, "one per row")?;
-        check_filled(&self.storage)?;
-        let (seed, first) = self.draws.take(request.seed, request.n_batches);
+        check_filled(&self.ring.storage)?;
+        let (seed, first) = self.ring.draws.take(request.seed, request.n_batches);
         let mut rows = Vec::with_capacity(count);
         let batches = weights.chunks_exact_mut(request.batch_size);
         for (batch, weights) in batches.enumerate() {
             let mut stream = Stream::new(seed, STREAM, first.wrapping_add(batch as u64));
             let slots = self.priorities.sample(self.draw, &mut stream, weights)?;
-            rows.extend(slots.into_iter().filter_map(|leaf| row(&self.storage, leaf)));
+            rows.extend(slots.into_iter().filter_map(|leaf| row(&self.ring.storage, leaf)));
         }
         Ok(rows)
     }
@@ -139,7 +105,7 @@ impl PrioritizedReplayBuffer {
     /// # Errors
     /// As [`Priorities::update`]. Nothing is changed then.
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
-        let storage = &self.storage;
+        let storage = &self.ring.storage;
         let slot_of = |index| storage.held(index).map(|row| leaf(storage, row));
         self.priorities.update(indices, priorities, slot_of)
     }
@@ -147,8 +113,8 @@ impl PrioritizedReplayBuffer {
     /// p = priority^alpha of each row, in the order of [`Storage::rows`].
     #[must_use]
     pub fn row_weights(&self) -> Vec<f64> {
-        let place = |row| leaf(&self.storage, row);
-        self.storage.rows().map(|row| self.priorities.tree().get(place(row))).collect()
+        let place = |row| leaf(&self.ring.storage, row);
+        self.ring.storage.rows().map(|row| self.priorities.tree().get(place(row))).collect()
     }
 
     /// Continues from a storage's state and p = priority^alpha of each of its rows, in the order of
@@ -165,7 +131,7 @@ impl PrioritizedReplayBuffer {
         most: f64,
     ) -> Result<()> {
         self.check_alpha(alpha)?;
-        let mut storage = self.storage.empty_copy()?;
+        let mut storage = self.ring.storage.empty_copy()?;
         storage.restore(saved)?;
         check_len("priorities", weights.len(), storage.len(), "rows held")?;
         let mut tree = vec![0.0; self.priorities.tree().len()];
@@ -175,7 +141,7 @@ impl PrioritizedReplayBuffer {
             }
         }
         self.priorities = restored_priorities(&storage, alpha, beta, most, &tree)?;
-        (self.storage, self.archive) = (storage, Archive::default());
+        (self.ring.storage, self.ring.archive) = (storage, Archive::default());
         Ok(())
     }
 
@@ -186,25 +152,35 @@ impl PrioritizedReplayBuffer {
         }
         Err(Error::snapshot("alpha", alpha, own))
     }
+}
 
-    /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
+impl RingBuffer for PrioritizedReplayBuffer {
+    fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn ring_mut(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// Forgets every row and its priority; the largest priority seen stays.
+    fn clear(&mut self) -> Result<()> {
+        self.ring.storage.clear();
+        let empty = vec![0.0; self.priorities.tree().len()];
+        self.priorities.restore(&empty, self.priorities.most())
+    }
+
+    fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
         let (tree, most) = self.priorities.state();
         let numbers = [self.priorities.alpha(), self.priorities.beta(), most];
         let bytes = |all: &[f64]| all.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let own = [("tree", 8, bytes(&tree)), ("exponents", 8, bytes(&numbers))];
-        self.archive.save(&self.storage, &self.draws, folder, name, &own)
+        self.ring.save(folder, name, &own)
     }
 
-    /// Continues from what was saved; see [`super::ReplayBuffer::load`]. Beta is the saved one.
-    ///
-    /// # Errors
-    /// As there; [`Error::Snapshot`] for another alpha.
-    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
+    /// Beta becomes the saved one; [`Error::Snapshot`] for another alpha.
+    fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
+        let restored = Archive::load(self.ring.storage.empty_copy()?, folder, name)?;
         let floats = |name| -> Result<Vec<f64>> {
             let bytes = restored.manifest.column(name)?;
             Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
@@ -214,9 +190,8 @@ impl PrioritizedReplayBuffer {
         })?;
         self.check_alpha(alpha)?;
         self.priorities =
-            restored_priorities(&restored.storage, alpha, beta, most, &floats("tree")?)?;
-        (self.storage, self.draws) = (restored.storage, restored.draws);
-        self.archive = restored.archive;
+            restored_priorities(&restored.ring.storage, alpha, beta, most, &floats("tree")?)?;
+        self.ring = restored.ring;
         Ok(())
     }
 }

@@ -1,15 +1,12 @@
 //! The uniform replay buffer.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::archive::{Archive, Saved};
 use super::draw::Draws;
+use super::ring::{Ring, RingBuffer};
 use super::schema::Schema;
 use super::storage::{Row, Storage};
 use crate::error::{Error, Result};
-use crate::store::Fs;
 
 /// The largest number of rows of one sampling call.
 pub const MAX_BATCH: usize = 1 << 28;
@@ -85,9 +82,7 @@ impl Request {
 /// A ring of transitions sampled uniformly with replacement.
 #[derive(Debug)]
 pub struct ReplayBuffer {
-    storage: Storage,
-    draws: DrawState,
-    archive: Archive,
+    ring: Ring,
 }
 
 impl ReplayBuffer {
@@ -96,57 +91,7 @@ impl ReplayBuffer {
     /// # Errors
     /// As [`Storage::new`].
     pub fn new(schema: Schema, capacity: usize, n_envs: usize, seed: u64) -> Result<Self> {
-        let storage = Storage::new(schema, capacity, n_envs)?;
-        Ok(Self { storage, draws: DrawState::new(seed), archive: Archive::default() })
-    }
-
-    /// The rows.
-    #[must_use]
-    pub const fn storage(&self) -> &Storage {
-        &self.storage
-    }
-
-    /// The rows, to push and update.
-    pub const fn storage_mut(&mut self) -> &mut Storage {
-        &mut self.storage
-    }
-
-    /// Where draws come from.
-    #[must_use]
-    pub const fn draws(&self) -> &DrawState {
-        &self.draws
-    }
-
-    /// Saves the buffer as `name` in `folder`, which other saves and buffers may share: what was
-    /// sealed there before is only listed, and segments that no saved buffer needs are removed.
-    ///
-    /// # Errors
-    /// [`Error::Storage`] if the disk refuses: what was saved before under any name is still whole.
-    /// [`Error::Config`] unless `name` is of letters, digits, `_` and `-`.
-    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
-        self.archive.save(&self.storage, &self.draws, folder, name, &[])
-    }
-
-    /// Continues from what a buffer of the same columns and size saved as `name` in `folder`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] for files that are not what was written, [`Error::Snapshot`] for a buffer
-    /// of another layout, [`Error::Storage`] if the disk refuses. Nothing is changed then.
-    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
-        (self.storage, self.draws) = (restored.storage, restored.draws);
-        self.archive = restored.archive;
-        Ok(())
-    }
-
-    /// Puts another file system in place, to try what happens when it fails.
-    pub fn set_file_system(&mut self, fs: Arc<dyn Fs>) {
-        self.archive = Archive::on(fs);
-    }
-
-    /// Replaces where draws come from.
-    pub fn set_draws(&mut self, draws: DrawState) {
-        self.draws = draws;
+        Ok(Self { ring: Ring::new(schema, capacity, n_envs, seed)? })
     }
 
     /// Draws rows, uniformly and with replacement, batch after batch.
@@ -165,15 +110,25 @@ impl ReplayBuffer {
         mut more: impl FnMut(&mut Draws, usize, &[Row]),
     ) -> Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(request.rows()?);
-        check_filled(&self.storage)?;
-        let (seed, first) = self.draws.take(request.seed, request.n_batches);
+        check_filled(&self.ring.storage)?;
+        let (seed, first) = self.ring.draws.take(request.seed, request.n_batches);
         for batch in 0..request.n_batches as u64 {
             let mut draws = Draws::new(seed, first.wrapping_add(batch));
             let place = rows.len();
-            self.storage.draw(&mut draws, request.batch_size, &mut rows);
+            self.ring.storage.draw(&mut draws, request.batch_size, &mut rows);
             more(&mut draws, place, rows.get(place..).unwrap_or_default());
         }
         Ok(rows)
+    }
+}
+
+impl RingBuffer for ReplayBuffer {
+    fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn ring_mut(&mut self) -> &mut Ring {
+        &mut self.ring
     }
 }
 

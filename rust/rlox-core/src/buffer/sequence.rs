@@ -1,10 +1,8 @@
 //! Windows of consecutive rows, for recurrent and model-based learners.
 
-use std::path::Path;
-
-use super::archive::{Archive, Saved};
 use super::draw::Draws;
-use super::replay::{DrawState, Request, check_filled};
+use super::replay::{Request, check_filled};
+use super::ring::{Ring, RingBuffer};
 use super::schema::Schema;
 use super::storage::{Row, Storage};
 use crate::error::{Error, Result};
@@ -29,10 +27,8 @@ pub struct Windows {
 /// A ring of transitions sampled as windows of consecutive rows.
 #[derive(Debug)]
 pub struct SequenceReplayBuffer {
-    storage: Storage,
-    draws: DrawState,
+    ring: Ring,
     cross_episodes: bool,
-    archive: Archive,
 }
 
 impl SequenceReplayBuffer {
@@ -47,51 +43,7 @@ impl SequenceReplayBuffer {
         seed: u64,
         cross_episodes: bool,
     ) -> Result<Self> {
-        let storage = Storage::new(schema, capacity, n_envs)?;
-        let (draws, archive) = (DrawState::new(seed), Archive::default());
-        Ok(Self { storage, draws, cross_episodes, archive })
-    }
-
-    /// The rows.
-    #[must_use]
-    pub const fn storage(&self) -> &Storage {
-        &self.storage
-    }
-
-    /// The rows, to push and update.
-    pub const fn storage_mut(&mut self) -> &mut Storage {
-        &mut self.storage
-    }
-
-    /// Where draws come from.
-    #[must_use]
-    pub const fn draws(&self) -> &DrawState {
-        &self.draws
-    }
-
-    /// Replaces where draws come from.
-    pub fn set_draws(&mut self, draws: DrawState) {
-        self.draws = draws;
-    }
-
-    /// Saves the buffer as `name` in `folder`; see [`super::ReplayBuffer::save`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn save(&mut self, folder: &Path, name: &str) -> Result<Saved> {
-        self.archive.save(&self.storage, &self.draws, folder, name, &[])
-    }
-
-    /// Continues from what was saved; see [`super::ReplayBuffer::load`]. Whether windows cross
-    /// episodes is this buffer's own setting.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn load(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let restored = Archive::load(self.storage.empty_copy()?, folder, name)?;
-        (self.storage, self.draws) = (restored.storage, restored.draws);
-        self.archive = restored.archive;
-        Ok(())
+        Ok(Self { ring: Ring::new(schema, capacity, n_envs, seed)?, cross_episodes })
     }
 
     /// Rows of all windows of a request, padding included.
@@ -120,11 +72,11 @@ impl SequenceReplayBuffer {
     /// [`Error::Config`] for an empty buffer or a request out of range.
     pub fn sample(&self, request: Request, len: usize) -> Result<Windows> {
         let rows = Self::check(request, len)?;
-        check_filled(&self.storage)?;
+        check_filled(&self.ring.storage)?;
         let count = rows / len;
         let mut windows =
             Windows { len, rows: Vec::with_capacity(rows), filled: Vec::with_capacity(count) };
-        let (seed, first) = self.draws.take(request.seed, request.n_batches);
+        let (seed, first) = self.ring.draws.take(request.seed, request.n_batches);
         let mut row = Vec::with_capacity(1);
         for batch in 0..request.n_batches as u64 {
             let mut draws = Draws::new(seed, first.wrapping_add(batch));
@@ -139,9 +91,9 @@ impl SequenceReplayBuffer {
     fn draw(&self, draws: &mut Draws, row: &mut Vec<Row>, windows: &mut Windows) {
         loop {
             row.clear();
-            self.storage.draw(draws, 1, row);
+            self.ring.storage.draw(draws, 1, row);
             let Some(&first) = row.first() else { return };
-            let Some(state) = self.storage.streams.get(first.stream as usize) else { return };
+            let Some(state) = self.ring.storage.streams.get(first.stream as usize) else { return };
             let (start, end) = if self.cross_episodes {
                 (state.start, state.pushed)
             } else {
@@ -152,12 +104,22 @@ impl SequenceReplayBuffer {
                 let last = end.min(first.position + windows.len as u64) - 1;
                 let places = (0..windows.len as u64).map(|k| last.min(first.position + k));
                 let stream = first.stream as usize;
-                windows.rows.extend(places.map(|position| self.storage.row(stream, position)));
+                windows.rows.extend(places.map(|position| self.ring.storage.row(stream, position)));
                 #[expect(clippy::cast_possible_truncation, reason = "at most windows.len")]
                 windows.filled.push((last + 1 - first.position) as usize);
                 return;
             }
         }
+    }
+}
+
+impl RingBuffer for SequenceReplayBuffer {
+    fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn ring_mut(&mut self) -> &mut Ring {
+        &mut self.ring
     }
 }
 

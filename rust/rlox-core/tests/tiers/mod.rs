@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rlox_core::buffer::{MmapReplayBuffer, ReplayBuffer, Tiers};
+use rlox_core::buffer::{MmapReplayBuffer, ReplayBuffer, RingBuffer, Tiers};
 
 use super::rows::{Outputs, filled, push, request, schema};
 

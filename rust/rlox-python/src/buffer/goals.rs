@@ -7,7 +7,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Error;
-use rlox_core::buffer::{GoalStrategy, Hindsight, Horizon, Moment, ReplayBuffer, Request, Row};
+use rlox_core::buffer::{
+    GoalStrategy, Hindsight, Horizon, Moment, ReplayBuffer, Request, RingBuffer, Row,
+};
 
 use super::columns::Columns;
 use super::outgoing::{Arrays, More};

@@ -4,12 +4,15 @@ use std::sync::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{MmapReplayBuffer, Schema, Target, Tiers};
+use rlox_core::Result;
+use rlox_core::buffer::{MmapReplayBuffer, Rows, Target, Tiers};
 
-use super::columns::{Columns, Pushed, horizon};
+use super::columns::{Columns, Pushed};
+use super::methods::push_methods;
 use super::outgoing::{Arrays, More};
-use super::{door, incoming, settings, shared};
-use crate::coerce::{self, Number, Text};
+use super::shared::{self, Takes};
+use super::{door, incoming, settings};
+use crate::coerce::{Number, Text};
 use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -48,6 +51,14 @@ pub(crate) struct PyMmapReplayBuffer {
     buffer: RwLock<MmapReplayBuffer>,
 }
 
+impl Takes for MmapReplayBuffer {
+    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
+        self.push(target, rows)
+    }
+}
+
+push_methods!(PyMmapReplayBuffer);
+
 #[pymethods]
 impl PyMmapReplayBuffer {
     #[new]
@@ -70,77 +81,20 @@ impl PyMmapReplayBuffer {
         reopen: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let schema: Schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let missing =
             || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
         let path = shared::raised(py, cold_path.ok_or_else(missing))?.read("cold_path")?;
         let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
         let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
-        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
-        let columns = schema.clone();
+        let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
             let tiers = Tiers { hot_capacity, total_capacity, path: &path, reopen };
             MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
         };
         let buffer = crate::detach::detached(py, shared::LONG, make)?;
-        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
-    }
-
-    /// Stores one transition, as `ReplayBuffer.push`.
-    ///
-    /// Raises StorageError if the disk refuses a segment and memory has no room to wait.
-    #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        action: &Bound<'py, PyAny>,
-        reward: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
-        let (actions, rewards) = (action, reward);
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        let n = self.columns.n_envs();
-        let (lead, target) = shared::target(n);
-        self.store(py, pushed, lead, target)
-    }
-
-    /// Stores consecutive transitions, as `ReplayBuffer.push_batch`.
-    ///
-    /// Raises StorageError as `push`; the rows before that are stored.
-    #[pyo3(
-        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            extra=None),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push_batch<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        actions: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        env_ids: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let extra = extra.filter(|extra| !extra.is_empty());
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        let ids = env_ids.map(settings::env_ids).transpose()?;
-        let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-        let n = shared::leading(terminated)?;
-        self.store(py, pushed, Some(n), target)
+        Ok(Self { columns, buffer: RwLock::new(buffer) })
     }
 
     /// Draws transitions uniformly, with replacement, from memory and disk; as
@@ -166,10 +120,7 @@ impl PyMmapReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(
-            py,
-            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
-        )?;
+        let horizon = shared::horizon(py, &n_step, gamma)?;
         shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), ..More::default() };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
@@ -202,7 +153,7 @@ impl PyMmapReplayBuffer {
         let mut slices = arrays.slices();
         door::reading(py, &self.buffer, shared::LONG, |buffer| {
             let picks = indices.iter().map(|&index| buffer.find(index));
-            let picks: Vec<_> = picks.collect::<rlox_core::Result<_>>()?;
+            let picks: Vec<_> = picks.collect::<Result<_>>()?;
             buffer.fill(&picks, None, &mut slices)
         })?;
         drop(slices);
@@ -324,21 +275,6 @@ impl PyMmapReplayBuffer {
     #[getter]
     fn disk_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
-    }
-}
-
-impl PyMmapReplayBuffer {
-    fn store<'py>(
-        &self,
-        py: Python<'py>,
-        pushed: Pushed<'_, 'py>,
-        lead: Option<usize>,
-        target: Target<'_>,
-    ) -> PyResult<()> {
-        self.columns.read(pushed, lead, |rows| {
-            let cost = shared::cost(&self.columns, rows.n);
-            door::writing(py, &self.buffer, cost, |buffer| buffer.push(target, rows))
-        })
     }
 }
 

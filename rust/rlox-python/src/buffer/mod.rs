@@ -5,6 +5,7 @@ mod dataset_arrays;
 mod door;
 mod goals;
 mod incoming;
+mod methods;
 mod mmap;
 mod offline;
 mod outgoing;

@@ -6,9 +6,10 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use rlox_core::Error;
-use rlox_core::buffer::{Draw, DrawState, PrioritizedReplayBuffer, Storage, Target};
+use rlox_core::buffer::{Draw, PrioritizedReplayBuffer, RingBuffer, Target};
 
-use super::columns::{Columns, Pushed, horizon};
+use super::columns::{Columns, Pushed};
+use super::methods::held_methods;
 use super::outgoing::{Arrays, More};
 use super::shared::{self, Held};
 use super::{door, settings, state};
@@ -43,22 +44,20 @@ pub(crate) struct PyPrioritizedReplayBuffer {
 }
 
 impl Held for PrioritizedReplayBuffer {
-    fn storage(&self) -> &Storage {
-        self.storage()
+    fn state<'py>(py: Python<'py>, buffer: &RwLock<Self>) -> PyResult<Bound<'py, PyDict>> {
+        state::save_prioritized(py, buffer)
     }
 
-    fn storage_mut(&mut self) -> &mut Storage {
-        self.storage_mut()
-    }
-
-    fn draws(&self) -> &DrawState {
-        self.draws()
-    }
-
-    fn set_draws(&mut self, draws: DrawState) {
-        self.set_draws(draws);
+    fn continue_from(
+        py: Python<'_>,
+        buffer: &RwLock<Self>,
+        state: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        state::restore_prioritized(py, buffer, state)
     }
 }
+
+held_methods!(PyPrioritizedReplayBuffer);
 
 #[pymethods]
 impl PyPrioritizedReplayBuffer {
@@ -81,17 +80,16 @@ impl PyPrioritizedReplayBuffer {
         stratified: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
-        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
-        let columns = schema.clone();
+        let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let draw = if stratified { Draw::Stratified } else { Draw::Independent };
         let make =
             || PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, (alpha, beta), draw);
         let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+        Ok(Self { columns, buffer: RwLock::new(buffer) })
     }
 
     /// As `ReplayBuffer.from_spaces`.
@@ -190,10 +188,7 @@ impl PyPrioritizedReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(
-            py,
-            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
-        )?;
+        let horizon = shared::horizon(py, &n_step, gamma)?;
         let rows = shared::raised(py, request.rows())?;
         let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
         let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
@@ -260,104 +255,10 @@ impl PyPrioritizedReplayBuffer {
         door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().alpha()))
     }
 
-    /// As `ReplayBuffer.gather`.
-    #[pyo3(signature = (indices, *, out=None))]
-    fn gather<'py>(
-        &self,
-        py: Python<'py>,
-        indices: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        shared::gather(py, &self.columns, &self.buffer, indices, out)
-    }
-
-    /// As `ReplayBuffer.update`.
-    fn update(
-        &self,
-        py: Python<'_>,
-        column: Text<'_>,
-        indices: &Bound<'_, PyAny>,
-        values: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
-    }
-
-    /// As `ReplayBuffer.cut_episode`.
-    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-        let env = settings::size(&env, "env", 0)?;
-        door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
-    }
-
-    /// Forgets every transition and its priority; indices go on counting.
-    fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, PrioritizedReplayBuffer::clear)
-    }
-
-    /// As `ReplayBuffer.state`.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        state::save_prioritized(py, &self.buffer)
-    }
-
-    /// As `ReplayBuffer.restore`.
-    fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        state::restore_prioritized(py, &self.buffer, state)
-    }
-
-    /// Saves the buffer with its priorities; otherwise as `ReplayBuffer.save`.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        let save = |buffer: &mut PrioritizedReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
-        door::writing(py, &self.buffer, shared::LONG, save)
-    }
-
-    /// Continues from what a buffer of the same columns, size and alpha saved; otherwise as
-    /// `ReplayBuffer.load`.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
-    }
-
     /// The priority of a row that is pushed without one: the largest so far, 1 at first.
     #[getter]
     fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
         door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
-    }
-
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
-    }
-
-    /// Transitions held at most, a multiple of `n_envs`.
-    #[getter]
-    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
-    }
-
-    /// Number of environments.
-    #[getter]
-    const fn n_envs(&self) -> usize {
-        self.columns.n_envs()
-    }
-
-    /// Transitions pushed so far, overwritten ones included.
-    #[getter]
-    fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
-    }
-
-    /// Bytes of memory held, counting all records though memory is taken as it is first written.
-    #[getter]
-    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
     }
 }
 

@@ -4,14 +4,16 @@ use std::sync::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::buffer::{DrawState, ReplayBuffer, Storage};
+use rlox_core::Result;
+use rlox_core::buffer::{ReplayBuffer, RingBuffer, Rows, Target};
 
-use super::columns::{Columns, Pushed, horizon};
+use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
+use super::methods::{held_methods, push_methods};
 use super::outgoing::{Arrays, More};
-use super::shared::{self, Held};
-use super::{door, settings, state};
-use crate::coerce::{self, Number, Text};
+use super::shared::{self, Held, Takes};
+use super::{door, settings};
+use crate::coerce::{Number, Text};
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
@@ -53,23 +55,16 @@ pub(crate) struct PyReplayBuffer {
     buffer: RwLock<ReplayBuffer>,
 }
 
-impl Held for ReplayBuffer {
-    fn storage(&self) -> &Storage {
-        self.storage()
-    }
+impl Held for ReplayBuffer {}
 
-    fn storage_mut(&mut self) -> &mut Storage {
-        self.storage_mut()
-    }
-
-    fn draws(&self) -> &DrawState {
-        self.draws()
-    }
-
-    fn set_draws(&mut self, draws: DrawState) {
-        self.set_draws(draws);
+impl Takes for ReplayBuffer {
+    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
+        self.storage_mut().push(target, rows, |_| {})
     }
 }
+
+push_methods!(PyReplayBuffer);
+held_methods!(PyReplayBuffer);
 
 #[pymethods]
 impl PyReplayBuffer {
@@ -88,14 +83,13 @@ impl PyReplayBuffer {
         seed: Number<'py>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
-        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
-        let columns = schema.clone();
+        let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || ReplayBuffer::new(schema, capacity, n_envs, seed);
         let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+        Ok(Self { columns, buffer: RwLock::new(buffer) })
     }
 
     /// A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
@@ -115,79 +109,6 @@ impl PyReplayBuffer {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
-    }
-
-    /// Stores one transition; with `n_envs > 1` one of each environment, every argument with a
-    /// leading axis `[n_envs]`.
-    ///
-    /// Args:
-    ///     obs: the observation acted on, in the declared shape (or any with as many elements if
-    ///         that is flat), or a mapping for dict observations.
-    ///     action: a number or array.
-    ///     reward: a number.
-    ///     terminated: whether the state reached is terminal: its value is 0.
-    ///     truncated: whether the episode was cut short: the state reached has a value.
-    ///     next_obs: what the step led to, the last observation of the episode where one ended.
-    ///         Left out, it is the next `obs` pushed for the same environment (until then, and
-    ///         where the episode ends, `obs` itself).
-    ///     extra: the extra columns, a dict by name.
-    ///
-    /// Raises:
-    ///     ShapeError: an array of another shape, or a number that the column cannot hold.
-    #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        action: &Bound<'py, PyAny>,
-        reward: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let pushed = Pushed {
-            obs,
-            actions: action,
-            rewards: reward,
-            terminated,
-            truncated,
-            next_obs,
-            extra,
-        };
-        shared::push(py, &self.columns, &self.buffer, pushed)
-    }
-
-    /// Stores consecutive transitions of one environment, oldest first, each array with a leading
-    /// axis `[n]`; otherwise as `push`.
-    ///
-    /// Args:
-    ///     env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
-    ///         without it all are of environment 0.
-    #[pyo3(
-        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            extra=None),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push_batch<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        actions: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        env_ids: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
     }
 
     /// Draws transitions uniformly, with replacement.
@@ -234,10 +155,7 @@ impl PyReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::raised(
-            py,
-            horizon(n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?),
-        )?;
+        let horizon = shared::horizon(py, &n_step, gamma)?;
         if let Some(her) = her {
             return goals::sample(
                 py,
@@ -261,128 +179,5 @@ impl PyReplayBuffer {
         })?;
         drop(slices);
         arrays.into_dict(py)
-    }
-
-    /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
-    ///
-    /// Raises StaleIndexError if one was overwritten or never written.
-    #[pyo3(signature = (indices, *, out=None))]
-    fn gather<'py>(
-        &self,
-        py: Python<'py>,
-        indices: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        shared::gather(py, &self.columns, &self.buffer, indices, out)
-    }
-
-    /// Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
-    /// rows with the given indices, `[n]`; of an index given twice the last value stays.
-    ///
-    /// Returns:
-    ///     How many rows were overwritten in the meantime and passed over.
-    fn update(
-        &self,
-        py: Python<'_>,
-        column: Text<'_>,
-        indices: &Bound<'_, PyAny>,
-        values: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
-    }
-
-    /// Ends the running episode of environment `env` after its newest transition, whatever its
-    /// flags say: n-step windows and goals do not join it to what is pushed next. For an
-    /// environment that died and was replaced.
-    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-        let env = settings::size(&env, "env", 0)?;
-        door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
-    }
-
-    /// Forgets every transition; indices go on counting.
-    fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| {
-            buffer.storage_mut().clear();
-            Ok(())
-        })
-    }
-
-    /// Everything needed to go on from here, as a flat dict of arrays, integers and strings.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        state::save(py, &self.buffer)
-    }
-
-    /// Continues from what `state` returned, in a buffer of the same columns, capacity and number
-    /// of environments: the same rows, indices and draws.
-    ///
-    /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
-    fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        state::restore(py, &self.buffer, state)
-    }
-
-    /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
-    ///
-    /// Rows that are in a segment there already are only listed, so a save costs what came since
-    /// the last one; segments that no saved buffer lists are removed. After the call the save
-    /// outlasts a power cut; killed before that, the earlier save of that name stays.
-    ///
-    /// Returns:
-    ///     Bytes written for rows.
-    ///
-    /// Raises:
-    ///     StorageError: the disk refuses, or another process is writing there.
-    ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        let save = |buffer: &mut ReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
-        door::writing(py, &self.buffer, shared::LONG, save)
-    }
-
-    /// Continues from what a buffer of the same columns and size saved: the same rows, indices
-    /// and draws.
-    ///
-    /// Raises:
-    ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
-    ///         another layout. Nothing is changed then.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
-    }
-
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
-    }
-
-    /// Transitions held at most, a multiple of `n_envs`.
-    #[getter]
-    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
-    }
-
-    /// Number of environments.
-    #[getter]
-    const fn n_envs(&self) -> usize {
-        self.columns.n_envs()
-    }
-
-    /// Transitions pushed so far, overwritten ones included.
-    #[getter]
-    fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
-    }
-
-    /// Bytes of memory held, counting all records though memory is taken as it is first written.
-    #[getter]
-    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
     }
 }

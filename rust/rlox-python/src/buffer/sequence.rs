@@ -4,12 +4,14 @@ use std::sync::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::buffer::{DrawState, SequenceReplayBuffer, Storage};
+use rlox_core::Result;
+use rlox_core::buffer::{RingBuffer, Rows, SequenceReplayBuffer, Target};
 
 use super::columns::{Columns, Pushed};
+use super::methods::{held_methods, push_methods};
 use super::outgoing::{Arrays, More};
-use super::shared::{self, Held};
-use super::{door, settings, state};
+use super::shared::{self, Held, Takes};
+use super::{door, settings};
 use crate::coerce::{Number, Text};
 use crate::paths::PathArg;
 
@@ -38,23 +40,16 @@ pub(crate) struct PySequenceReplayBuffer {
     buffer: RwLock<SequenceReplayBuffer>,
 }
 
-impl Held for SequenceReplayBuffer {
-    fn storage(&self) -> &Storage {
-        self.storage()
-    }
+impl Held for SequenceReplayBuffer {}
 
-    fn storage_mut(&mut self) -> &mut Storage {
-        self.storage_mut()
-    }
-
-    fn draws(&self) -> &DrawState {
-        self.draws()
-    }
-
-    fn set_draws(&mut self, draws: DrawState) {
-        self.set_draws(draws);
+impl Takes for SequenceReplayBuffer {
+    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
+        self.storage_mut().push(target, rows, |_| {})
     }
 }
+
+push_methods!(PySequenceReplayBuffer);
+held_methods!(PySequenceReplayBuffer);
 
 #[pymethods]
 impl PySequenceReplayBuffer {
@@ -75,14 +70,13 @@ impl PySequenceReplayBuffer {
         cross_episodes: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let schema = settings::schema(py, obs_dim, act_dim, keywords)?;
+        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
-        let n_envs = settings::size(&n_envs, "n_envs", 1)?;
         let seed = seed.read("seed", 0)?;
-        let columns = schema.clone();
+        let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || SequenceReplayBuffer::new(schema, capacity, n_envs, seed, cross_episodes);
         let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns: Columns::new(py, columns, n_envs), buffer: RwLock::new(buffer) })
+        Ok(Self { columns, buffer: RwLock::new(buffer) })
     }
 
     /// As `ReplayBuffer.from_spaces`.
@@ -99,51 +93,6 @@ impl PySequenceReplayBuffer {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
-    }
-
-    /// As `ReplayBuffer.push`.
-    #[pyo3(
-        signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
-        text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        action: &Bound<'py, PyAny>,
-        reward: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let (actions, rewards) = (action, reward);
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        shared::push(py, &self.columns, &self.buffer, pushed)
-    }
-
-    /// As `ReplayBuffer.push_batch`.
-    #[pyo3(
-        signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
-            extra=None),
-        text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
-    )]
-    #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
-    fn push_batch<'py>(
-        &self,
-        py: Python<'py>,
-        obs: &Bound<'py, PyAny>,
-        actions: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-        terminated: &Bound<'py, PyAny>,
-        truncated: &Bound<'py, PyAny>,
-        next_obs: Option<&Bound<'py, PyAny>>,
-        env_ids: Option<&Bound<'py, PyAny>>,
-        extra: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<()> {
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
     }
 
     /// Draws windows of `seq_len` consecutive transitions of one environment, with replacement.
@@ -195,101 +144,5 @@ impl PySequenceReplayBuffer {
         })?;
         drop(slices);
         arrays.into_dict(py)
-    }
-
-    /// As `ReplayBuffer.gather`.
-    #[pyo3(signature = (indices, *, out=None))]
-    fn gather<'py>(
-        &self,
-        py: Python<'py>,
-        indices: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        shared::gather(py, &self.columns, &self.buffer, indices, out)
-    }
-
-    /// As `ReplayBuffer.update`; padded places of a window are passed over and counted.
-    fn update(
-        &self,
-        py: Python<'_>,
-        column: Text<'_>,
-        indices: &Bound<'_, PyAny>,
-        values: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
-    }
-
-    /// As `ReplayBuffer.cut_episode`: no window crosses the cut.
-    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-        let env = settings::size(&env, "env", 0)?;
-        door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
-    }
-
-    /// Forgets every transition; indices go on counting.
-    fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| {
-            buffer.storage_mut().clear();
-            Ok(())
-        })
-    }
-
-    /// As `ReplayBuffer.state`.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        state::save(py, &self.buffer)
-    }
-
-    /// As `ReplayBuffer.restore`.
-    fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        state::restore(py, &self.buffer, state)
-    }
-
-    /// As `ReplayBuffer.save`.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        let save = |buffer: &mut SequenceReplayBuffer| Ok(buffer.save(&path, &name)?.new_bytes);
-        door::writing(py, &self.buffer, shared::LONG, save)
-    }
-
-    /// As `ReplayBuffer.load`; `cross_episodes` stays this buffer's own.
-    #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
-        text_signature = "($self, path, name='last')"
-    )]
-    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
-        let (path, name) = (path.read("path")?, name.read("name")?);
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
-    }
-
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
-    }
-
-    /// Transitions held at most, a multiple of `n_envs`.
-    #[getter]
-    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
-    }
-
-    /// Number of environments.
-    #[getter]
-    const fn n_envs(&self) -> usize {
-        self.columns.n_envs()
-    }
-
-    /// Transitions pushed so far, overwritten ones included.
-    #[getter]
-    fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
-    }
-
-    /// Bytes of memory held, counting all records though memory is taken as it is first written.
-    #[getter]
-    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
     }
 }

@@ -5,6 +5,7 @@ use pyo3::types::{PyDict, PyMapping, PyString, PyTuple, PyType};
 use rlox_core::buffer::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
 use rlox_core::{Error, Result};
 
+use super::columns::Columns;
 use crate::coerce::{self, Number};
 use crate::errors::{self, Class};
 
@@ -45,6 +46,18 @@ pub(super) fn schema<'py>(
         None => Vec::new(),
     };
     settings.checked(Schema::new(obs, action, reward, extras))
+}
+
+/// The columns and environments of a buffer.
+pub(super) fn columns<'py>(
+    py: Python<'py>,
+    obs_dim: Number<'py>,
+    act_dim: Number<'py>,
+    n_envs: &Number<'py>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Columns> {
+    let schema = schema(py, obs_dim, act_dim, keywords)?;
+    Ok(Columns::new(py, schema, size(n_envs, "n_envs", 1)?))
 }
 
 impl<'py> Settings<'_, 'py> {

@@ -6,11 +6,11 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Result;
-use rlox_core::buffer::{DrawState, Request, Storage, Target};
+use rlox_core::buffer::{Horizon, Request, RingBuffer, Rows, Target};
 
 use super::columns::{Columns, Pushed};
 use super::outgoing::{Arrays, More};
-use super::{door, incoming, settings};
+use super::{columns, door, incoming, settings, state};
 use crate::coerce::{self, Number, Text};
 use crate::errors::{self, Class};
 use crate::views::View;
@@ -18,16 +18,27 @@ use crate::views::View;
 /// Nanoseconds of a call that is always worth releasing the GIL for.
 pub(super) const LONG: usize = usize::MAX;
 
-/// A buffer behind a lock.
-pub(super) trait Held: Send + Sync {
-    /// The rows.
-    fn storage(&self) -> &Storage;
-    /// The rows, to change.
-    fn storage_mut(&mut self) -> &mut Storage;
-    /// Where draws come from.
-    fn draws(&self) -> &DrawState;
-    /// Replaces where draws come from.
-    fn set_draws(&mut self, draws: DrawState);
+/// A buffer that rows are pushed to.
+pub(super) trait Takes: Send + Sync {
+    /// Stores rows.
+    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()>;
+}
+
+/// A buffer in memory, and its state as a dict.
+pub(super) trait Held: RingBuffer + Send + Sync + Sized {
+    /// Writes the dict.
+    fn state<'py>(py: Python<'py>, buffer: &RwLock<Self>) -> PyResult<Bound<'py, PyDict>> {
+        state::save(py, buffer)
+    }
+
+    /// Continues from a dict that [`Held::state`] wrote.
+    fn continue_from(
+        py: Python<'_>,
+        buffer: &RwLock<Self>,
+        state: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        state::restore(py, buffer, state)
+    }
 }
 
 /// A core result as Python's.
@@ -53,8 +64,18 @@ pub(super) fn request(
     Ok((Request { batch_size, n_batches, seed: seed.optional("seed")? }, lead))
 }
 
+/// The n-step horizon of a call.
+pub(super) fn horizon(
+    py: Python<'_>,
+    n_step: &Number<'_>,
+    gamma: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Horizon>> {
+    let n_step = n_step.optional("n_step")?;
+    raised(py, columns::horizon(n_step, coerce::optional_real(gamma, "gamma")?))
+}
+
 /// Stores one transition of each environment.
-pub(super) fn push<'py, B: Held>(
+pub(super) fn push<'py, B: Takes>(
     py: Python<'py>,
     columns: &Columns,
     buffer: &RwLock<B>,
@@ -63,9 +84,7 @@ pub(super) fn push<'py, B: Held>(
     let n = columns.n_envs();
     let (lead, target) = target(n);
     columns.read(pushed, lead, |rows| {
-        door::writing(py, buffer, cost(columns, n), |buffer| {
-            buffer.storage_mut().push(target, rows, |_| {})
-        })
+        door::writing(py, buffer, cost(columns, n), |buffer| buffer.take(target, rows))
     })
 }
 
@@ -84,7 +103,7 @@ pub(super) fn leading(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
 }
 
 /// Stores consecutive transitions of one environment, or of those named.
-pub(super) fn push_batch<'py, B: Held>(
+pub(super) fn push_batch<'py, B: Takes>(
     py: Python<'py>,
     columns: &Columns,
     buffer: &RwLock<B>,
@@ -95,9 +114,7 @@ pub(super) fn push_batch<'py, B: Held>(
     let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
     let n = leading(pushed.terminated)?;
     columns.read(pushed, Some(n), |rows| {
-        door::writing(py, buffer, cost(columns, n), |buffer| {
-            buffer.storage_mut().push(target, rows, |_| {})
-        })
+        door::writing(py, buffer, cost(columns, n), |buffer| buffer.take(target, rows))
     })
 }
 

@@ -1,0 +1,212 @@
+//! Methods that several classes have, letter for letter: Python knows no generic classes.
+//!
+//! A class that uses them has `columns: Columns` and `buffer: RwLock<B>`.
+
+/// `push` and `push_batch`, where `B` is [`Takes`](super::shared::Takes).
+macro_rules! push_methods {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// Stores one transition; with `n_envs > 1` one of each environment, every argument with a
+            /// leading axis `[n_envs]`.
+            ///
+            /// Args:
+            ///     obs: the observation acted on, in the declared shape (or any with as many elements if
+            ///         that is flat), or a mapping for dict observations.
+            ///     action: a number or array.
+            ///     reward: a number.
+            ///     terminated: whether the state reached is terminal: its value is 0.
+            ///     truncated: whether the episode was cut short: the state reached has a value.
+            ///     next_obs: what the step led to, the last observation of the episode where one ended.
+            ///         Left out, it is the next `obs` pushed for the same environment (until then, and
+            ///         where the episode ends, `obs` itself).
+            ///     extra: the extra columns, a dict by name.
+            ///
+            /// Raises:
+            ///     ShapeError: an array of another shape, or a number that the column cannot hold.
+            ///     StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
+            #[pyo3(
+                signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),
+                text_signature = "($self, obs, action, reward, terminated, truncated, next_obs=None, extra=None)"
+            )]
+            #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+            fn push<'py>(
+                &self,
+                py: Python<'py>,
+                obs: &Bound<'py, PyAny>,
+                action: &Bound<'py, PyAny>,
+                reward: &Bound<'py, PyAny>,
+                terminated: &Bound<'py, PyAny>,
+                truncated: &Bound<'py, PyAny>,
+                next_obs: Option<&Bound<'py, PyAny>>,
+                extra: Option<&Bound<'py, PyDict>>,
+            ) -> PyResult<()> {
+                let (actions, rewards) = (action, reward);
+                let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+                shared::push(py, &self.columns, &self.buffer, pushed)
+            }
+
+            /// Stores consecutive transitions of one environment, oldest first, each array with a leading
+            /// axis `[n]`; otherwise as `push`.
+            ///
+            /// Args:
+            ///     env_ids: the environment of each row, `[n]`, the rows of one environment in time order;
+            ///         without it all are of environment 0.
+            ///
+            /// Raises:
+            ///     ShapeError, StorageError: as `push`; rows before a refused segment are stored.
+            #[pyo3(
+                signature = (obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None,
+                    extra=None),
+                text_signature = "($self, obs, actions, rewards, terminated, truncated, next_obs=None, *, env_ids=None, extra=None)"
+            )]
+            #[expect(clippy::too_many_arguments, reason = "a transition has so many parts")]
+            fn push_batch<'py>(
+                &self,
+                py: Python<'py>,
+                obs: &Bound<'py, PyAny>,
+                actions: &Bound<'py, PyAny>,
+                rewards: &Bound<'py, PyAny>,
+                terminated: &Bound<'py, PyAny>,
+                truncated: &Bound<'py, PyAny>,
+                next_obs: Option<&Bound<'py, PyAny>>,
+                env_ids: Option<&Bound<'py, PyAny>>,
+                extra: Option<&Bound<'py, PyDict>>,
+            ) -> PyResult<()> {
+                let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+                shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
+            }
+        }
+    };
+}
+
+/// What every buffer in memory does, where `B` is [`Held`](super::shared::Held).
+macro_rules! held_methods {
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
+            ///
+            /// Raises StaleIndexError if one was overwritten or never written.
+            #[pyo3(signature = (indices, *, out=None))]
+            fn gather<'py>(
+                &self,
+                py: Python<'py>,
+                indices: &Bound<'py, PyAny>,
+                out: Option<&Bound<'py, PyDict>>,
+            ) -> PyResult<Bound<'py, PyDict>> {
+                shared::gather(py, &self.columns, &self.buffer, indices, out)
+            }
+
+            /// Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
+            /// rows with the given indices, `[n]`; of an index given twice the last value stays.
+            ///
+            /// Returns:
+            ///     How many rows were overwritten in the meantime, or are padding, and were passed over.
+            fn update(
+                &self,
+                py: Python<'_>,
+                column: Text<'_>,
+                indices: &Bound<'_, PyAny>,
+                values: &Bound<'_, PyAny>,
+            ) -> PyResult<u64> {
+                shared::update(py, &self.columns, &self.buffer, &column, indices, values)
+            }
+
+            /// Ends the running episode of environment `env` after its newest transition, whatever its
+            /// flags say: n-step windows and goals do not join it to what is pushed next. For an
+            /// environment that died and was replaced.
+            #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+            fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+                let env = settings::size(&env, "env", 0)?;
+                door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
+            }
+
+            /// Forgets every transition; indices go on counting.
+            fn clear(&self, py: Python<'_>) -> PyResult<()> {
+                door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.clear())
+            }
+
+            /// Everything needed to go on from here, as a flat dict of arrays, integers and strings.
+            fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+                Held::state(py, &self.buffer)
+            }
+
+            /// Continues from what `state` returned, in a buffer of the same columns, capacity and number
+            /// of environments: the same rows, indices and draws.
+            ///
+            /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
+            fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
+                Held::continue_from(py, &self.buffer, state)
+            }
+
+            /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
+            ///
+            /// Rows that are in a segment there already are only listed, so a save costs what came since
+            /// the last one; segments that no saved buffer lists are removed. After the call the save
+            /// outlasts a power cut; killed before that, the earlier save of that name stays.
+            ///
+            /// Returns:
+            ///     Bytes written for rows.
+            ///
+            /// Raises:
+            ///     StorageError: the disk refuses, or another process is writing there.
+            ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
+            #[pyo3(
+                                signature = (path, name=Text::Omitted("last")),
+                                text_signature = "($self, path, name='last')"
+                            )]
+            fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+                let (path, name) = (path.read("path")?, name.read("name")?);
+                door::writing(py, &self.buffer, shared::LONG, |buffer| {
+                    Ok(buffer.save(&path, &name)?.new_bytes)
+                })
+            }
+
+            /// Continues from what a buffer of the same columns, size and exponents saved: the same rows,
+            /// indices, draws and priorities.
+            ///
+            /// Raises:
+            ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
+            ///         another layout. Nothing is changed then.
+            #[pyo3(
+                                signature = (path, name=Text::Omitted("last")),
+                                text_signature = "($self, path, name='last')"
+                            )]
+            fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+                let (path, name) = (path.read("path")?, name.read("name")?);
+                door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
+            }
+
+            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+            }
+
+            /// Transitions held at most, a multiple of `n_envs`.
+            #[getter]
+            fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
+            }
+
+            /// Number of environments.
+            #[getter]
+            const fn n_envs(&self) -> usize {
+                self.columns.n_envs()
+            }
+
+            /// Transitions pushed so far, overwritten ones included.
+            #[getter]
+            fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
+            }
+
+            /// Bytes of memory held, counting all records though memory is taken as it is first written.
+            #[getter]
+            fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+                door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+            }
+        }
+    };
+}
+
+pub(super) use {held_methods, push_methods};
