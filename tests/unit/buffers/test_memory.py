@@ -79,3 +79,22 @@ for t in range({count}):
 print(rss() - before)
 """)[0]
     assert held <= 1.04 * count * 84 * 84 + 2**24
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_images_pushed_in_batches_leave_no_gaps_in_memory():
+    # between the arrays of a loop, blocks of the allocator's heap took a third more
+    held = run("""
+pool = rng.integers(0, 256, (64, 4, 84, 84), dtype=np.uint8)
+at, flags = np.arange(64), np.zeros(64, bool)
+def batch():
+    return pool[at], np.zeros((64, 1)), np.zeros(64), flags, flags, pool[(at + 1) % 64]
+ReplayBuffer(64, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1).push_batch(*batch())
+before = rss()
+buffer = ReplayBuffer(4_096, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1)
+for _ in range(64):
+    given = batch()  # while the last is still there
+    buffer.push_batch(*given)
+print(rss() - before)
+""")[0]
+    assert held <= 1.1 * 4_096 * 4 * 84 * 84

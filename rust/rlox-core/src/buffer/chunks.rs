@@ -4,6 +4,8 @@
 //! grows by chunks and follows the live rows, and one emptied chunk is kept for reuse, so that a
 //! full queue neither allocates nor frees as it goes round.
 
+use super::block::Block;
+
 /// Bytes of a chunk, about, where there are enough rows for it.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -18,19 +20,19 @@ pub(super) struct ChunkQueue {
     shift: u32,
     /// A power of two of places; chunk c of all time stands in place c modulo their number, so a
     /// row is found from the lower half of its number. Places without live rows are empty.
-    chunks: Vec<Box<[u8]>>,
+    chunks: Vec<Block>,
     /// Places that are not empty.
     filled: usize,
     start: u64,
     end: u64,
-    spare: Option<Box<[u8]>>,
+    spare: Option<Block>,
 }
 
 impl ChunkQueue {
     /// An empty queue of rows of `row` bytes, of which about `expected` will live at once.
     pub(super) fn new(row: usize, expected: usize) -> Self {
         let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
-        let chunks = vec![Box::default()];
+        let chunks = vec![Block::default()];
         Self { row, shift: rows.ilog2(), chunks, filled: 0, start: 0, end: 0, spare: None }
     }
 
@@ -127,7 +129,7 @@ impl ChunkQueue {
 
     /// Restarts an empty queue at row `number`.
     pub(super) fn restart(&mut self, number: u64) {
-        self.chunks = vec![Box::default()];
+        self.chunks = vec![Block::default()];
         (self.filled, self.start, self.end) = (0, number, number);
     }
 
@@ -156,7 +158,7 @@ impl ChunkQueue {
         }
         let (chunk, at) = self.place(lower(self.end), width);
         let size = self.row << self.shift;
-        let fresh = self.spare.take().unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        let fresh = self.spare.take().unwrap_or_else(|| Block::zeroed(size));
         if let Some(place) = self.chunks.get_mut(chunk) {
             *place = fresh;
         }
@@ -168,7 +170,7 @@ impl ChunkQueue {
     fn double(&mut self) {
         let old = std::mem::take(&mut self.chunks);
         let mask = old.len() - 1;
-        self.chunks = vec![Box::default(); 2 * old.len()];
+        self.chunks = vec![Block::default(); 2 * old.len()];
         let first = lower(self.start >> self.shift) as usize;
         let new_mask = self.chunks.len() - 1;
         for (place, chunk) in old.into_iter().enumerate() {
@@ -198,7 +200,7 @@ impl ChunkQueue {
 /// The rows of a queue, each of `N` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a, const N: usize> {
-    chunks: &'a [Box<[u8]>],
+    chunks: &'a [Block],
     shift: u32,
     mask: usize,
     row_mask: u32,

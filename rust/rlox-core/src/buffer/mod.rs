@@ -6,6 +6,7 @@
 //! write to an overwritten row is recognised.
 
 mod archive;
+mod block;
 mod chunks;
 mod cold;
 mod draw;
