@@ -211,7 +211,7 @@ class ReplayBuffer:
         seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
             i-th batch.
         obs_shape: shape of an observation.
-        obs_dtype: uint8, int32, int64, float32, float64 or bool.
+        obs_dtype: uint8, uint16, int8, int16, int32, int64, float32, float64 or bool.
         obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
         action_shape: shape of an action.
         action_dtype: as `obs_dtype`.

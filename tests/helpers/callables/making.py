@@ -12,7 +12,9 @@ from helpers.callables.rings import Draws
 from rlox import _core
 
 LARGEST = 2**64 - 1
-DTYPES = ("uint8", "int32", "int64", "float32", "float64", "bool")
+DTYPES = (
+    "uint8", "uint16", "int8", "int16", "int32", "int64", "float32", "float64", "bool",
+)  # fmt: skip
 ROWS = 12
 ENDS = (3, 4, 9)
 
@@ -55,9 +57,14 @@ def spaces(draw: Draw) -> Arguments:
     vector, image = gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(0, 255, (2, 2), np.uint8)
     both = gym.spaces.Dict({"vector": vector, "image": image})
     return {
-        "observation_space": draw.one_of(vector, image, both, gym.spaces.Discrete(3)),
+        "observation_space": draw.one_of(
+            vector, image, both, gym.spaces.Discrete(3), gym.spaces.MultiBinary(3)
+        ),
         "action_space": draw.one_of(
-            vector, gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([2, 3])
+            vector,
+            gym.spaces.Discrete(3),
+            gym.spaces.MultiDiscrete([2, 3]),
+            gym.spaces.MultiBinary(2),
         ),
         "capacity": draw.integer(1, 20),
     }

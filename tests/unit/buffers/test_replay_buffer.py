@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -24,7 +23,6 @@ from rlox.errors import (
     ShapeError,
     StaleIndexError,
     UnknownNameError,
-    UnsupportedSpaceError,
 )
 
 
@@ -368,18 +366,3 @@ def test_wrong_transitions_and_requests_are_refused_and_store_nothing():
                   {"batch_size": 1, "n_step": 2, "gamma": 1.1}):  # fmt: skip
         with pytest.raises(ConfigError):
             buffer.sample(**wrong)
-
-
-def test_a_buffer_is_made_for_gymnasium_spaces():
-    box = gym.spaces.Box(0, 255, (4, 8, 8), np.uint8)
-    buffer = ReplayBuffer.from_spaces(box, gym.spaces.Discrete(3), 10, frame_stack=(4, "first"))
-    buffer.push(box.sample(), 2, 0.0, False, False)
-    batch = buffer.sample(2)
-    assert (batch["obs"].shape, batch["obs"].dtype) == ((2, 4, 8, 8), np.uint8)
-    assert (batch["actions"].shape, batch["actions"].dtype) == ((2, 1), np.int64)
-    goal = gym.spaces.Dict(observation=box, desired_goal=gym.spaces.Box(-1, 1, (2,), np.float32))
-    action = gym.spaces.Box(-1, 1, (3,), np.float32)
-    buffer = ReplayBuffer.from_spaces(goal, action, 10, n_envs=2, seed=1)
-    assert buffer.n_envs == 2
-    with pytest.raises(UnsupportedSpaceError):
-        ReplayBuffer.from_spaces(gym.spaces.Text(3), action, 10)

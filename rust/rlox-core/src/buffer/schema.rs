@@ -10,6 +10,12 @@ const MAX_ROW: usize = 1 << 32;
 pub enum Dtype {
     /// Unsigned 8-bit integers, such as image pixels.
     U8,
+    /// Unsigned 16-bit integers, such as depth images.
+    U16,
+    /// Signed 8-bit integers.
+    I8,
+    /// Signed 16-bit integers.
+    I16,
     /// Signed 32-bit integers.
     I32,
     /// Signed 64-bit integers.
@@ -23,8 +29,11 @@ pub enum Dtype {
 }
 
 /// Every element type with its NumPy name.
-const DTYPES: [(Dtype, &str); 6] = [
+const DTYPES: [(Dtype, &str); 9] = [
     (Dtype::U8, "uint8"),
+    (Dtype::U16, "uint16"),
+    (Dtype::I8, "int8"),
+    (Dtype::I16, "int16"),
     (Dtype::I32, "int32"),
     (Dtype::I64, "int64"),
     (Dtype::F32, "float32"),
@@ -37,7 +46,8 @@ impl Dtype {
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
-            Self::U8 | Self::Bool => 1,
+            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::U16 | Self::I16 => 2,
             Self::I32 | Self::F32 => 4,
             Self::I64 | Self::F64 => 8,
         }

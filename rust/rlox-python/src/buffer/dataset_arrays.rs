@@ -37,6 +37,9 @@ pub(super) fn fresh<'py>(
     let shape: Vec<usize> = lead.iter().chain(shape).copied().collect();
     Ok(match dtype {
         Dtype::U8 => ViewMut::<u8>::fresh(py, &shape)?,
+        Dtype::U16 => ViewMut::<u16>::fresh(py, &shape)?.into_bytes(),
+        Dtype::I8 => ViewMut::<i8>::fresh(py, &shape)?.into_bytes(),
+        Dtype::I16 => ViewMut::<i16>::fresh(py, &shape)?.into_bytes(),
         Dtype::I32 => ViewMut::<i32>::fresh(py, &shape)?.into_bytes(),
         Dtype::I64 => ViewMut::<i64>::fresh(py, &shape)?.into_bytes(),
         Dtype::F32 => ViewMut::<f32>::fresh(py, &shape)?.into_bytes(),
@@ -55,6 +58,9 @@ pub(super) fn rows_of<'py>(
     let dtype = match (array.dtype().kind(), array.dtype().itemsize()) {
         (b'f', 8) => Dtype::F64,
         (b'u', 1) => Dtype::U8,
+        (b'u', 2) => Dtype::U16,
+        (b'i', 1) => Dtype::I8,
+        (b'i', 2) => Dtype::I16,
         (b'i', 4) => Dtype::I32,
         (b'i' | b'u', _) => Dtype::I64,
         (b'b', _) => Dtype::Bool,

@@ -7,7 +7,7 @@ use rlox_core::buffer::{Dtype, Field};
 
 use crate::coerce;
 use crate::errors::{self, Class};
-use crate::views::View;
+use crate::views::{Plain, View};
 
 /// Rows of one column.
 pub(super) enum Bytes<'py> {
@@ -79,6 +79,9 @@ fn from_array<'py>(
     check_shape(array, name, field, lead)?;
     let same = match field.dtype {
         Dtype::U8 => View::<u8>::of(array),
+        Dtype::U16 => View::<u16>::of(array).map(View::into_bytes),
+        Dtype::I8 => View::<i8>::of(array).map(View::into_bytes),
+        Dtype::I16 => View::<i16>::of(array).map(View::into_bytes),
         Dtype::I32 => View::<i32>::of(array).map(View::into_bytes),
         Dtype::I64 => View::<i64>::of(array).map(View::into_bytes),
         Dtype::F32 => View::<f32>::of(array).map(View::into_bytes),
@@ -102,25 +105,30 @@ fn converted<'py>(
         Dtype::F32 => coerce::numbers::<f32>(array, name).map(View::into_bytes),
         Dtype::F64 => coerce::numbers::<f64>(array, name).map(View::into_bytes),
         Dtype::Bool => coerce::bools(array, name),
-        Dtype::U8 | Dtype::I32 | Dtype::I64 => {
-            let wide = coerce::elements::<i64>(array, name, "iub")?;
-            let fits = |number: &i64| match dtype {
-                Dtype::U8 => u8::try_from(*number).is_ok(),
-                Dtype::I32 => i32::try_from(*number).is_ok(),
-                // Unsigned numbers above i64::MAX have become negative.
-                _ => *number >= 0 || array.dtype().kind() != b'u',
-            };
-            if let Some(number) = wide.slice().iter().find(|number| !fits(number)) {
-                let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
-                return Err(errors::new(array.py(), Class::Shape, message));
-            }
-            match dtype {
-                Dtype::U8 => coerce::elements::<u8>(array, name, "iub"),
-                Dtype::I32 => coerce::elements::<i32>(array, name, "iub").map(View::into_bytes),
-                _ => Ok(wide.into_bytes()),
-            }
-        }
+        Dtype::U8 => whole::<u8>(array, name, dtype),
+        Dtype::U16 => whole::<u16>(array, name, dtype),
+        Dtype::I8 => whole::<i8>(array, name, dtype),
+        Dtype::I16 => whole::<i16>(array, name, dtype),
+        Dtype::I32 => whole::<i32>(array, name, dtype),
+        Dtype::I64 => whole::<i64>(array, name, dtype),
     }
+}
+
+/// A copy of whole numbers of any type, each of which has to fit.
+fn whole<'py, T: Plain + TryFrom<i64>>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+    dtype: Dtype,
+) -> PyResult<View<'py, u8>> {
+    let wide = coerce::elements::<i64>(array, name, "iub")?;
+    // Unsigned numbers above i64::MAX have become negative.
+    let wrapped = |number: i64| number < 0 && array.dtype().kind() == b'u';
+    let fits = |number: i64| T::try_from(number).is_ok() && !wrapped(number);
+    if let Some(number) = wide.slice().iter().find(|number| !fits(**number)) {
+        let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
+        return Err(errors::new(array.py(), Class::Shape, message));
+    }
+    Ok(coerce::elements::<T>(array, name, "iub")?.into_bytes())
 }
 
 /// Checks for `lead + field.shape`; a column of flat rows takes rows of any shape with as many
@@ -171,6 +179,9 @@ fn from_number(value: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Bytes<'static>>
         Dtype::F32 | Dtype::F64 => from_float(coerce::real(value, "").ok()?, dtype),
         Dtype::I64 => Some(number(value.extract::<i64>().ok()?.to_ne_bytes())),
         Dtype::I32 => Some(number(value.extract::<i32>().ok()?.to_ne_bytes())),
+        Dtype::I16 => Some(number(value.extract::<i16>().ok()?.to_ne_bytes())),
+        Dtype::I8 => Some(number(value.extract::<i8>().ok()?.to_ne_bytes())),
+        Dtype::U16 => Some(number(value.extract::<u16>().ok()?.to_ne_bytes())),
         Dtype::U8 => Some(number([value.extract::<u8>().ok()?])),
         Dtype::Bool => Some(number([u8::from(value.cast::<PyBool>().ok()?.is_true())])),
     }

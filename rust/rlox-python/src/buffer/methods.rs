@@ -153,9 +153,9 @@ macro_rules! held_methods {
             ///     StorageError: the disk refuses, or another process is writing there.
             ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
             #[pyo3(
-                                        signature = (path, name=Text::Omitted("last")),
-                                        text_signature = "($self, path, name='last')"
-                                    )]
+                                                signature = (path, name=Text::Omitted("last")),
+                                                text_signature = "($self, path, name='last')"
+                                            )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| {
@@ -170,9 +170,9 @@ macro_rules! held_methods {
             ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
             ///         another layout. Nothing is changed then.
             #[pyo3(
-                                        signature = (path, name=Text::Omitted("last")),
-                                        text_signature = "($self, path, name='last')"
-                                    )]
+                                                signature = (path, name=Text::Omitted("last")),
+                                                text_signature = "($self, path, name='last')"
+                                            )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))

@@ -138,6 +138,9 @@ impl<'a, 'py> Arrays<'a, 'py> {
         let place = Place { py, home, key, shape, others: &self.views };
         let view = match kind {
             Kind::Column(Dtype::U8) => place.array::<u8>(),
+            Kind::Column(Dtype::U16) => place.array::<u16>(),
+            Kind::Column(Dtype::I8) => place.array::<i8>(),
+            Kind::Column(Dtype::I16) => place.array::<i16>(),
             Kind::Column(Dtype::I32) => place.array::<i32>(),
             Kind::Column(Dtype::I64) => place.array::<i64>(),
             Kind::Column(Dtype::F32) => place.array::<f32>(),
