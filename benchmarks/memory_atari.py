@@ -2,9 +2,10 @@
 
     python benchmarks/memory_atari.py --rows 1000000 --hot 10000 --path replay_atari
 
-Each step brings one new random 84 x 84 frame into a stack of four. A child process pushes all rows
-and is killed with SIGKILL; this process reopens what it left, checks every byte and samples hot and
-cold rows. Prints one JSON object: peak memory of both processes, bytes on disk, seconds, microseconds.
+Each step brings one new random 84 x 84 frame into a stack of four. A child process fills a buffer in
+memory; another fills one on disk and is killed with SIGKILL, and this process reopens what it left,
+checks every byte and samples hot and cold rows. Writes benchmarks/results/memory_atari.json: largest
+resident memory of each process, bytes on disk, seconds, microseconds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import machine
+from harness.cli import RESULTS
 
 import rlox
+
+SCHEMA_VERSION = 2
+BATCHES = 50  # of 32 rows, compared with what was pushed
 
 
 def open_buffer(path: str, hot: int, rows: int) -> rlox.MmapReplayBuffer:
@@ -37,9 +43,8 @@ def frame(step: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.random.Generator(np.random.SFC64(step)).integers(0, 256, (84, 84), np.uint8)
 
 
-def write(path: str, hot: int, rows: int) -> None:
-    """Push the rows, print figures, wait to be killed."""
-    buffer = open_buffer(path, hot, rows)
+def fill(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, rows: int) -> dict[str, float]:
+    """Push the rows; microseconds per push and the largest resident memory."""
     stack = np.stack([frame(k) for k in range(4)])
     pushing = 0.0
     for step in range(rows):
@@ -48,11 +53,25 @@ def write(path: str, hot: int, rows: int) -> None:
         buffer.push(stack, step % 6, float(step), step % 1000 == 999, False, following)
         pushing += time.perf_counter() - start
         stack = following
-    print(json.dumps({
-        "rows": len(buffer), "unsealed": buffer.n_unsealed, "disk_bytes": buffer.disk_bytes,
-        "push_us": 1e6 * pushing / rows, "writer_peak_bytes": peak(),
-    }), flush=True)  # fmt: skip
+    return {"push_us": 1e6 * pushing / rows, "peak_bytes": peak()}
+
+
+def write(path: str, hot: int, rows: int) -> None:
+    """Fill the buffer on disk, print figures, wait to be killed."""
+    buffer = open_buffer(path, hot, rows)
+    figures = fill(buffer, rows)
+    counts = {"rows": len(buffer), "unsealed": buffer.n_unsealed, "disk_bytes": buffer.disk_bytes}
+    print(json.dumps(counts | figures), flush=True)
     signal.pause()
+
+
+def hold(rows: int) -> None:
+    """Fill a buffer in memory and check rows of it."""
+    buffer = rlox.ReplayBuffer(
+        rows, obs_shape=(4, 84, 84), obs_dtype="uint8", act_dim=1, frame_stack=(4, "first")
+    )
+    figures = {"rows": rows, **fill(buffer, rows), "nbytes": buffer.nbytes}
+    print(json.dumps(figures | check(buffer, BATCHES)), flush=True)
 
 
 def peak() -> int:
@@ -60,7 +79,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def check(buffer: rlox.MmapReplayBuffer, batches: int) -> dict[str, float]:
+def check(buffer: rlox.MmapReplayBuffer | rlox.ReplayBuffer, batches: int) -> dict[str, float]:
     """Compare sampled rows with what was pushed; microseconds per batch of 32."""
     spent = []
     for seed in range(batches):
@@ -78,36 +97,65 @@ def check(buffer: rlox.MmapReplayBuffer, batches: int) -> dict[str, float]:
     return {"batches_checked": batches, "sample_32_us": 1e6 * float(np.median(spent))}
 
 
-def main() -> None:
-    """Run the writer, kill it, reopen."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--hot", type=int, default=10_000)
-    parser.add_argument("--path", default="replay_atari")
-    parser.add_argument("--batches", type=int, default=50)
-    parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.write:
-        write(args.path, args.hot, args.rows)
-        return
-    sizes = ["--rows", str(args.rows), "--hot", str(args.hot), "--path", args.path]
-    command = [sys.executable, str(Path(__file__).resolve()), *sizes, "--write"]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def on_disk(path: str, hot: int, rows: int) -> dict[str, Any]:
+    """Run the writer, kill it, reopen what it left."""
+    sizes = ["--rows", str(rows), "--hot", str(hot), "--path", path]
+    writer = child("disk", sizes)
     assert writer.stdout is not None
-    figures: dict[str, Any] = json.loads(writer.stdout.readline())
+    figures: dict[str, Any] = {"hot": hot, "writer": json.loads(writer.stdout.readline())}
     writer.kill()
     writer.wait()
     start = time.perf_counter()
-    buffer = open_buffer(args.path, args.hot, args.rows)
+    buffer = open_buffer(path, hot, rows)
     figures["reopen_s"] = time.perf_counter() - start
     start = time.perf_counter()
     buffer.verify()
     figures["verify_s"] = time.perf_counter() - start
     figures["rows_after_kill"] = len(buffer)
-    figures |= check(buffer, args.batches)
+    figures |= check(buffer, BATCHES)
     figures["reader_peak_bytes"] = peak()
     buffer.close()
-    print(json.dumps(figures, indent=1))
+    return figures
+
+
+def child(mode: str, sizes: list[str]) -> subprocess.Popen[str]:
+    """This script again, in one of its two other roles."""
+    command = [sys.executable, str(Path(__file__).resolve()), *sizes, "--child", mode]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def report(args: argparse.Namespace) -> None:
+    """Write and print the figures."""
+    output, _ = child("memory", ["--rows", str(args.rows)]).communicate()
+    found = {
+        "schema_version": SCHEMA_VERSION,
+        "date": machine.now(),
+        "commit": machine.describe_commit(),
+        "machine": machine.describe_machine(),
+        "in_memory": json.loads(output),
+        "on_disk": on_disk(args.path, args.hot, args.rows),
+    }
+    text = json.dumps(found, indent=1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "memory_atari.json").write_text(text + "\n", "utf-8")
+    print(text)
+
+
+def main() -> None:
+    """Both buffers, each filled in a process of its own."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--hot", type=int, default=10_000)
+    parser.add_argument("--path", default="replay_atari")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--child", choices=["disk", "memory"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child == "disk":
+        write(args.path, args.hot, args.rows)
+    elif args.child == "memory":
+        hold(args.rows)
+    else:
+        report(args)
 
 
 if __name__ == "__main__":

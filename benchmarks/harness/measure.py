@@ -74,7 +74,8 @@ def evaluate(case: Case, measured: tuple[Measured, ...]) -> CaseRecord:
 
 def judge(own: System, comparisons: list[Comparison]) -> list[Verdict]:
     """The goals of one of our systems, and that no peer may be faster: with 95% confidence, so that
-    a tie is none."""
+    a tie is none.
+    """
     ratios = {c.peer: c for c in comparisons if c.ours == own.name}
     fastest = next((c for c in ratios.values() if c.fastest), None)
     verdicts = []
