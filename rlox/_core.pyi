@@ -328,7 +328,7 @@ class ReplayBuffer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what `state` returned, in a buffer of the same columns, capacity and number
-        of environments: the same rows, indices and draws.
+        of environments (and alpha): the same rows, indices, draws and priorities.
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
         """
@@ -337,20 +337,21 @@ class ReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
 
         Rows that are in a segment there already are only listed, so a save costs what came since
-        the last one; segments that no saved buffer lists are removed. After the call the save
-        outlasts a power cut; killed before that, the earlier save of that name stays.
+        the last one (after an `update` the records of all rows, without observations); segments
+        that no saved buffer lists are removed. After the call the save outlasts a power cut;
+        killed before that, the earlier save of that name stays.
 
         Returns:
             Bytes written for rows.
 
         Raises:
             StorageError: the disk refuses, or another process is writing there.
-            ConfigError: `name` is not of letters, digits, `_` and `-`.
+            ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
-        indices, draws and priorities.
+        """Continues from what a buffer of the same columns and size (and alpha) saved: the same
+        rows, indices, draws and priorities.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -374,7 +375,9 @@ class ReplayBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, counting all records though memory is taken as it is first written."""
+        """Bytes of memory held, counting all records and whole blocks of observations though
+        memory is taken as it is first written.
+        """
 
 @final
 class SequenceReplayBuffer:
@@ -491,7 +494,7 @@ class SequenceReplayBuffer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what `state` returned, in a buffer of the same columns, capacity and number
-        of environments: the same rows, indices and draws.
+        of environments (and alpha): the same rows, indices, draws and priorities.
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
         """
@@ -500,20 +503,21 @@ class SequenceReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
 
         Rows that are in a segment there already are only listed, so a save costs what came since
-        the last one; segments that no saved buffer lists are removed. After the call the save
-        outlasts a power cut; killed before that, the earlier save of that name stays.
+        the last one (after an `update` the records of all rows, without observations); segments
+        that no saved buffer lists are removed. After the call the save outlasts a power cut;
+        killed before that, the earlier save of that name stays.
 
         Returns:
             Bytes written for rows.
 
         Raises:
             StorageError: the disk refuses, or another process is writing there.
-            ConfigError: `name` is not of letters, digits, `_` and `-`.
+            ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
-        indices, draws and priorities.
+        """Continues from what a buffer of the same columns and size (and alpha) saved: the same
+        rows, indices, draws and priorities.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -537,7 +541,9 @@ class SequenceReplayBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, counting all records though memory is taken as it is first written."""
+        """Bytes of memory held, counting all records and whole blocks of observations though
+        memory is taken as it is first written.
+        """
 
 @final
 class MmapReplayBuffer:
@@ -632,7 +638,8 @@ class MmapReplayBuffer:
         their indices, `[n]`; otherwise as `ReplayBuffer.update`.
 
         Segments never change: a value written over a sealed row would be lost when the row leaves
-        memory, so that is refused. Only the `n_unsealed` newest rows can be updated.
+        memory, so that is refused. Only rows pushed since the last segment was sealed can be updated;
+        a newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
 
         Returns:
             How many rows left the ring in the meantime and were passed over.
@@ -705,7 +712,8 @@ class OfflineDatasetBuffer:
     others. A `next_obs` that equals the next row's `obs` is stored once.
 
     Args:
-        obs: `[n, ...]`, or flat, `[n * obs_dim]`; float32, float64, uint8, int32 or int64.
+        obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype of a column; float16 becomes
+            float32, uint32 and uint64 int64.
         next_obs: as `obs`; the last observation of the episode where one ends.
         actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
         rewards: `[n]`, which says how many rows there are.
@@ -918,7 +926,7 @@ class PrioritizedReplayBuffer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what `state` returned, in a buffer of the same columns, capacity and number
-        of environments: the same rows, indices and draws.
+        of environments (and alpha): the same rows, indices, draws and priorities.
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
         """
@@ -927,20 +935,21 @@ class PrioritizedReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
 
         Rows that are in a segment there already are only listed, so a save costs what came since
-        the last one; segments that no saved buffer lists are removed. After the call the save
-        outlasts a power cut; killed before that, the earlier save of that name stays.
+        the last one (after an `update` the records of all rows, without observations); segments
+        that no saved buffer lists are removed. After the call the save outlasts a power cut;
+        killed before that, the earlier save of that name stays.
 
         Returns:
             Bytes written for rows.
 
         Raises:
             StorageError: the disk refuses, or another process is writing there.
-            ConfigError: `name` is not of letters, digits, `_` and `-`.
+            ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from what a buffer of the same columns, size and exponents saved: the same rows,
-        indices, draws and priorities.
+        """Continues from what a buffer of the same columns and size (and alpha) saved: the same
+        rows, indices, draws and priorities.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -968,7 +977,9 @@ class PrioritizedReplayBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held, counting all records though memory is taken as it is first written."""
+        """Bytes of memory held, counting all records and whole blocks of observations though
+        memory is taken as it is first written.
+        """
 
 @final
 class Stream:
@@ -1864,10 +1875,10 @@ def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
     """Removes every save of the folder `path` but those named in `keep`, and the segments that none
     of these lists; returns how many segments went.
 
-    For folders that `ReplayBuffer.save` writes.
+    The rows that an `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 
     Raises:
-        StorageError: the disk refuses, or another process is writing there.
+        StorageError: there is no such folder, the disk refuses, or another process is writing there.
         CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
     """
 

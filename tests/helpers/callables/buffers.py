@@ -282,6 +282,7 @@ class Program:
 
     def model_prune(self, path: Any = None, keep: Any = None) -> Any:
         place, _ = named_save(path, "last")
+        require(Path(place).is_dir())
         require(isinstance(keep, (list, tuple, bytes, np.ndarray)) and np.ndim(keep) < 2)
         require(all(isinstance(name, str) and name.isascii() for name in keep))
         for key in [key for key in self.saved if key[0] == place and key[1] not in list(keep)]:

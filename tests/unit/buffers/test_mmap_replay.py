@@ -176,6 +176,27 @@ def test_replay_buffers_save_what_is_new_and_share_a_folder(tmp_path):
     assert rlox.prune_replay(tmp_path, []) == 2
 
 
+def test_pruning_leaves_the_rows_of_a_buffer_on_disk(tmp_path):
+    cold = tmp_path / "cold"
+    buffer = rlox.MmapReplayBuffer(20, 300, cold_path=cold, **SHAPE)
+    push(buffer, range(115))
+    buffer.save("step-115")
+    push(buffer, range(115, 250))
+    expected = buffer.sample(100, seed=9)
+    buffer.close(keep=True)
+    rlox.prune_replay(cold, [])
+    again = rlox.MmapReplayBuffer(20, 300, cold_path=cold, **SHAPE)
+    assert len(again) == 250 and equal(again.sample(100, seed=9), expected)
+    with pytest.raises(CheckpointError, match="missing"):
+        again.load("step-115")
+    again.close()
+    with pytest.raises(ConfigError, match="newest"):
+        rlox.ReplayBuffer(10, **SHAPE).save(tmp_path, "newest")
+    with pytest.raises(StorageError, match="no such folder"):
+        rlox.prune_replay(tmp_path / "none", [])
+    assert not (tmp_path / "none").exists()
+
+
 def test_settings_that_make_no_sense_are_refused(tmp_path):
     for hot, total, settings in [
         (0, 10, SHAPE), (11, 10, SHAPE), (1, 2**40, SHAPE), (1, 10, {**SHAPE, "n_envs": 0}),

@@ -28,6 +28,31 @@ pub struct Saved {
     pub new_bytes: u64,
 }
 
+/// Name of the manifest that an `MmapReplayBuffer` is reopened from.
+pub(super) const NEWEST: &str = "newest";
+
+/// Checks that a save may have this name.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if name == NEWEST {
+        let expected = "another name; this one is of the rows of an MmapReplayBuffer";
+        return Err(Error::config("name", name, expected));
+    }
+    Ok(())
+}
+
+/// Removes every save of the folder `path` but those named in `keep`, and the segments that none of
+/// these lists; returns how many segments went. The rows that an `MmapReplayBuffer` left stay.
+///
+/// # Errors
+/// [`Error::Storage`] if there is no such folder, the disk refuses, or another process writes there;
+/// [`Error::Damaged`] if a save that is kept cannot be read: no segment is removed then.
+pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
+    if !path.is_dir() {
+        return Err(Error::storage("prune", path, "there is no such folder"));
+    }
+    Ok(Folder::open_real(path)?.prune(&[keep, &[NEWEST]].concat())?.files)
+}
+
 /// A segment and the numbers of its rows, `[sources]`: first and behind the last.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
@@ -94,6 +119,7 @@ impl Archive {
         name: &str,
         own: &[(&str, usize, Vec<u8>)],
     ) -> Result<Saved> {
+        check_name(name)?;
         let mut open = Folder::open(folder, Arc::clone(&self.fs))?;
         let path = folder.canonicalize().map_err(|e| Error::storage("open", folder, e))?;
         let missing = |entry: &Entry| open.segment(entry.reference).is_err();

@@ -13,9 +13,6 @@ use crate::error::{Error, Result};
 use crate::row_copy::RowCopy;
 use crate::store::{Folder, Fs, Manifest, Segment, SegmentRef};
 
-/// Name of the manifest that a store is reopened from.
-pub(super) const NEWEST: &str = "newest";
-
 /// The sealed segments of a folder, open for reading.
 #[derive(Debug)]
 pub(super) struct Cold {

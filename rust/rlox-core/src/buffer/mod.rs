@@ -37,7 +37,7 @@ mod tiered;
 mod tiers;
 mod width;
 
-pub use archive::Saved;
+pub use archive::{Saved, prune};
 pub use draw::STREAM;
 pub use hindsight::{GoalStrategy, Hindsight, Relabel};
 pub use horizon::Horizon;

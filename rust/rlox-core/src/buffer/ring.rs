@@ -81,7 +81,7 @@ pub trait RingBuffer {
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses: what was saved before under any name is still whole.
-    /// [`Error::Config`] unless `name` is of letters, digits, `_` and `-`.
+    /// [`Error::Config`] unless `name` is of letters, digits, `_` and `-`, and not `newest`.
     ///
     /// [`Error::Storage`]: crate::Error::Storage
     /// [`Error::Config`]: crate::Error::Config

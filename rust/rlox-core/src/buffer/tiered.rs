@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cold::{Cold, NEWEST};
+use super::archive::{NEWEST, check_name};
+use super::cold::Cold;
 use super::replay::DrawState;
 use super::saved;
 use super::schema::Schema;
@@ -279,9 +280,7 @@ impl MmapReplayBuffer {
     /// # Errors
     /// As [`MmapReplayBuffer::flush`].
     pub fn save(&mut self, name: &str) -> Result<()> {
-        if name == NEWEST {
-            return Err(Error::config("name", name, "another name; this one is the buffer's own"));
-        }
+        check_name(name)?;
         self.seal()?;
         let cold = self.open()?;
         let streams = self.storage.streams.iter().zip(&self.cuts).enumerate();

@@ -133,7 +133,7 @@ macro_rules! held_methods {
             }
 
             /// Continues from what `state` returned, in a buffer of the same columns, capacity and number
-            /// of environments: the same rows, indices and draws.
+            /// of environments (and alpha): the same rows, indices, draws and priorities.
             ///
             /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
             fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -143,19 +143,20 @@ macro_rules! held_methods {
             /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
             ///
             /// Rows that are in a segment there already are only listed, so a save costs what came since
-            /// the last one; segments that no saved buffer lists are removed. After the call the save
-            /// outlasts a power cut; killed before that, the earlier save of that name stays.
+            /// the last one (after an `update` the records of all rows, without observations); segments
+            /// that no saved buffer lists are removed. After the call the save outlasts a power cut;
+            /// killed before that, the earlier save of that name stays.
             ///
             /// Returns:
             ///     Bytes written for rows.
             ///
             /// Raises:
             ///     StorageError: the disk refuses, or another process is writing there.
-            ///     ConfigError: `name` is not of letters, digits, `_` and `-`.
+            ///     ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
             #[pyo3(
-                                                signature = (path, name=Text::Omitted("last")),
-                                                text_signature = "($self, path, name='last')"
-                                            )]
+                        signature = (path, name=Text::Omitted("last")),
+                        text_signature = "($self, path, name='last')"
+                    )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| {
@@ -163,16 +164,16 @@ macro_rules! held_methods {
                 })
             }
 
-            /// Continues from what a buffer of the same columns, size and exponents saved: the same rows,
-            /// indices, draws and priorities.
+            /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
+            /// rows, indices, draws and priorities.
             ///
             /// Raises:
             ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
             ///         another layout. Nothing is changed then.
             #[pyo3(
-                                                signature = (path, name=Text::Omitted("last")),
-                                                text_signature = "($self, path, name='last')"
-                                            )]
+                        signature = (path, name=Text::Omitted("last")),
+                        text_signature = "($self, path, name='last')"
+                    )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
@@ -200,7 +201,8 @@ macro_rules! held_methods {
                 door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
             }
 
-            /// Bytes of memory held, counting all records though memory is taken as it is first written.
+            /// Bytes of memory held, counting all records and whole blocks of observations though
+            /// memory is taken as it is first written.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
                 door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))

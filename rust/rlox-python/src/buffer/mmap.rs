@@ -164,7 +164,8 @@ impl PyMmapReplayBuffer {
     /// their indices, `[n]`; otherwise as `ReplayBuffer.update`.
     ///
     /// Segments never change: a value written over a sealed row would be lost when the row leaves
-    /// memory, so that is refused. Only the `n_unsealed` newest rows can be updated.
+    /// memory, so that is refused. Only rows pushed since the last segment was sealed can be updated;
+    /// a newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
     ///
     /// Returns:
     ///     How many rows left the ring in the meantime and were passed over.
@@ -281,10 +282,10 @@ impl PyMmapReplayBuffer {
 /// Removes every save of the folder `path` but those named in `keep`, and the segments that none
 /// of these lists; returns how many segments went.
 ///
-/// For folders that `ReplayBuffer.save` writes.
+/// The rows that an `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 ///
 /// Raises:
-///     StorageError: the disk refuses, or another process is writing there.
+///     StorageError: there is no such folder, the disk refuses, or another process is writing there.
 ///     CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
 #[pyfunction]
 pub(crate) fn prune_replay(
@@ -297,6 +298,6 @@ pub(crate) fn prune_replay(
     let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
     crate::detach::detached(py, shared::LONG, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
-        Ok(rlox_core::store::Folder::open_real(&path)?.prune(&keep)?.files)
+        rlox_core::buffer::prune(&path, &keep)
     })
 }

@@ -27,7 +27,8 @@ use crate::views::ViewMut;
 /// others. A `next_obs` that equals the next row's `obs` is stored once.
 ///
 /// Args:
-///     obs: `[n, ...]`, or flat, `[n * obs_dim]`; float32, float64, uint8, int32 or int64.
+///     obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype of a column; float16 becomes
+///         float32, uint32 and uint64 int64.
 ///     next_obs: as `obs`; the last observation of the episode where one ends.
 ///     actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
 ///     rewards: `[n]`, which says how many rows there are.
