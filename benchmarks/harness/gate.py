@@ -6,7 +6,7 @@ from harness.record import Report
 
 
 def failures(report: Report) -> list[str]:
-    """One sentence for every goal missed and every size at which a peer is faster."""
+    """One sentence for every goal missed and every size at which a peer is faster, ties left out."""
     return [
         f"{case.row} {case.work}, {case.size}: {v.ours} is {v.ratio:.2f}x as fast as {v.against}, "
         + (f"the goal is {v.minimum:g}x" if v.goal else "a peer is faster")

@@ -89,6 +89,16 @@ def test_a_python_block_of_the_readme_runs(number, workdir):
     assert {"trainer", "collector"} & names.keys()
 
 
+BUFFERS = (ROOT / "docs" / "buffers.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", BUFFERS, re.M | re.S))
+def test_a_python_block_of_the_page_on_buffers_runs(code):
+    names: dict[str, object] = {}
+    exec(compile(code, "docs/buffers.md", "exec"), names)
+    assert {"batch", "buffer"} <= names.keys()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page):
     text = re.sub(

@@ -29,8 +29,9 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///         `Stream(seeds[i], "env", 0)`, wherever it sits in the batch.
 ///     shard: environments stepped together on one thread; never changes a result.
 ///     parallel_from: number of environments from which threads share them; never changes a result.
-///     precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, about
-///         twice as fast, with the deviation that is stated and tested for each environment.
+///     precision: "f64" steps as Gymnasium does; "f32" keeps and steps the state in float32, 1.3
+///         to 2.5 times as fast at 2,048 environments, with the deviation that is stated and tested
+///         for each environment.
 ///
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
