@@ -44,6 +44,11 @@ HOTTEST = (
     "group_advantages/f64/256x16",
     "k3/f32/32x2048",
     "k3/f64/32x2048",
+    "replay/push/f32/1x4",
+    "replay/sample/f32/256x4",
+    "replay/sample/f32/256x17",
+    "prioritized/sample/f32/256x4",
+    "prioritized/update/f64/256",
 )
 
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod buffer;
 mod env;
 mod gae;
 mod inputs;
@@ -15,7 +16,7 @@ pub type Work = Box<dyn FnMut() -> Result<()>>;
 pub struct Kernel {
     /// `what/precision/size`, unique.
     pub name: String,
-    /// Steps, rewards or tokens that one run works on.
+    /// Steps, rewards, tokens or rows that one run works on.
     pub elements: usize,
     prepare: Box<dyn Fn() -> Result<Work>>,
 }
@@ -41,7 +42,7 @@ impl Kernel {
 /// Every kernel.
 #[must_use]
 pub fn kernels() -> Vec<Kernel> {
-    [gae::kernels(), vtrace::kernels(), llm::kernels(), env::kernels()]
+    [gae::kernels(), vtrace::kernels(), llm::kernels(), env::kernels(), buffer::kernels()]
         .into_iter()
         .flatten()
         .collect()

@@ -4,7 +4,6 @@
 //! Kernels take float32 or float64. Every sum is taken in float64 in a fixed order that depends on
 //! nothing but the number of terms, so results are the same on any number of threads.
 
-mod exp;
 pub mod group;
 pub mod kl;
 mod lanes;

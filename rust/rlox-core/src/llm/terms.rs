@@ -1,7 +1,7 @@
 //! What one token contributes to a KL estimate, in each precision, without branches.
 
-use super::exp::{self, Parts};
 use crate::advantage::Real;
+use crate::math::{Exponential, Parts, parts};
 
 /// A precision in which these kernels read and write: float32 or float64.
 pub trait Precision: Real + sealed::Terms {}
@@ -26,18 +26,18 @@ mod sealed {
 }
 
 macro_rules! terms {
-    ($float:ident, $parts:path, $lowest:path, $highest:path) => {
+    ($float:ident) => {
         // Inlined always, to become part of each CPU-specific loop.
         impl sealed::Terms for $float {
             const UNIT: f64 = $float::EPSILON as f64;
 
             #[inline(always)]
             fn exact(log_p: Self, log_q: Self) -> Self {
-                let Parts { scale, reduced, excess } = $parts(log_p);
+                let Parts { scale, reduced, excess } = parts(log_p);
                 let p = scale + scale * (reduced + excess);
-                let p = if log_p > $highest { Self::INFINITY } else { p };
+                let p = if log_p > Self::HIGHEST { Self::INFINITY } else { p };
                 // Selected last, so that 0 (log 0 - log q) is 0; NaN fails the comparison.
-                if log_p < $lowest { 0.0 } else { p * (log_p - log_q) }
+                if log_p < Self::LOWEST { 0.0 } else { p * (log_p - log_q) }
             }
 
             #[inline(always)]
@@ -54,15 +54,15 @@ macro_rules! terms {
             #[inline(always)]
             fn k3(log_p: Self, log_q: Self) -> Self {
                 let d = log_q - log_p;
-                let Parts { scale, reduced, excess } = $parts(d);
+                let Parts { scale, reduced, excess } = parts(d);
                 // Near 0 the scale is 1 and `reduced` is d: both brackets vanish exactly, and
                 // nothing cancels. Elsewhere the result is at least 0.05.
                 let sum = scale * excess + ((scale * reduced - d) + (scale - 1.0));
-                if d > $highest { Self::INFINITY } else { sum }
+                if d > Self::HIGHEST { Self::INFINITY } else { sum }
             }
         }
     };
 }
 
-terms!(f32, exp::parts_32, exp::LOWEST_32, exp::HIGHEST_32);
-terms!(f64, exp::parts_64, exp::LOWEST_64, exp::HIGHEST_64);
+terms!(f32);
+terms!(f64);

@@ -2,4 +2,5 @@
 
 mod exp;
 
+pub(crate) use exp::{Exponential, Parts, parts};
 pub use exp::{exp, exp_f32};

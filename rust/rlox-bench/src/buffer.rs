@@ -1,0 +1,170 @@
+//! One transition into a full buffer, and batches out of it.
+
+use std::ops::Range;
+
+use rlox_core::Result;
+use rlox_core::buffer::{
+    Draw, Dtype, Field, ObsField, PrioritizedReplayBuffer, ReplayBuffer, Request, RingBuffer, Row,
+    Rows, Schema, Storage, Target,
+};
+
+use crate::inputs::{normal, rare, single, uniform};
+use crate::{Kernel, Work};
+
+const CAPACITY: usize = 100_000;
+const BATCH: usize = 256;
+const REQUEST: Request = Request { batch_size: BATCH, n_batches: 1, seed: None };
+/// Numbers per observation, as CartPole and HalfCheetah have.
+const DIMS: [usize; 2] = [4, 17];
+/// Transitions, pushed in turn.
+const POOL: usize = 1_000;
+/// Batches of priorities, set in turn.
+const UPDATES: usize = 64;
+
+pub(crate) fn kernels() -> Vec<Kernel> {
+    let [dim, ..] = DIMS;
+    let mut all = vec![Kernel::new(format!("replay/push/f32/1x{dim}"), 1, move || push(dim))];
+    for dim in DIMS {
+        let name = format!("replay/sample/f32/{BATCH}x{dim}");
+        all.push(Kernel::new(name, BATCH, move || sample(dim)));
+    }
+    let name = format!("prioritized/sample/f32/{BATCH}x{dim}");
+    all.push(Kernel::new(name, BATCH, move || prioritized_sample(dim)));
+    let name = format!("prioritized/update/f64/{BATCH}");
+    all.push(Kernel::new(name, BATCH, move || prioritized_update(dim)));
+    all
+}
+
+/// Observations `[dim]`, one action, a reward, all float32.
+fn schema(dim: usize) -> Result<Schema> {
+    let obs = ObsField { field: Field::new("", Dtype::F32, [dim]), stack: None };
+    Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, Vec::new())
+}
+
+/// Transitions whose `next_obs` is the `obs` of the one after, that of the last the first's.
+struct Transitions {
+    /// Bytes of an observation.
+    width: usize,
+    obs: Vec<u8>,
+    actions: Vec<u8>,
+    rewards: Vec<u8>,
+    terminated: Vec<u8>,
+    truncated: Vec<u8>,
+}
+
+impl Transitions {
+    fn draw(dim: usize) -> Self {
+        let bytes = |name, len| -> Vec<u8> {
+            single(&normal(name, len)).into_iter().flat_map(f32::to_ne_bytes).collect()
+        };
+        let (width, mut obs) = (4 * dim, bytes("obs", POOL * dim));
+        obs.extend_from_within(..width);
+        Self {
+            width,
+            obs,
+            actions: bytes("actions", POOL),
+            rewards: bytes("rewards", POOL),
+            terminated: rare("ends", POOL).into_iter().map(u8::from).collect(),
+            truncated: vec![0; POOL],
+        }
+    }
+
+    /// Hands those in `range` to `push`.
+    fn give(&self, range: Range<usize>, push: impl FnOnce(Rows<'_>) -> Result<()>) -> Result<()> {
+        let part = |bytes, width| slice(bytes, range.start * width..range.end * width);
+        let next = self.obs.get(self.width..).unwrap_or_default();
+        push(Rows {
+            n: range.len(),
+            obs: &[part(&self.obs, self.width)],
+            next_obs: Some(&[part(next, self.width)]),
+            columns: &[part(&self.actions, 4), part(&self.rewards, 4)],
+            terminated: part(&self.terminated, 1),
+            truncated: part(&self.truncated, 1),
+        })
+    }
+}
+
+fn slice<T>(all: &[T], range: Range<usize>) -> &[T] {
+    all.get(range).unwrap_or_default()
+}
+
+/// A full buffer and what it was filled with.
+fn full(dim: usize) -> Result<(ReplayBuffer, Transitions)> {
+    let transitions = Transitions::draw(dim);
+    let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1)?;
+    while buffer.storage().len() < CAPACITY {
+        let storage = buffer.storage_mut();
+        transitions.give(0..POOL, |rows| storage.push(Target::Stream(0), rows, |_| {}))?;
+    }
+    Ok((buffer, transitions))
+}
+
+/// A full buffer of priorities in [0, 1).
+fn full_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
+    let (transitions, priorities) = (Transitions::draw(dim), uniform("priorities", CAPACITY));
+    let (schema, draw) = (schema(dim)?, Draw::Stratified);
+    let mut buffer = PrioritizedReplayBuffer::new(schema, CAPACITY, 1, 1, (0.6, 0.4), draw)?;
+    for priorities in priorities.chunks(POOL) {
+        let push = |rows: Rows<'_>| buffer.push(Target::Stream(0), rows, Some(priorities));
+        transitions.give(0..priorities.len(), push)?;
+    }
+    Ok(buffer)
+}
+
+/// The arrays of a batch.
+struct Batch(Vec<Vec<u8>>);
+
+impl Batch {
+    fn new(dim: usize) -> Self {
+        // obs, next_obs, actions, rewards, terminated, truncated, indices
+        Self([4 * dim, 4 * dim, 4, 4, 1, 1, 8].map(|width| vec![0; BATCH * width]).to_vec())
+    }
+
+    fn fill(&mut self, storage: &Storage, rows: &[Row]) {
+        let mut arrays: Vec<&mut [u8]> = self.0.iter_mut().map(Vec::as_mut_slice).collect();
+        storage.fill(rows, None, &mut arrays);
+    }
+}
+
+fn push(dim: usize) -> Result<Work> {
+    let (mut buffer, transitions) = full(dim)?;
+    let mut turn = 0;
+    Ok(Box::new(move || {
+        let (at, storage) = (turn % POOL, buffer.storage_mut());
+        turn += 1;
+        transitions.give(at..at + 1, |rows| storage.push(Target::Stream(0), rows, |_| {}))
+    }))
+}
+
+fn sample(dim: usize) -> Result<Work> {
+    let ((buffer, _), mut batch) = (full(dim)?, Batch::new(dim));
+    Ok(Box::new(move || {
+        batch.fill(buffer.storage(), &buffer.sample(REQUEST)?);
+        Ok(())
+    }))
+}
+
+fn prioritized_sample(dim: usize) -> Result<Work> {
+    let (buffer, mut batch) = (full_prioritized(dim)?, Batch::new(dim));
+    let mut weights = [0.0; BATCH];
+    Ok(Box::new(move || {
+        batch.fill(buffer.storage(), &buffer.sample(REQUEST, &mut weights)?);
+        Ok(())
+    }))
+}
+
+/// New priorities for rows that were drawn before, as a learner sets them.
+fn prioritized_update(dim: usize) -> Result<Work> {
+    let mut buffer = full_prioritized(dim)?;
+    let request = Request { n_batches: UPDATES, ..REQUEST };
+    let drawn = buffer.sample(request, &mut vec![0.0; UPDATES * BATCH])?;
+    let indices: Vec<u64> = drawn.into_iter().map(|row| buffer.storage().index(row)).collect();
+    let (priorities, mut turn) = (uniform("new priorities", UPDATES * BATCH), 0);
+    Ok(Box::new(move || {
+        let first = turn % UPDATES * BATCH;
+        let batch = first..first + BATCH;
+        turn += 1;
+        let (indices, priorities) = (slice(&indices, batch.clone()), slice(&priorities, batch));
+        buffer.update_priorities(indices, priorities).map(|_| ())
+    }))
+}
