@@ -81,6 +81,8 @@ macro_rules! push_methods {
 }
 
 /// What every buffer in memory does, where `B` is [`Held`](super::shared::Held).
+// rustfmt moves some of the attributes further right each time.
+#[rustfmt::skip]
 macro_rules! held_methods {
     ($class:ident) => {
         #[pymethods]
@@ -154,9 +156,9 @@ macro_rules! held_methods {
             ///     StorageError: the disk refuses, or another process is writing there.
             ///     ConfigError: `name` is not of letters, digits, `_` and `-`, or is `newest`.
             #[pyo3(
-                        signature = (path, name=Text::Omitted("last")),
-                        text_signature = "($self, path, name='last')"
-                    )]
+                signature = (path, name=Text::Omitted("last")),
+                text_signature = "($self, path, name='last')"
+            )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| {
@@ -171,9 +173,9 @@ macro_rules! held_methods {
             ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
             ///         another layout. Nothing is changed then.
             #[pyo3(
-                        signature = (path, name=Text::Omitted("last")),
-                        text_signature = "($self, path, name='last')"
-                    )]
+                signature = (path, name=Text::Omitted("last")),
+                text_signature = "($self, path, name='last')"
+            )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
                 door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
