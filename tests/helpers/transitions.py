@@ -52,11 +52,9 @@ class Model:
     capacity: int
     n_envs: int = 1
     streams: list[list[dict]] = field(default_factory=list)
-    cleared: list[int] = field(default_factory=list)
 
     def __post_init__(self):
         self.streams = [[] for _ in range(self.n_envs)]
-        self.cleared = [0] * self.n_envs
 
     def held(self):
         """Index -> transition of everything held."""
@@ -64,11 +62,8 @@ class Model:
         return {
             t * self.n_envs + env: steps[t]
             for env, steps in enumerate(self.streams)
-            for t in range(max(len(steps) - each, self.cleared[env]), len(steps))
+            for t in range(max(len(steps) - each, 0), len(steps))
         }
-
-    def clear(self):
-        self.cleared = [len(steps) for steps in self.streams]
 
     def window(self, index, n, gamma):
         """n-step return, discount and last transition from `index`, by the definition."""

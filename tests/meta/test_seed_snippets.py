@@ -150,9 +150,10 @@ def replay_buffer(ran: dict[str, Any]) -> None:
 
 
 def prioritized_replay_buffer(ran: dict[str, Any]) -> None:
-    assert ran["batch"]["weights"].tolist() == [1.0] * 256
-    assert ran["batch"]["indices"].tolist() == [0] * 256
-    assert ran["pbuf"].beta == 0.7
+    weights, indices = ran["batch"]["weights"], ran["batch"]["indices"]
+    assert (weights.tolist(), weights.dtype) == ([1.0] * 256, np.float32)
+    assert (indices.tolist(), indices.dtype) == ([0] * 256, np.uint64)
+    assert (ran["pbuf"].beta, ran["pbuf"].max_priority) == (0.7, 2.0)
 
 
 def replay_buffer_off_policy(ran: dict[str, Any]) -> None:
@@ -167,7 +168,7 @@ def replay_buffer_uniform(ran: dict[str, Any]) -> None:
 
 def replay_buffer_prioritized(ran: dict[str, Any]) -> None:
     assert ran["weights"].shape == ran["indices"].shape == (32,)
-    assert ran["buffer"].beta == 0.7
+    assert (ran["buffer"].beta, ran["buffer"].max_priority) == (0.7, 1 + 1e-6)
 
 
 def offline_dataset_buffer(ran: dict[str, Any]) -> None:
@@ -178,8 +179,11 @@ def offline_dataset_buffer(ran: dict[str, Any]) -> None:
     normalised = (ran["obs"] - ran["obs"].mean(axis=0)) / ran["obs"].std(axis=0)
     rows = ran["batch"]["indices"].astype(int)
     np.testing.assert_allclose(ran["batch"]["obs"], normalised[rows], atol=1e-12)
+    assert ran["batch"]["obs"].shape == (256, 4)
+    assert ran["batch"]["actions"].shape == (256, 2)
     assert ran["traj"]["obs"].shape == (8, 20, 4)
     assert ran["traj"]["actions"].shape == (8, 20, 2)
+    assert (ran["traj"]["mask"].shape, ran["traj"]["mask"].dtype) == ((8, 20), np.bool_)
 
 
 def mmap_replay_buffer(ran: dict[str, Any]) -> None:

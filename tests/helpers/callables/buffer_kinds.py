@@ -121,7 +121,7 @@ class PrioritizedProgram(Program):
         return super().draw_sample()
 
     def draw_update_priorities(self) -> Arguments:
-        indices = self.draw_indices()
+        indices = self.draw_any_indices()
         priorities = self.draw.rng.uniform(0.1, 5, len(indices))
         return {"indices": indices, "priorities": self.draw.layout(priorities, keep_dtype=True)}
 

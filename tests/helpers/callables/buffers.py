@@ -31,6 +31,7 @@ COMMON = (
 )  # fmt: skip
 IN_MEMORY = (*COMMON, "clear", "restore", "prune", "construct", "from_spaces")
 FACTS = ("capacity", "n_envs", "n_pushed", "nbytes")
+ENDS = ("made", "refused", "stale")
 
 
 class Program:
@@ -39,6 +40,8 @@ class Program:
     kind: Any = _core.ReplayBuffer
     steps: tuple[str, ...] = (*IN_MEMORY, "hindsight")
     facts_read: tuple[str, ...] = FACTS
+    ends: tuple[str, ...] = ENDS
+    """How calls come out."""
 
     def __init__(self, draw: Draw, folder: Path) -> None:
         self.draw, self.folder, self.saved = draw, folder, {}
@@ -114,13 +117,19 @@ class Program:
         held = self.model.held()
         return self.draw.rng.choice(np.array(held, np.uint64), self.draw.integer(1, 5))
 
+    def draw_any_indices(self) -> Any:
+        """Of rows that are held, that were, and that nobody pushed."""
+        most = self.n_envs * (max(map(len, self.model.rows)) + 2)
+        unknown = self.draw.rng.integers(0, most, self.draw.integer(0, 3), np.uint64)
+        return self.draw.rng.permutation(np.concatenate([self.draw_indices(), unknown]))
+
     def draw_gather(self) -> Arguments:
         indices = self.draw_indices()
         out = self.draw.boolean()
         return {"indices": indices} | ({"out": self.buffer.gather(indices)} if out else {})
 
     def draw_update(self) -> Arguments:
-        name, indices = self.draw.one_of(*COLUMNS), self.draw_indices()
+        name, indices = self.draw.one_of(*COLUMNS), self.draw_any_indices()
         values = self.draw.numbers(len(indices), *COLUMNS[name])
         return {"column": name, "indices": indices, "values": values}
 
@@ -350,12 +359,13 @@ class Program:
             return given | {"keep": self.draw.one_of(*SCALARS, ["a", 3], ["\ud800"])}
         if step == "prune":
             return given | {"path": self.draw.one_of(*SCALARS)}
+        if step == "gather" and self.draw.boolean():
+            return {"indices": self.draw_any_indices()}
         if not given:
             return {"surplus": 1}
         return spoilt(self.draw, given, frozenset())
 
     def contents(self) -> tuple[Any, Any]:
         """Everything held, as it is and as the model has it."""
-        held = self.model.held()
-        indices = np.array(held, np.uint64)
-        return self.buffer.gather(indices), self.model.batch([self.model.find(i) for i in held])
+        indices = np.array(self.model.held(), np.uint64)
+        return self.buffer.gather(indices), self.model.contents() | {"indices": indices}

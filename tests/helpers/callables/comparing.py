@@ -10,6 +10,16 @@ import pytest
 from helpers.callables.engine import Near, largest
 
 
+def assert_same(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    """The same numbers, without any tolerance."""
+    assert got.keys() == expected.keys()
+    for name, array in expected.items():
+        assert got[name].dtype == array.dtype, name
+        # NumPy's assertion takes four times as long and is called for its message
+        if not np.array_equal(got[name], array, equal_nan=True):
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+
+
 def assert_equal(got: Any, expected: Any, tolerance: float, scale: float = 1.0) -> None:
     if isinstance(expected, Near):
         assert_equal(got, expected.value, expected.tolerance, expected.scale)

@@ -238,6 +238,7 @@ class DatasetProgram(Program):
         return {"normalized": self.scaled, "len": self.n}
 
     facts_read = ("normalized",)
+    ends = ("made", "refused")
 
     def contents(self) -> tuple[Any, Any]:
         return self.buffer.sample(20, seed=1), self.model_sample(20, 1)

@@ -18,6 +18,10 @@ class Invalid(Exception):
     """Raised by a model for arguments that must be refused."""
 
 
+class Stale(Invalid):
+    """Raised by a model for a row that it does not hold."""
+
+
 def require(condition: Any) -> None:
     """Refuse unless true."""
     if not condition:

@@ -4,7 +4,7 @@ import rlox
 
 obs, next_obs = np.zeros(4, np.float32), np.ones(4, np.float32)
 action, reward, terminated, truncated = 0.5, 1.0, False, False
-new_td_errors = np.linspace(0.1, 1.0, 256)
+new_td_errors = np.linspace(0.1, 2.0, 256)
 
 pbuf = rlox.PrioritizedReplayBuffer(
     capacity=100_000, obs_dim=4, act_dim=1, alpha=0.6, beta=0.4

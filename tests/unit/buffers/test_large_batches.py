@@ -15,11 +15,14 @@ from rlox import ReplayBuffer
 
 STACK, CAPACITY = (4, 84, 84), 64
 BATCH = 700  # obs and next_obs are 40 MB: more than 32 MiB go past the caches
+WINDOWS = 1_300  # of several steps, which gather the two one after the other, 37 MB each
+KINDS = {"rows": None, "frames": (4, "first")}
 FRAMES = np.random.default_rng(0).integers(0, 256, (CAPACITY + STACK[0], 84, 84), np.uint8)
 
 
-def filled(**more) -> ReplayBuffer:
-    buffer = ReplayBuffer(CAPACITY, obs_shape=STACK, obs_dtype="uint8", act_dim=1, **more)
+def filled(kind) -> ReplayBuffer:
+    settings = {"obs_shape": STACK, "obs_dtype": "uint8", "frame_stack": KINDS[kind]}
+    buffer = ReplayBuffer(CAPACITY, act_dim=1, **settings)
     for i in range(CAPACITY):
         buffer.push(stack(i), [i], i, False, False, stack(i + 1))
     return buffer
@@ -29,26 +32,37 @@ def stack(i):
     return FRAMES[i : i + STACK[0]]
 
 
-@pytest.mark.parametrize("more", [{}, {"frame_stack": (4, "first")}], ids=["rows", "frames"])
-def test_a_large_batch_has_the_rows_of_its_indices(more):
-    batch = filled(**more).sample(BATCH, 1)
-    assert len(np.unique(batch["indices"])) > 32
-    for i, index in enumerate(batch["indices"].astype(int)):
-        np.testing.assert_array_equal(batch["obs"][i], stack(index))
-        np.testing.assert_array_equal(batch["next_obs"][i], stack(index + 1))
+def batches(kind):
+    """Steps and a batch of each size: of single rows, and of windows of three steps."""
+    buffer = filled(kind)
+    yield 1, buffer.sample(BATCH, 1)
+    yield 3, buffer.sample(WINDOWS, 1, n_step=3, gamma=0.9)
 
 
-def digest() -> str:
-    """Of a batch, and of windows of three steps."""
-    buffer = filled()
-    batches = [buffer.sample(BATCH, 1), buffer.sample(BATCH, 1, n_step=3, gamma=0.9)]
-    parts = [np.ascontiguousarray(array) for batch in batches for array in batch.values()]
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_batch_has_the_rows_of_its_indices(kind):
+    for steps, batch in batches(kind):
+        assert len(np.unique(batch["indices"])) > 32
+        for i, index in enumerate(batch["indices"].astype(int)):
+            np.testing.assert_array_equal(batch["obs"][i], stack(index))
+            after = stack(min(index + steps, CAPACITY))
+            np.testing.assert_array_equal(batch["next_obs"][i], after)
 
 
+def digest(kind) -> str:
+    """Of the batches, each of which is gathered past the caches."""
+    found = hashlib.sha256()
+    for steps, batch in batches(kind):
+        assert batch["obs"].nbytes * (2 if steps == 1 else 1) >= 32 * 2**20
+        for array in batch.values():
+            found.update(np.ascontiguousarray(array))
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("threads", [1, 2, 7])
-def test_the_number_of_threads_changes_no_byte_of_a_batch(threads):
-    program = "import test_large_batches as t; print(t.digest())"
+def test_the_number_of_threads_changes_no_byte_of_a_batch(threads, kind):
+    program = f"import test_large_batches as t; print(t.digest({kind!r}))"
     run = subprocess.run(
         [sys.executable, "-c", program],
         cwd=Path(__file__).parent,
@@ -57,4 +71,4 @@ def test_the_number_of_threads_changes_no_byte_of_a_batch(threads):
         text=True,
         check=True,
     )
-    assert run.stdout.strip() == digest()
+    assert run.stdout.strip() == digest(kind)

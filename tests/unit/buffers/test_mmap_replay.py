@@ -1,4 +1,4 @@
-"""The buffer in memory and on disk from Python: the documented snippet, equality, saves, closing."""
+"""The buffer in memory and on disk from Python: equality, saves, closing."""
 
 from __future__ import annotations
 
@@ -23,19 +23,6 @@ def push(buffer, steps, n_envs=1):
 def equal(left, right):
     """Whether two batches are the same."""
     return left.keys() == right.keys() and all(np.array_equal(left[k], right[k]) for k in left)
-
-
-def test_the_snippet_of_the_buffers_page_runs(tmp_path):
-    buf = rlox.MmapReplayBuffer(
-        hot_capacity=10_000, total_capacity=1_000_000,
-        obs_dim=84*84*4, act_dim=1,
-        cold_path=str(tmp_path / "replay_cold.bin"),
-    )  # fmt: skip
-    obs = np.zeros(84 * 84 * 4, np.float32)
-    buf.push(obs, 1.0, 0.5, False, False, obs)
-    assert buf.sample(4, seed=0)["obs"].shape == (4, 84 * 84 * 4)
-    buf.close()
-    assert not (tmp_path / "replay_cold.bin").exists()
 
 
 @pytest.mark.parametrize("n_envs", [1, 7])

@@ -1,4 +1,4 @@
-"""Offline datasets: the documented snippet, statistics, stretches of episodes, normalisation."""
+"""Offline datasets: statistics, stretches of episodes, normalisation."""
 
 from __future__ import annotations
 
@@ -23,19 +23,6 @@ def dataset(dtype=np.float32):
 
 
 EPISODES = [slice(0, 7), slice(7, 27), slice(27, 45), slice(45, 60)]
-
-
-def test_the_snippet_of_the_buffers_page_runs():
-    obs, next_obs, actions, rewards, terminated, truncated = dataset()
-    buf = rlox.OfflineDatasetBuffer(
-        obs.ravel(), next_obs.ravel(), actions.ravel(), rewards, terminated, truncated,
-        normalize=True,
-    )  # fmt: skip
-    batch = buf.sample(batch_size=256, seed=42)
-    traj = buf.sample_trajectories(batch_size=8, seq_len=20, seed=42)
-    assert buf.stats()["n_transitions"] == N and buf.n_episodes() == 4
-    assert batch["obs"].shape == (256, OBS) and batch["actions"].shape == (256, ACT)
-    assert traj["obs"].shape == (8, 20, OBS) and traj["mask"].dtype == bool
 
 
 def test_a_batch_holds_rows_of_the_dataset():

@@ -1,61 +1,50 @@
-"""Prioritized replay from Python: the documented snippets, the distribution, the weights, updates."""
+"""PrioritizedReplayBuffer: frequencies, weights, priorities by index, states, refusals."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.transitions import push_batch
 
 import rlox
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 
 
+def rows(n):
+    """n transitions whose columns all tell their number."""
+    numbers = np.arange(n, dtype=np.float32)
+    return {
+        "obs": numbers[:, None],
+        "next_obs": numbers[:, None] + 0.5,
+        "actions": -numbers[:, None],
+        "rewards": 2 * numbers,
+        "terminated": numbers % 7 == 6,
+        "truncated": numbers % 11 == 10,
+    }
+
+
 def filled(n=100, capacity=None, priorities=None, **settings):
-    """A buffer of n rows whose obs is their number."""
+    """A buffer that `rows(n)` were pushed into."""
     buffer = rlox.PrioritizedReplayBuffer(capacity or n, 1, 1, **settings)
-    obs = np.arange(n, dtype=np.float32)[:, None]
-    zeros = np.zeros(n, np.float32)
-    flags = np.zeros(n, bool)
-    buffer.push_batch(obs, zeros[:, None], zeros, flags, flags, obs + 0.5, priorities=priorities)
+    push_batch(buffer, rows(n), priorities=priorities)
     return buffer
 
 
-def test_the_snippet_of_the_buffers_page_runs():
-    obs, next_obs = np.zeros(4, np.float32), np.ones(4, np.float32)
-    pbuf = rlox.PrioritizedReplayBuffer(capacity=100_000, obs_dim=4, act_dim=1, alpha=0.6, beta=0.4)
-    pbuf.push(obs, 0.5, 1.0, False, False, next_obs, priority=1.0)
-    batch = pbuf.sample(batch_size=256, seed=42)
-    new_td_errors = np.linspace(0.1, 2.0, 256)
-    pbuf.update_priorities(batch["indices"], new_td_errors)
-    pbuf.set_beta(0.7)
-    assert batch["weights"].shape == (256,) and batch["weights"].dtype == np.float32
-    assert batch["indices"].dtype == np.uint64 and (batch["weights"] == 1).all()
-    assert pbuf.beta == 0.7 and pbuf.max_priority == 2.0
-
-
-def test_the_snippet_of_the_guide_runs():
-    buffer = rlox.PrioritizedReplayBuffer(
-        capacity=100_000, obs_dim=3, act_dim=1, alpha=0.6, beta=0.4
-    )
-    obs = np.zeros(3, dtype=np.float32)
-    buffer.push(obs, action=0.5, reward=1.0, terminated=False, truncated=False, priority=1.0)
-    batch = buffer.sample(batch_size=32, seed=0)
-    indices = batch["indices"]
-    new_priorities = np.abs(np.full(32, -0.3)) + 1e-6
-    gone = buffer.update_priorities(indices.astype(np.uint64), new_priorities.astype(np.float64))
-    buffer.set_beta(0.4 + 0.5 * 0.6)
-    assert gone == 0 and buffer.beta == pytest.approx(0.7)
-
-
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("stratified", [True, False])
-def test_rows_are_drawn_in_proportion_to_priority_to_the_alpha(stratified):
-    priorities = np.random.default_rng(0).uniform(0.01, 3.0, 40)
-    buffer = filled(40, priorities=priorities, alpha=0.7, stratified=stratified)
-    drawn = np.concatenate([buffer.sample(500, seed=s)["indices"] for s in range(100)])
-    expected = priorities**0.7 / (priorities**0.7).sum() * drawn.size
-    counts = np.bincount(drawn.astype(int), minlength=40)
-    chi_square = ((counts - expected) ** 2 / expected).sum()
-    assert chi_square < 72.1  # 39 degrees of freedom: exceeded once in 1,000
-    assert stratified or chi_square > 15
+def test_rows_are_drawn_in_proportion_to_priority_to_the_alpha(alpha, stratified):
+    priorities = np.random.default_rng(1).uniform(0.1, 3.0, 64)
+    buffer = filled(64, priorities=priorities, alpha=alpha, stratified=stratified)
+    batch = buffer.sample(200, seed=5, n_batches=500)
+    index = batch["indices"].astype(int)
+    for key, column in rows(64).items():
+        np.testing.assert_array_equal(batch[key], column[index], err_msg=key)
+    counts = np.bincount(index.ravel(), minlength=64)
+    expected = 100_000 * priorities**alpha / (priorities**alpha).sum()
+    chi2 = ((counts - expected) ** 2 / expected).sum()
+    assert chi2 < 104  # 63 degrees of freedom, p = 0.001; stratified draws vary less
+    if not stratified:
+        assert chi2 > 33
 
 
 def test_a_stratified_draw_is_the_inverse_of_numpys_cumulative_sum():
@@ -66,26 +55,45 @@ def test_a_stratified_draw_is_the_inverse_of_numpys_cumulative_sum():
     np.testing.assert_array_equal(indices, np.searchsorted(priorities.cumsum(), points, "right"))
 
 
-def test_weights_are_those_of_the_paper_over_their_maximum_in_the_buffer():
-    priorities = np.random.default_rng(2).uniform(0.01, 3.0, 200)
-    buffer = filled(200, priorities=priorities, alpha=0.6, beta=0.5)
-    batch = buffer.sample(100, seed=0)
+def test_weights_are_those_of_the_paper_over_their_maximum_and_undo_the_priorities_at_beta_1():
+    priorities = np.random.default_rng(2).uniform(0.1, 3.0, 64)
+    buffer = filled(64, priorities=priorities, beta=1.0)
     probability = priorities**0.6 / (priorities**0.6).sum()
-    weights = (200 * probability) ** -0.5
-    expected = weights[batch["indices"].astype(int)] / weights.max()
-    np.testing.assert_allclose(batch["weights"], expected, rtol=1e-6)
+    batch = buffer.sample(100, seed=1, n_batches=1_000)
+    index, weights = batch["indices"].astype(int), batch["weights"].astype(np.float64)
+    values = np.random.default_rng(3).normal(size=64)
+    weighted = (weights * values[index]).sum() / weights.sum()
+    assert weighted == pytest.approx(values.mean(), abs=0.02)
+    for beta in (1.0, 0.5):
+        buffer.set_beta(beta)
+        assert buffer.beta == beta
+        batch = buffer.sample(100)
+        paper = (64 * probability) ** -beta  # Schaul et al. 2016, section 3.4
+        expected = paper[batch["indices"].astype(int)] / paper.max()
+        np.testing.assert_allclose(batch["weights"], expected, rtol=1e-6)
+        assert batch["weights"].dtype == np.float32
+
+
+def test_n_step_windows_come_with_discounts_and_the_weights_of_their_first_rows():
+    buffer = filled(64, priorities=np.linspace(0.1, 3, 64))
+    batch = buffer.sample(50, 0, n_step=3, gamma=0.9)
+    np.testing.assert_array_equal(batch["weights"], buffer.sample(50, 0)["weights"])
+    last = batch["discounts"] == 0
+    np.testing.assert_array_equal(last, batch["terminated"])
+    assert 0 < last.sum() < 50
 
 
 def test_a_row_without_a_priority_gets_the_largest_so_far_and_takes_it_along_when_it_leaves():
-    buffer = filled(4, capacity=4, alpha=1.0)
-    assert buffer.update_priorities([1], [50.0]) == 0
-    zeros = np.zeros(1, np.float32)
-    for k in range(3):
-        buffer.push(zeros + 10 + k, 0.0, 0.0, False, False, zeros)
-    assert buffer.update_priorities([0, 1, 2, 3], [9.0, 9.0, 9.0, 1.0]) == 3
-    drawn = np.bincount(buffer.sample(15_100, seed=0)["indices"].astype(int), minlength=7)
-    np.testing.assert_allclose(drawn[3:], [100, 5_000, 5_000, 5_000], atol=2)
-    assert drawn[:3].sum() == 0
+    buffer = filled(100, capacity=64, alpha=1.0)
+    assert buffer.update_priorities(np.arange(100, dtype=np.uint64), np.zeros(100)) == 36
+    assert buffer.update_priorities([36, 99], [50.0, 9.0]) == 0
+    for number in range(3):
+        buffer.push([number], 0.0, 0.0, False, False, [number])
+    buffer.push([3.0], 0.0, 0.0, False, False, [3.0], priority=2.0)
+    assert buffer.update_priorities([36, 37, 38, 99], [9.0, 9.0, 9.0, 1.0]) == 3
+    drawn = np.bincount(buffer.sample(15_300, seed=0)["indices"].astype(int), minlength=104)
+    np.testing.assert_allclose(drawn[99:], [100, 5_000, 5_000, 5_000, 200], atol=2)
+    assert drawn[:99].sum() == 0
 
 
 def test_what_is_no_priority_is_refused_and_changes_nothing():
@@ -99,9 +107,14 @@ def test_what_is_no_priority_is_refused_and_changes_nothing():
     for indices, priorities in [([1, 2], [1.0]), ([[1]], [1.0]), ([1], [[1.0]])]:
         with pytest.raises(ShapeError):
             buffer.update_priorities(indices, priorities)
+    with pytest.raises(ShapeError):
+        buffer.push([0.0], 0.0, 0.0, False, False, [0.0], priority=[1.0, 2.0])
     for beta in (-0.1, 1.1, np.nan):
         with pytest.raises(ConfigError, match="beta"):
             buffer.set_beta(beta)
+    for wrong in ({"alpha": 1.5}, {"alpha": np.nan}, {"beta": -0.1}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            rlox.PrioritizedReplayBuffer(10, 1, 1, **wrong)
     assert len(buffer) == 10
     after = buffer.sample(50, seed=1)
     assert all(np.array_equal(before[key], after[key]) for key in before)
@@ -142,9 +155,10 @@ def test_a_restored_buffer_draws_the_same_rows_with_the_same_weights(way, tmp_pa
         assert left.save(tmp_path / "replay") > 0
         assert left.save(tmp_path / "replay") == 0
         right.load(tmp_path / "replay")
-    for _ in range(3):
+    for number in range(70, 73):
         for buffer in (left, right):
             buffer.push([1.0], 0.0, 0.0, False, False, [2.0])
+            assert buffer.update_priorities([number, 50], [0.3, number]) == 0
         a, b = left.sample(64), right.sample(64)
         assert all(np.array_equal(a[key], b[key]) for key in a)
     with pytest.raises(CheckpointError, match="alpha"):

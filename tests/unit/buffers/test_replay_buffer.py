@@ -1,4 +1,4 @@
-"""ReplayBuffer: contents, columns, draws, caller-owned outputs, states, refusals."""
+"""ReplayBuffer: contents, columns, draws, caller-owned outputs, refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from helpers.transitions import (
 
 from rlox import ReplayBuffer, Stream
 from rlox.errors import (
-    CheckpointError,
     ConfigError,
     ShapeError,
     StaleIndexError,
@@ -263,53 +262,6 @@ def test_a_cut_episode_is_not_joined_to_what_follows():
     assert batch["next_obs"].tolist() == [[0.0]]
     returns = buffer.sample(50, n_step=2, gamma=1.0)["rewards"]
     assert returns.tolist() == [1.0] * 50
-
-
-def test_a_restored_buffer_holds_and_draws_the_same():
-    for settings in ({}, {"n_envs": 2}):
-        rng = np.random.default_rng(0)
-        buffer = ReplayBuffer(20, 3, 1, seed=4, **settings)
-        ids = np.arange(33) % buffer.n_envs
-        push_batch(buffer, episodes(33, rng), env_ids=ids)
-        buffer.sample(8)
-        state = buffer.state()
-        other = ReplayBuffer(20, 3, 1, seed=99, **settings)
-        push_batch(other, episodes(5, rng))
-        other.restore(state)
-        more = episodes(9, rng)
-        for each in (buffer, other):
-            push_batch(each, more, env_ids=ids[:9])
-        for draw in ({}, {"seed": 3}, {"n_step": 3, "gamma": 0.5}):
-            left, right = buffer.sample(64, **draw), other.sample(64, **draw)
-            for key in left:
-                np.testing.assert_array_equal(left[key], right[key])
-
-
-def test_a_state_of_another_buffer_or_damaged_is_refused_and_changes_nothing():
-    buffer, model = filled()
-    state = buffer.state()
-    for other in (ReplayBuffer(63, 3, 1), ReplayBuffer(64, 2, 1), ReplayBuffer(64, 3, 1, n_envs=2)):
-        with pytest.raises((CheckpointError, ShapeError)):
-            other.restore(state)
-    rng = np.random.default_rng(0)
-    refused = 0
-    for key, value in state.items():
-        damaged = {k: v for k, v in state.items() if k != key}
-        with pytest.raises(CheckpointError) if "frames" not in key else pytest.raises(Exception):
-            buffer.restore(damaged)
-        if isinstance(value, np.ndarray) and value.size:
-            for _ in range(20):
-                wrong = value.copy()
-                wrong[rng.integers(len(wrong))] ^= np.array(1 << rng.integers(8), wrong.dtype)
-                try:
-                    buffer.restore({**state, key: wrong})
-                except (CheckpointError, ShapeError):
-                    refused += 1
-            with pytest.raises((CheckpointError, ShapeError)):
-                buffer.restore({**state, key: value[:-1]})
-    assert refused > 20
-    buffer.restore(state)
-    check_contents(buffer, model)
 
 
 @pytest.mark.parametrize(
