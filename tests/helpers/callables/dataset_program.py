@@ -14,13 +14,18 @@ from helpers.callables.rings import Draws, flags, outputs
 from rlox import _core
 
 CONSTANT = 1e-6
+NAMED = {
+    ("f", 8): "float64", ("u", 1): "uint8", ("u", 2): "uint16",
+    ("i", 1): "int8", ("i", 2): "int16", ("i", 4): "int32",
+}  # fmt: skip
+WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+ROWS = ("obs", "next_obs", "actions")
 
 
 def stored_as(array: np.ndarray) -> str:
     """dtype of the column that an array makes."""
     kind, size = array.dtype.kind, array.dtype.itemsize
-    named = {("f", 8): "float64", ("u", 1): "uint8", ("i", 4): "int32"}.get((kind, size))
-    return named or {"i": "int64", "u": "int64", "b": "bool"}.get(kind, "float32")
+    return NAMED.get((kind, size)) or {"i": "int64", "u": "int64", "b": "bool"}.get(kind, "float32")
 
 
 def stored(array: np.ndarray, dtype: str) -> np.ndarray:
@@ -163,9 +168,25 @@ class DatasetProgram(Program):
                 array[b, : len(rows)] = part[name]
         return out
 
+    def whole_numbers(self, like: np.ndarray, dtype: str) -> np.ndarray:
+        """Of any size that a column can hold."""
+        if dtype == "bool":
+            return self.draw.rng.random(like.shape) < 0.5
+        limits = np.iinfo(dtype)
+        most = min(limits.max, 2**63 - 1)
+        return self.draw.rng.integers(limits.min, most, like.shape, dtype, endpoint=True)
+
     def draw_construct(self) -> Arguments:
-        arrays = {name: self.draw.layout(array, True) for name, array in self.arrays.items()}
-        return arrays | {"normalize": self.scaled, "seed": self.draw.integer(0, LARGEST)}
+        arrays, integral = dict(self.arrays), self.draw.boolean()
+        if integral:
+            obs, actions = self.draw.one_of(*WHOLE), self.draw.one_of(*WHOLE)
+            for name, dtype in zip(ROWS, (obs, obs, actions), strict=True):
+                arrays[name] = self.whole_numbers(arrays[name], dtype)
+        arrays = {name: self.draw.layout(array, True) for name, array in arrays.items()}
+        return arrays | {
+            "normalize": self.scaled and not integral,
+            "seed": self.draw.integer(0, LARGEST),
+        }
 
     def model_construct(
         self, normalize: Any = False, seed: Any = 0, rewards: Any = None, **given: Any
@@ -175,18 +196,23 @@ class DatasetProgram(Program):
         rewards = numeric(rewards, None)
         n = len(stored(rewards, "float64" if rewards.dtype == np.float64 else "float32"))
         require(n > 0)
-        obs, after, actions = (rows(given.get(k), n) for k in ("obs", "next_obs", "actions"))
+        obs, after, actions = (rows(given.get(name), n) for name in ROWS)
         dtype = stored_as(obs)
-        stored(obs, dtype), stored(after, dtype), stored(actions, stored_as(actions))
+        columns = stored(obs, dtype), stored(after, dtype), stored(actions, stored_as(actions))
         require(obs.size == after.size and (not normalize or dtype.startswith("float")))
         for name in ("terminated", "truncated"):
             flags(given.get(name), (n,))
-        return n, bool(normalize), obs.size // n, actions.size // n
+        draws = Draws(7, 0)
+        drawn = [draws.below(n) for _ in range(5)]
+        batch = [column.reshape(n, -1)[drawn] for column in columns]
+        return n, bool(normalize), obs.size // n, actions.size // n, batch[2 * normalize :]
 
     def call_construct(self, **given: Any) -> Any:
         made = self.kind(**given)
-        stats = made.stats()
-        return len(made), made.normalized, stats["obs_dim"], stats["act_dim"]
+        stats, batch = made.stats(), made.sample(5, seed=7)
+        names = ROWS[2 * made.normalized :]  # how observations are scaled is another step's
+        columns = [batch[name].reshape(5, -1) for name in names]
+        return len(made), made.normalized, stats["obs_dim"], stats["act_dim"], columns
 
     def draw_stats(self) -> Arguments:
         return {}
