@@ -7,6 +7,10 @@ use memmap2::MmapMut;
 /// From this size on a block is pages of its own.
 const MAPPED_FROM: usize = 128 << 10;
 
+/// Rows drawn from all over a large buffer miss the processor's table of pages each time; of huge
+/// pages it holds enough (sampling 32 x 226 kB from 230 MB: 1.2 times as fast).
+const HUGE_PAGE: usize = 2 << 20;
+
 /// Bytes, zero at first.
 ///
 /// Large ones come from the system and not from the allocator: between the batches that a training
@@ -21,11 +25,17 @@ pub(super) enum Block {
 }
 
 impl Block {
-    /// A block of `size` bytes.
+    /// A block of `size` bytes, or a few more.
     pub(super) fn zeroed(size: usize) -> Self {
+        let whole = size - size % HUGE_PAGE;
+        // Systems begin mappings of whole huge pages where one begins.
+        let length = if whole > 0 { size.next_multiple_of(HUGE_PAGE) } else { size };
         if size >= MAPPED_FROM
-            && let Ok(pages) = MmapMut::map_anon(size)
+            && let Ok(pages) = MmapMut::map_anon(length)
         {
+            // Only a wish; the last part has small pages, for a huge one would be there in whole.
+            #[cfg(target_os = "linux")]
+            drop(pages.advise_range(memmap2::Advice::HugePage, 0, whole));
             return Self::Mapped(pages);
         }
         Self::Heap(vec![0; size].into_boxed_slice())
@@ -74,13 +84,13 @@ mod tests {
 
     #[test]
     fn blocks_of_any_size_are_zero_at_first_and_copies_have_memory_of_their_own() {
-        for size in [0, 1, MAPPED_FROM - 1, MAPPED_FROM, 3 * MAPPED_FROM + 5] {
+        for size in [0, 1, MAPPED_FROM - 1, MAPPED_FROM, HUGE_PAGE - 1, 3 * HUGE_PAGE + 5] {
             let mut block = Block::zeroed(size);
-            assert_eq!((block.len(), block.iter().any(|&byte| byte != 0)), (size, false));
+            assert!(block.len() >= size && block.iter().all(|&byte| byte == 0));
             block.fill(7);
             let copy = block.clone();
             block.fill(8);
-            assert!(copy.len() == size && copy.iter().all(|&byte| byte == 7));
+            assert!(copy.len() == block.len() && copy.iter().all(|&byte| byte == 7));
         }
     }
 }

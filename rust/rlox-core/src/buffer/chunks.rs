@@ -6,11 +6,11 @@
 
 use super::block::Block;
 
-/// Bytes of a chunk, about, where there are enough rows for it.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of a chunk at most, about.
+const CHUNK_BYTES: usize = 32 << 20;
 
 /// A chunk holds at most this part of the rows expected.
-const MIN_CHUNKS: usize = 32;
+const MIN_CHUNKS: usize = 16;
 
 /// A queue of rows of one size, fewer than 2^32 of them live.
 #[derive(Debug, Clone)]
