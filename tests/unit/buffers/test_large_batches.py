@@ -72,3 +72,15 @@ def test_the_number_of_threads_changes_no_byte_of_a_batch(threads, kind):
         check=True,
     )
     assert run.stdout.strip() == digest(kind)
+
+
+def test_every_row_of_a_large_buffer_is_followed_by_its_own_next_observation():
+    # chunks of several megabytes, whose ends lie within pages
+    rows, dim = 600_000, 9
+    obs = np.arange((rows + 1) * dim, dtype=np.float64).reshape(rows + 1, dim)
+    buffer = ReplayBuffer(rows, dim, 1, obs_dtype="float64")
+    no = np.zeros(rows, bool)
+    buffer.push_batch(obs[:-1], np.zeros((rows, 1)), np.zeros(rows), no, no, obs[1:])
+    batch = buffer.gather(np.arange(rows, dtype=np.uint64))
+    np.testing.assert_array_equal(batch["obs"], obs[:-1])
+    np.testing.assert_array_equal(batch["next_obs"], obs[1:])

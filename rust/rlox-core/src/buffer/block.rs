@@ -20,12 +20,12 @@ const HUGE_PAGE: usize = 2 << 20;
 pub(super) enum Block {
     /// Memory of the allocator.
     Heap(Box<[u8]>),
-    /// Pages of the system, taken as they are first written.
-    Mapped(MmapMut),
+    /// Pages of the system, taken as they are first written, and how many of their bytes count.
+    Mapped(MmapMut, usize),
 }
 
 impl Block {
-    /// A block of `size` bytes, or a few more.
+    /// A block of `size` bytes.
     pub(super) fn zeroed(size: usize) -> Self {
         let whole = size - size % HUGE_PAGE;
         // Systems begin mappings of whole huge pages where one begins.
@@ -36,7 +36,7 @@ impl Block {
             // Only a wish; the last part has small pages, for a huge one would be there in whole.
             #[cfg(target_os = "linux")]
             drop(pages.advise_range(memmap2::Advice::HugePage, 0, whole));
-            return Self::Mapped(pages);
+            return Self::Mapped(pages, size);
         }
         Self::Heap(vec![0; size].into_boxed_slice())
     }
@@ -55,7 +55,7 @@ impl Deref for Block {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(pages) => pages,
+            Self::Mapped(pages, size) => pages.get(..*size).unwrap_or_default(),
         }
     }
 }
@@ -65,7 +65,7 @@ impl DerefMut for Block {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(pages) => pages,
+            Self::Mapped(pages, size) => pages.get_mut(..*size).unwrap_or_default(),
         }
     }
 }
@@ -86,11 +86,11 @@ mod tests {
     fn blocks_of_any_size_are_zero_at_first_and_copies_have_memory_of_their_own() {
         for size in [0, 1, MAPPED_FROM - 1, MAPPED_FROM, HUGE_PAGE - 1, 3 * HUGE_PAGE + 5] {
             let mut block = Block::zeroed(size);
-            assert!(block.len() >= size && block.iter().all(|&byte| byte == 0));
+            assert!(block.len() == size && block.iter().all(|&byte| byte == 0));
             block.fill(7);
             let copy = block.clone();
             block.fill(8);
-            assert!(copy.len() == block.len() && copy.iter().all(|&byte| byte == 7));
+            assert!(copy.len() == size && copy.iter().all(|&byte| byte == 7));
         }
     }
 }

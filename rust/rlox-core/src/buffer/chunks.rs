@@ -290,6 +290,22 @@ mod tests {
     }
 
     #[test]
+    fn the_row_behind_the_last_of_a_chunk_is_the_first_of_the_next() {
+        for expected in [64, 10_000, 600_000] {
+            // Chunks of pages that are no whole number of rows are among them.
+            let mut queue = ChunkQueue::new(68, expected);
+            let row = |number: u32| number.to_ne_bytes().repeat(17);
+            (0..40_000).for_each(|number| queue.push(&row(number)));
+            let reader = queue.reader::<68>();
+            for number in 0..39_999 {
+                let (mut now, mut next) = ([0; 68], [0; 68]);
+                reader.copy_pair(number, false, &mut now, &mut next);
+                assert_eq!((now.to_vec(), next.to_vec()), (row(number), row(number + 1)));
+            }
+        }
+    }
+
+    #[test]
     fn numbers_go_on_past_the_lower_half() {
         for expected in [1, 64, 1_000] {
             let mut queue = ChunkQueue::new(8, expected);
