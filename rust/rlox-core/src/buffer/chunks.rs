@@ -10,7 +10,7 @@ use super::block::Block;
 const CHUNK_BYTES: usize = 32 << 20;
 
 /// A chunk holds at most this part of the rows expected.
-const MIN_CHUNKS: usize = 16;
+const MIN_CHUNKS: usize = 32;
 
 /// A queue of rows of one size, fewer than 2^32 of them live.
 #[derive(Debug, Clone)]
