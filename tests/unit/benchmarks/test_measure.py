@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from harness.agreement import DisagreementError
 from harness.case import Goal
-from harness.measure import measure_case
+from harness.measure import judge, measure_case
+from harness.record import Comparison
 from helpers.benchmarks import PROTOCOL, case, fake
 
 HALVES = (0.010, 0.020, 0.030)  # median 0.020
@@ -37,6 +38,12 @@ def test_a_goal_is_held_against_the_fastest_peer_or_the_one_it_names():
 def test_a_peer_that_is_faster_is_noticed_without_any_goal():
     record = measure_case(case(fake("rlox", 0.03), fake("a", 0.02)), PROTOCOL)
     assert [(v.goal, v.met) for v in record.verdicts] == [(False, False)]
+
+
+@pytest.mark.parametrize(("high", "met"), [(1.02, True), (0.99, False)])
+def test_a_peer_whose_interval_reaches_ours_is_not_faster(high, met):
+    tie = Comparison("rlox", "a", ratio=0.97, low=0.9, high=high, fastest=True)
+    assert [v.met for v in judge(fake("rlox", 0.01), [tie])] == [met]
 
 
 def test_a_system_shown_beside_is_not_judged():

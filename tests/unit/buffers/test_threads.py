@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,6 +34,19 @@ def run(works, errors):
     assert not any(thread.is_alive() for thread in threads), "deadlock"
 
 
+def pushers(push, stop, pushed):
+    """Four that push numbers of their own until `stop`, and then add how many."""
+
+    def pusher(thread):
+        count = 0
+        while time.monotonic() < stop:
+            push(thread * 100_000 + count % 100_000)
+            count += 1
+        pushed.append(count)
+
+    return [partial(pusher, thread) for thread in range(4)]
+
+
 @pytest.mark.parametrize("dim", SIZES)
 @pytest.mark.parametrize("kind", [ReplayBuffer, SequenceReplayBuffer, PrioritizedReplayBuffer])
 def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
@@ -48,13 +62,6 @@ def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
     sample = (
         (lambda: buffer.sample(8, 4)) if kind is SequenceReplayBuffer else lambda: buffer.sample(32)
     )
-
-    def pusher(thread):
-        count = 0
-        while time.monotonic() < stop:
-            push(thread * 100_000 + count % 100_000)
-            count += 1
-        pushed.append(count)
 
     def sampler():
         while time.monotonic() < stop:
@@ -72,7 +79,7 @@ def test_sixteen_threads_push_sample_and_update_without_torn_rows(kind, dim):
             if kind is PrioritizedReplayBuffer:
                 buffer.update_priorities(index, np.abs(number) + 1)
 
-    run([*[lambda i=i: pusher(i) for i in range(4)], *[sampler] * 12], errors)
+    run([*pushers(push, stop, pushed), *[sampler] * 12], errors)
     assert (errors, torn) == ([], [])
     assert buffer.n_pushed == sum(pushed) + 1
     assert len(buffer) == min(500, buffer.n_pushed)
@@ -87,13 +94,6 @@ def test_sixteen_threads_push_and_sample_rows_in_memory_and_on_disk(dim, tmp_pat
         obs = np.full(dim, number, np.float32)
         buffer.push(obs, number, number, False, False, obs)
 
-    def pusher(thread):
-        count = 0
-        while time.monotonic() < stop:
-            push(thread * 100_000 + count % 100_000)
-            count += 1
-        pushed.append(count)
-
     def sampler():
         while time.monotonic() < stop:
             batch = buffer.sample(32)
@@ -103,7 +103,7 @@ def test_sixteen_threads_push_and_sample_rows_in_memory_and_on_disk(dim, tmp_pat
                 torn.append(batch)
 
     push(0)
-    run([*[lambda i=i: pusher(i) for i in range(4)], *[sampler] * 12], errors)
+    run([*pushers(push, stop, pushed), *[sampler] * 12], errors)
     assert (errors, torn) == ([], [])
     total = sum(pushed) + 1
     assert len(buffer) == min(500, total)
