@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use rlox_core::Result;
 use rlox_core::buffer::{
-    Draw, Dtype, Field, ObsField, PrioritizedReplayBuffer, ReplayBuffer, Request, RingBuffer, Row,
-    Rows, Schema, Storage, Target,
+    Draw, ObsField, PrioritizedReplayBuffer, ReplayBuffer, Request, RingBuffer, Row, Rows, Schema,
+    Storage, Target,
 };
+use rlox_core::{Dtype, Field};
 
 use crate::inputs::{normal, rare, single, uniform};
 use crate::{Kernel, Work};

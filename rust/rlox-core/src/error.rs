@@ -99,6 +99,9 @@ pub enum Error {
         /// What was found, and what was expected.
         what: String,
     },
+    /// The work was told to stop, see [`crate::interrupt`].
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl Error {

@@ -2,8 +2,11 @@
 
 pub mod advantage;
 pub mod buffer;
+mod dtype;
 pub mod env;
 pub mod error;
+mod field;
+pub mod interrupt;
 pub mod llm;
 pub mod math;
 mod row_copy;
@@ -12,4 +15,6 @@ pub mod space;
 pub mod stats;
 pub mod store;
 
+pub use dtype::Dtype;
 pub use error::{Error, Result};
+pub use field::Field;

@@ -2,10 +2,10 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    Dtype, Field, FrameStack, Moment, ObsField, ReplayBuffer, RingBuffer, Rows, Schema, StackAxis,
-    Target,
+    FrameStack, Moment, ObsField, ReplayBuffer, RingBuffer, Rows, Schema, StackAxis, Target,
 };
 use rlox_core::seed::Stream;
+use rlox_core::{Dtype, Field};
 
 const SIZE: usize = 4;
 

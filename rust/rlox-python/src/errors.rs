@@ -1,5 +1,6 @@
 //! `rlox_core::Error` -> the classes of `rlox.errors`, looked up when something is raised.
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rlox_core::Error;
@@ -47,6 +48,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::StaleIndex { .. } => Class::StaleIndex,
         Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
         Error::Storage { .. } => Class::Storage,
+        Error::Interrupted => return PyKeyboardInterrupt::new_err(()),
     };
     new(py, class, error.to_string())
 }

@@ -1,8 +1,9 @@
 //! n-step returns over stored rows.
 
 use super::rows::Moment;
-use super::schema::{Dtype, Schema};
+use super::schema::Schema;
 use super::storage::{Row, Storage, TERMINATED};
+use crate::Dtype;
 use crate::error::{Error, Result};
 
 /// How far returns look ahead.

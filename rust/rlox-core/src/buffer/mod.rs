@@ -49,7 +49,7 @@ pub use returns::{Episode, ReturnStats};
 pub use ring::{Ring, RingBuffer};
 pub use rows::Moment;
 pub use scaling::Scaling;
-pub use schema::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
+pub use schema::{FrameStack, ObsField, Schema, StackAxis};
 pub use sequence::{MAX_WINDOW, PADDING, SequenceReplayBuffer, Windows};
 pub use state::{SavedColumn, SavedQueue, SavedStorage, SavedStream};
 pub use storage::{MAX_CAPACITY, MAX_STREAMS, Row, Rows, Storage, Target};

@@ -6,8 +6,9 @@ use super::replay::{DrawState, Request, check_filled};
 use super::returns::{Episode, ReturnStats, to_go};
 use super::rows::Moment;
 use super::scaling::Scaling;
-use super::schema::{Dtype, Schema};
+use super::schema::Schema;
 use super::storage::{Row, Rows, Storage, Target};
+use crate::Dtype;
 use crate::error::{Error, Result, check_len};
 
 /// Rows that are normalised and stored at a time.

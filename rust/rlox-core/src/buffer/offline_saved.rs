@@ -76,7 +76,7 @@ fn moments(schema: &Schema, manifest: &Manifest) -> Result<Vec<Option<Scaling>>>
 /// The episodes and the returns to go of the rows held.
 fn returns(storage: &Storage) -> (Vec<super::Episode>, Vec<f64>) {
     let rows: Vec<Row> = storage.rows().collect();
-    let width = storage.schema().columns().get(Schema::REWARDS).map_or(0, super::Field::row_bytes);
+    let width = storage.schema().columns().get(Schema::REWARDS).map_or(0, crate::Field::row_bytes);
     let mut rewards = vec![0; rows.len() * width];
     storage.gather_column(Schema::REWARDS, &rows, &mut rewards);
     let (mut terminated, mut truncated) = (vec![0; rows.len()], vec![0; rows.len()]);

@@ -1,6 +1,6 @@
 //! Standardising observations by the moments of a dataset.
 
-use super::schema::Dtype;
+use crate::Dtype;
 
 /// A standard deviation below this is that of a constant; the element is then only centred.
 const CONSTANT: f64 = 1e-6;

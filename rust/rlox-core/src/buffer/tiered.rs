@@ -338,7 +338,7 @@ impl MmapReplayBuffer {
 /// Bytes of a transition, about.
 fn row_bytes(schema: &Schema) -> usize {
     let obs = schema.obs().iter().map(|c| c.field.row_bytes() / c.stack.map_or(1, |s| s.size));
-    obs.chain(schema.columns().iter().map(super::Field::row_bytes)).sum::<usize>().max(1)
+    obs.chain(schema.columns().iter().map(crate::Field::row_bytes)).sum::<usize>().max(1)
 }
 
 /// Rows of a stream that a reopening can give back: without its next observation the newest is not

@@ -7,9 +7,10 @@ use super::draw::Draws;
 use super::horizon::{Horizon, real};
 use super::replay::Request;
 use super::rows::Moment;
-use super::schema::{Dtype, Schema};
+use super::schema::Schema;
 use super::storage::{Row, Rows, Storage, TERMINATED, TRUNCATED, Target};
 use super::tiered::{MmapReplayBuffer, Pick};
+use crate::Dtype;
 use crate::error::{Error, Result};
 
 impl Storage {

@@ -1,9 +1,8 @@
 //! A buffer of one float observation or more, and the plain list of transitions it stands for.
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
-use rlox_core::buffer::{
-    Dtype, Field, Moment, ObsField, ReplayBuffer, RingBuffer, Row, Rows, Schema, Target,
-};
+use rlox_core::buffer::{Moment, ObsField, ReplayBuffer, RingBuffer, Row, Rows, Schema, Target};
+use rlox_core::{Dtype, Field};
 
 pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()

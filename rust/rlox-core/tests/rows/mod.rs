@@ -1,9 +1,8 @@
 //! Rows for tests of buffers: every byte follows from step and environment.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
-use rlox_core::buffer::{
-    Dtype, Field, FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target,
-};
+use rlox_core::buffer::{FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target};
+use rlox_core::{Dtype, Field};
 
 /// A vector, a stack of three frames of bytes, and an extra column.
 pub(crate) fn schema() -> Schema {

@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::buffer::{Field, Horizon, ObsField, Rows, Schema};
+use rlox_core::Field;
+use rlox_core::buffer::{Horizon, ObsField, Rows, Schema};
 use rlox_core::{Error, Result};
 
 use super::incoming::{self, Bytes};

@@ -2,7 +2,7 @@
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::buffer::{Dtype, Field};
+use rlox_core::{Dtype, Field};
 
 use crate::coerce;
 use crate::errors::{self, Class};

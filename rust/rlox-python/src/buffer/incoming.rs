@@ -3,7 +3,7 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
-use rlox_core::buffer::{Dtype, Field};
+use rlox_core::{Dtype, Field};
 
 use crate::coerce;
 use crate::errors::{self, Class};

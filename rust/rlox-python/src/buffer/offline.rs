@@ -6,9 +6,8 @@ use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{
-    Dtype, Field, ObsField, OfflineDataset, Rows, Scaling, Schema, WindowArrays,
-};
+use rlox_core::buffer::{ObsField, OfflineDataset, Rows, Scaling, Schema, WindowArrays};
+use rlox_core::{Dtype, Field};
 
 use super::columns::Columns;
 use super::dataset_arrays::{arithmetic, fresh, rows_of};

@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::buffer::{Dtype, Field};
+use rlox_core::{Dtype, Field};
 
 use super::columns::Columns;
 use crate::coerce;

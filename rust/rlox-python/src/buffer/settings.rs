@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString, PyTuple, PyType};
-use rlox_core::buffer::{Dtype, Field, FrameStack, ObsField, Schema, StackAxis};
+use rlox_core::buffer::{FrameStack, ObsField, Schema, StackAxis};
+use rlox_core::{Dtype, Field};
 use rlox_core::{Error, Result};
 
 use super::columns::Columns;

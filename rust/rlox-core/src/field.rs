@@ -1,0 +1,54 @@
+//! Typed columns: a name, an element type and the shape of one row.
+
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// The largest row of one column, in bytes: 4 GiB.
+const MAX_ROW: usize = 1 << 32;
+
+/// One typed column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its key in a batch.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Shape of one row; empty for a scalar.
+    pub shape: Vec<usize>,
+}
+
+impl Field {
+    /// A column `name` of rows `shape`.
+    pub fn new(name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<usize>>) -> Self {
+        Self { name: name.into(), dtype, shape: shape.into() }
+    }
+
+    /// Elements of one row.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// True for a row without elements, which no schema accepts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of one row.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.len() * self.dtype.size()
+    }
+
+    /// Checks that a row has 1 to [`MAX_ROW`] bytes.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bytes =
+            self.shape.iter().try_fold(self.dtype.size(), |product, &dim| product.checked_mul(dim));
+        if bytes.is_some_and(|bytes| (1..=MAX_ROW).contains(&bytes)) {
+            return Ok(());
+        }
+        let got = format!("{:?} of {}", self.shape, self.dtype.name());
+        Err(Error::config("shape of a column", got, "positive dimensions and at most 4 GiB a row"))
+    }
+}

@@ -1,0 +1,116 @@
+//! Long work that can be told to stop.
+//!
+//! Whoever calls for a person (the Python boundary) runs the work inside [`interruptible`] with a
+//! question that it can answer on the calling thread only, such as "was Ctrl-C pressed?". Long loops
+//! call [`check`] between pieces of at most a few milliseconds, and pass [`current`] to other threads,
+//! whose [`Token::check`] costs one load. Outside of [`interruptible`] nothing ever stops.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// The question is asked no more often than this.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Answers, on the thread that runs the work, whether to stop.
+pub type Question = fn() -> bool;
+
+thread_local! {
+    static RUNNING: RefCell<Option<(Question, Token)>> = const { RefCell::new(None) };
+    static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Whether some work is to stop; for the threads that help with it.
+#[derive(Debug, Clone, Default)]
+pub struct Token(Option<Arc<AtomicBool>>);
+
+impl Token {
+    /// # Errors
+    /// [`Error::Interrupted`] if the work is to stop.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match &self.0 {
+            Some(stopped) if stopped.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs `work`, in which [`check`] asks `question`.
+pub fn interruptible<T>(question: Question, work: impl FnOnce() -> T) -> T {
+    let token = Token(Some(Arc::default()));
+    let outer = RUNNING.replace(Some((question, token)));
+    ASKED.set(Some(Instant::now()));
+    let _restore = Restore(outer);
+    work()
+}
+
+/// Puts the outer work back, also when the inner one panics.
+struct Restore(Option<(Question, Token)>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        RUNNING.set(self.0.take());
+    }
+}
+
+/// The token of the work that this thread runs.
+#[must_use]
+pub fn current() -> Token {
+    RUNNING
+        .with_borrow(|running| running.as_ref().map(|(_, token)| token.clone()))
+        .unwrap_or_default()
+}
+
+/// # Errors
+/// [`Error::Interrupted`] if the work that this thread runs is to stop.
+pub fn check() -> Result<()> {
+    let Some((question, token)) = RUNNING.with_borrow(Clone::clone) else { return Ok(()) };
+    token.check()?;
+    let now = Instant::now();
+    if ASKED.get().is_some_and(|asked| now.duration_since(asked) < PERIOD) {
+        return Ok(());
+    }
+    ASKED.set(Some(now));
+    if question()
+        && let Some(stopped) = &token.0
+    {
+        stopped.store(true, Ordering::Relaxed);
+    }
+    token.check()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(pause: Duration) -> Result<()> {
+        std::thread::sleep(pause);
+        check()
+    }
+
+    #[test]
+    fn work_stops_once_the_answer_is_yes_and_its_helpers_with_it() {
+        interruptible(
+            || true,
+            || {
+                let token = current();
+                assert_eq!((check(), token.check()), (Ok(()), Ok(())), "asked too soon");
+                assert_eq!(after(2 * PERIOD), Err(Error::Interrupted));
+                let helper = std::thread::spawn(move || token.check());
+                assert_eq!(helper.join().unwrap(), Err(Error::Interrupted));
+                assert_eq!(check(), Err(Error::Interrupted), "it stays stopped");
+            },
+        );
+        assert_eq!(after(2 * PERIOD), Ok(()), "the next work is not stopped");
+    }
+
+    #[test]
+    fn work_goes_on_while_the_answer_is_no_and_where_nobody_asks() {
+        assert_eq!(interruptible(|| false, || after(2 * PERIOD)), Ok(()));
+        assert_eq!((after(2 * PERIOD), current().check()), (Ok(()), Ok(())));
+    }
+}
