@@ -1,7 +1,5 @@
 //! Actions from Python: the common arrays as they are, everything else converted.
 
-use std::ops::Range;
-
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
@@ -10,7 +8,7 @@ use rlox_core::space::ActionSpace;
 
 use crate::coerce;
 use crate::errors::{self, Class};
-use crate::views::{Span, View};
+use crate::views::View;
 
 /// Contiguous actions of the kind an environment takes.
 pub(crate) enum ActionArray<'py> {
@@ -58,22 +56,6 @@ impl<'py> ActionArray<'py> {
             Self::Listed(list) => Actions::Discrete(list),
             Self::Box(array) => Actions::Box(array.slice()),
         }
-    }
-
-    /// The memory of the actions, for comparing outputs with it.
-    pub(crate) fn span(&self) -> &dyn Span {
-        match self {
-            Self::Discrete(array) => array,
-            Self::Listed(list) => list,
-            Self::Box(array) => array,
-        }
-    }
-}
-
-impl Span for Vec<i64> {
-    fn span(&self) -> Range<usize> {
-        let start = self.as_ptr() as usize;
-        start..start + self.len() * size_of::<i64>()
     }
 }
 

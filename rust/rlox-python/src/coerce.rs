@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::{self, Class};
-use crate::views::{Plain, Refusal, Span, View, ViewMut, Written};
+use crate::views::{Plain, Refusal, View, ViewMut, Written};
 
 /// An integer argument as it came, `None` included; read with the argument's name for messages.
 pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);
@@ -178,9 +178,10 @@ pub(crate) fn elements<'py, T: Plain>(
     kinds: &str,
 ) -> PyResult<View<'py, T>> {
     match View::of(array) {
-        Some(view) => Ok(view),
+        Ok(view) => Ok(view),
+        Err(Refusal::InUse) => Err(being_written(array, name)),
         // Float64 beyond float32's range becomes infinite, which the kernels report by index.
-        None => converted::<T, _>(array, name, kinds, View::of),
+        Err(_) => converted::<T, _>(array, name, kinds, View::of),
     }
 }
 
@@ -190,9 +191,17 @@ pub(crate) fn bools<'py>(
     name: &str,
 ) -> PyResult<View<'py, u8>> {
     match View::of_bools(array) {
-        Some(view) => Ok(view),
-        None => converted::<bool, _>(array, name, "fiub", View::of_bools),
+        Ok(view) => Ok(view),
+        Err(Refusal::InUse) => Err(being_written(array, name)),
+        Err(_) => converted::<bool, _>(array, name, "fiub", View::of_bools),
     }
+}
+
+#[cold]
+fn being_written(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
+    let message =
+        format!("{name} is being written to by another call; give each thread arrays of its own");
+    errors::new(array.py(), Class::Shape, message)
 }
 
 /// A view of a copy of `array` with elements `T`.
@@ -200,7 +209,7 @@ fn converted<'py, T: Element, V>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
     kinds: &str,
-    view: impl Fn(&Bound<'py, PyUntypedArray>) -> Option<V>,
+    view: impl Fn(&Bound<'py, PyUntypedArray>) -> Result<V, Refusal>,
 ) -> PyResult<V> {
     let py = array.py();
     let wrong = || {
@@ -219,7 +228,7 @@ fn converted<'py, T: Element, V>(
     options.set_item("order", "C")?;
     // Not `ascontiguousarray`, which returns a misaligned array as it is.
     let copied = get_array_module(py)?.call_method("array", (array,), Some(&options))?;
-    view(copied.cast::<PyUntypedArray>()?).ok_or_else(wrong)
+    view(copied.cast::<PyUntypedArray>()?).map_err(|_| wrong())
 }
 
 /// Floats, integers or bools as `T`.
@@ -258,16 +267,14 @@ pub(crate) fn check_shape(
     Err(errors::new(array.py(), Class::Shape, message))
 }
 
-/// A caller-owned C-contiguous output of exactly this type and shape; `others` are all other views
-/// that are alive in this call.
+/// A caller-owned C-contiguous output of exactly this type and shape.
 pub(crate) fn output<'py, T: Written>(
     value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],
-    others: &[&dyn Span],
 ) -> PyResult<ViewMut<'py, T>> {
     let refused = match value.cast::<PyUntypedArray>() {
-        Ok(array) if array.shape() == shape => match ViewMut::of(array, others) {
+        Ok(array) if array.shape() == shape => match ViewMut::of(array) {
             Ok(view) => return Ok(view),
             Err(refused) => refused,
         },
@@ -281,9 +288,9 @@ pub(crate) fn output<'py, T: Written>(
             numpy::dtype::<T>(py)
         ),
         Refusal::ReadOnly => format!("{name} is read-only, expected a writeable array"),
-        Refusal::Overlap => format!(
-            "{name} shares memory with another argument; outputs must not share memory with other \
-             arguments"
+        Refusal::InUse => format!(
+            "{name} shares memory with another argument, or with one of a call that runs now; \
+             outputs must not share memory with other arguments, nor threads their outputs"
         ),
     };
     Err(errors::new(py, Class::Shape, message))

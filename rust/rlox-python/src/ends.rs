@@ -6,7 +6,7 @@ use rlox_core::advantage::{Ends, Flag};
 
 use crate::coerce;
 use crate::errors::{self, Class};
-use crate::views::{Plain, Span, View, ViewMut, is_of};
+use crate::views::{Plain, View, ViewMut, is_of};
 
 /// An optional argument.
 pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -39,13 +39,6 @@ impl<G: Plain + Flag> EndPair<'_, G> {
             Some(truncated) => Ends { terminated, truncated: truncated.slice() },
             None => Ends::without_truncation(terminated),
         }
-    }
-}
-
-impl<G> EndPair<'_, G> {
-    fn spans(&self) -> Vec<&dyn Span> {
-        let truncated = self.truncated.iter().map(|view| view as &dyn Span);
-        std::iter::once(&self.terminated as &dyn Span).chain(truncated).collect()
     }
 }
 
@@ -114,15 +107,6 @@ impl<'py> EndArrays<'py> {
                 truncated: Some(coerce::bools(truncated, "truncated")?),
             })
         })
-    }
-
-    /// The memory of the flags, for comparing outputs with it.
-    pub(crate) fn spans(&self) -> Vec<&dyn Span> {
-        match self {
-            Self::Bool(pair) => pair.spans(),
-            Self::Single(pair) => pair.spans(),
-            Self::Double(pair) => pair.spans(),
-        }
     }
 }
 

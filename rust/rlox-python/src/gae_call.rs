@@ -9,7 +9,7 @@ use rlox_core::advantage::{Discount, Ends, Flag, Real};
 use crate::coerce;
 use crate::detach::detached;
 use crate::ends::{EndArrays, Given};
-use crate::views::{Plain, Span, View, ViewMut, Written, is_of};
+use crate::views::{Plain, View, ViewMut, Written, is_of};
 
 /// (advantages, returns).
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -174,11 +174,8 @@ impl<'py> Grid<'py> {
             GridNext::Values(next) => coerce::numbers::<F>(next, "next_values")?,
             GridNext::Bootstrap(last) => coerce::numbers::<F>(last, "last_values")?,
         };
-        let mut others = self.ends.spans();
-        others.extend([&rewards as &dyn Span, &values, &next]);
-        let mut advantages = self.out::<F>(py, advantages, "advantages", &others)?;
-        others.push(&advantages);
-        let mut returns = self.out::<F>(py, returns, "returns", &others)?;
+        let mut advantages = self.out::<F>(py, advantages, "advantages")?;
+        let mut returns = self.out::<F>(py, returns, "returns")?;
         let next = match &self.next {
             GridNext::Values(_) => Next::Values(next.slice()),
             GridNext::Bootstrap(_) => Next::Bootstrap(next.slice()),
@@ -211,11 +208,10 @@ impl<'py> Grid<'py> {
         py: Python<'py>,
         given: Given<'_, 'py>,
         name: &str,
-        others: &[&dyn Span],
     ) -> PyResult<ViewMut<'py, F>> {
         let shape = self.inputs.rewards.shape();
         match given {
-            Some(given) => coerce::output(given, name, shape, others),
+            Some(given) => coerce::output(given, name, shape),
             None => ViewMut::fresh(py, shape),
         }
     }

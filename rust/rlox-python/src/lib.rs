@@ -2,6 +2,7 @@
 
 mod actions;
 mod buffer;
+mod claims;
 mod coerce;
 mod detach;
 mod ends;

@@ -67,8 +67,8 @@ impl<'py> Mask<'py> {
             return coerce::bools(&array, "mask").map(Self::Viewed);
         }
         let bytes = match (View::<i64>::of(&array), View::<f32>::of(&array)) {
-            (Some(view), _) => zeros_and_ones(view.slice()),
-            (_, Some(view)) => zeros_and_ones(view.slice()),
+            (Ok(view), _) => zeros_and_ones(view.slice()),
+            (_, Ok(view)) => zeros_and_ones(view.slice()),
             _ => zeros_and_ones(coerce::numbers::<f64>(&array, "mask")?.slice()),
         };
         bytes.map(Self::Read).map_err(|(index, value)| {

@@ -12,7 +12,7 @@ use crate::detach::detached;
 use crate::native_env::{self, PyNativeEnv};
 use crate::snapshot;
 use crate::step::{self, FinalArrays};
-use crate::views::{Span, ViewMut};
+use crate::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 
@@ -103,7 +103,7 @@ impl PyVecEnv {
     /// Raises ShapeError if `obs` is anything else.
     fn observe_into(&self, py: Python<'_>, obs: &Bound<'_, PyAny>) -> PyResult<()> {
         let shape = [self.inner.n_envs(), self.inner.obs_dim()];
-        let mut obs = coerce::output::<f32>(obs, "obs", &shape, &[])?;
+        let mut obs = coerce::output::<f32>(obs, "obs", &shape)?;
         let out = obs.slice_mut();
         detached(py, step::cost(&self.inner), || self.inner.observe_into(out))
     }
@@ -186,13 +186,10 @@ impl PyVecEnv {
         let envs = &mut self.inner;
         let n = envs.n_envs();
         let actions = ActionArray::read(actions, &envs.spec().action, n)?;
-        let given = actions.span();
-        let mut obs = coerce::output(obs, "obs", &[n, envs.obs_dim()], &[given])?;
-        let mut rewards = coerce::output(rewards, "rewards", &[n], &[given, &obs])?;
-        let mut terminated =
-            coerce::output(terminated, "terminated", &[n], &[given, &obs, &rewards])?;
-        let others: [&dyn Span; 4] = [given, &obs, &rewards, &terminated];
-        let mut truncated = coerce::output(truncated, "truncated", &[n], &others)?;
+        let mut obs = coerce::output(obs, "obs", &[n, envs.obs_dim()])?;
+        let mut rewards = coerce::output(rewards, "rewards", &[n])?;
+        let mut terminated = coerce::output(terminated, "terminated", &[n])?;
+        let mut truncated = coerce::output(truncated, "truncated", &[n])?;
         let out = StepOut {
             obs: obs.slice_mut(),
             rewards: rewards.slice_mut(),

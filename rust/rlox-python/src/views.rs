@@ -2,18 +2,24 @@
 //!
 //! What makes it sound, and what a reader has to check here and nowhere else:
 //! - A view is made only of an array that is C-contiguous, aligned, in native byte order and of the
-//!   element type, so its elements are `len` consecutive `T`. It owns a reference to the array, and
-//!   NumPy does not move or free the memory of an array that is referenced.
-//! - [`Plain`] types are valid whatever their bits are, so foreign and uninitialised bytes are
-//!   merely unspecified numbers. Bools are not: they are read as `u8` and written as `bool` into
-//!   memory that NumPy has zeroed or that only this module's callers have claimed.
-//! - Memory of the caller is written only through [`ViewMut::of`], which takes every other view of
-//!   the call and refuses overlap. Fresh arrays are not yet known to anyone else.
-//! - While the GIL is released, another Python thread may write to an array that is being read, as
-//!   with every function of NumPy itself; the numbers read are then unspecified.
+//!   element type, so its elements are `len` consecutive `T`. It owns a reference to the array.
+//! - [`Plain`] types are valid whatever their bits are, so foreign bytes are merely unspecified
+//!   numbers. Bools are not: they are read as `u8` and written as `bool` into memory that NumPy has
+//!   zeroed or that [`ViewMut::of`] has made valid.
+//! - Every view of memory that somebody else can reach is in one list of [`Claims`] from when it is
+//!   made until it is dropped, which is after the call's work: writing excludes every other view of
+//!   these bytes, in the same call, a call around it or one of another thread.
+//! - Memory of fresh arrays is written before it is seen: zeroed by NumPy, or lent by the pool,
+//!   whose blocks are zeroed when they are made. Nobody else knows it, so it needs no claim.
+//!
+//! What stays the caller's, as with every function of NumPy itself: while the GIL is released,
+//! another thread may write through NumPy to an array that is in use here (the numbers are then
+//! unspecified), and may free its memory by `array.resize(..., refcheck=False)`, which does not look
+//! at references and so takes the memory from under any call that is using it.
 
 #![expect(unsafe_code, reason = "the audited module of this crate")]
 
+use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -26,6 +32,7 @@ use numpy::npyffi::{
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
+use crate::claims::Claims;
 use crate::errors::{self, Class};
 use crate::pool::Lease;
 
@@ -49,7 +56,7 @@ plain! {
 pub(crate) trait Written: Element + Copy {
     /// NumPy's dtype kind.
     const KIND: u8;
-    /// Whether fresh memory has to be zeroed to hold valid values.
+    /// Whether bytes that something else was written to may be no valid values.
     const ZEROED: bool;
 }
 
@@ -63,14 +70,71 @@ impl Written for bool {
     const ZEROED: bool = true;
 }
 
-/// The addresses that a view covers.
-pub(crate) trait Span {
-    /// First address, and one past the last.
-    fn span(&self) -> Range<usize>;
+/// The list of claims, which belongs to whoever holds the GIL.
+struct Guarded(UnsafeCell<Claims>);
+
+// SAFETY: `claims` reaches the list, for a thread that holds the GIL, and one thread at a time does.
+unsafe impl Sync for Guarded {}
+
+/// Runs `act` on the list; it must not call anything that runs Python or comes back here.
+#[inline]
+fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
+    static IN_USE: Guarded = Guarded(UnsafeCell::new(Claims::new()));
+    // SAFETY: `_py` proves that this thread holds the GIL, which `act` keeps, so nobody else has
+    // the list; the callers below are a few lines of arithmetic each.
+    act(unsafe { &mut *IN_USE.0.get() })
+}
+
+/// A claim on memory, given up when dropped.
+struct Claim<'py> {
+    py: Python<'py>,
+    /// None for memory that nobody else can reach.
+    number: Option<u32>,
+}
+
+impl<'py> Claim<'py> {
+    const fn none(py: Python<'py>) -> Self {
+        Self { py, number: None }
+    }
+
+    /// By one of [`Claims::read`] and [`Claims::write`]; None if that refuses.
+    #[inline]
+    fn on(
+        py: Python<'py>,
+        span: Range<usize>,
+        take: impl FnOnce(&mut Claims, Range<usize>) -> Option<u32>,
+    ) -> Option<Self> {
+        if span.is_empty() {
+            return Some(Self::none(py));
+        }
+        let number = claims(py, |claims| take(claims, span))?;
+        Some(Self { py, number: Some(number) })
+    }
+}
+
+impl Drop for Claim<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            claims(self.py, |claims| claims.release(number));
+        }
+    }
+}
+
+/// Why memory cannot be viewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Another type, or not C-contiguous, aligned and in native byte order.
+    Layout,
+    /// Not writeable.
+    ReadOnly,
+    /// Shared with another argument or another call.
+    InUse,
 }
 
 /// The elements of an array, for reading.
 pub(crate) struct View<'py, T> {
+    claim: Claim<'py>,
     /// Keeps the memory alive.
     array: Bound<'py, PyUntypedArray>,
     start: NonNull<T>,
@@ -78,66 +142,59 @@ pub(crate) struct View<'py, T> {
 }
 
 impl<'py, T: Plain> View<'py, T> {
-    /// None unless the array is C-contiguous, aligned and holds `T` in native byte order.
-    pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Option<Self> {
-        (holds::<T>(array, T::KIND) && is_plain(array)).then(|| Self::trusted(array))
+    /// Refused unless the array is C-contiguous, aligned, holds `T` in native byte order, and no
+    /// call is writing to it.
+    #[inline]
+    pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
+        if holds::<T>(array, T::KIND) && is_plain(array) {
+            Self::trusted(array)
+        } else {
+            Err(Refusal::Layout)
+        }
     }
 
-    fn trusted(array: &Bound<'py, PyUntypedArray>) -> Self {
+    fn trusted(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         let (start, len) = elements(array);
-        Self { array: array.clone(), start, len }
+        let claim = Claim::on(array.py(), addresses(start, len), Claims::read);
+        Ok(Self { claim: claim.ok_or(Refusal::InUse)?, array: array.clone(), start, len })
     }
 
     /// The elements in row-major order.
     pub(crate) fn slice(&self) -> &[T] {
-        // SAFETY: `of` checked layout and type, `array` keeps the memory alive.
+        // SAFETY: `of` checked layout and type, `array` keeps the memory alive, `claim` keeps
+        // writers away.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The same memory as bytes.
+    pub(crate) fn into_bytes(self) -> View<'py, u8> {
+        let (start, len) = (self.start.cast(), self.len * size_of::<T>());
+        View { claim: self.claim, array: self.array, start, len }
     }
 }
 
 impl<'py> View<'py, u8> {
     /// The bytes of a C-contiguous bool array: 0 is false, everything else true.
-    pub(crate) fn of_bools(array: &Bound<'py, PyUntypedArray>) -> Option<Self> {
-        (array.dtype().kind() == b'b' && is_plain(array)).then(|| Self::trusted(array))
-    }
-}
-
-impl<'py, T: Plain> View<'py, T> {
-    /// The same memory as bytes.
-    pub(crate) fn into_bytes(self) -> View<'py, u8> {
-        View { array: self.array, start: self.start.cast(), len: self.len * size_of::<T>() }
-    }
-}
-
-impl<T> Span for View<'_, T> {
-    fn span(&self) -> Range<usize> {
-        addresses(self.start, self.len)
+    pub(crate) fn of_bools(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
+        if array.dtype().kind() == b'b' && is_plain(array) {
+            Self::trusted(array)
+        } else {
+            Err(Refusal::Layout)
+        }
     }
 }
 
 /// The elements of an array, for writing.
 pub(crate) struct ViewMut<'py, T> {
+    claim: Claim<'py>,
     array: Bound<'py, PyUntypedArray>,
     start: NonNull<T>,
     len: usize,
 }
 
-/// Why memory of the caller cannot be written.
-pub(crate) enum Refusal {
-    /// Another type, or not C-contiguous, aligned and in native byte order.
-    Layout,
-    /// Not writeable.
-    ReadOnly,
-    /// Shared with another argument.
-    Overlap,
-}
-
 impl<'py, T: Written> ViewMut<'py, T> {
-    /// The caller's array for writing; `others` are all other views alive in this call.
-    pub(crate) fn of(
-        array: &Bound<'py, PyUntypedArray>,
-        others: &[&dyn Span],
-    ) -> Result<Self, Refusal> {
+    /// The caller's array for writing; refused while anything else is in a call that uses it.
+    pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         if !(holds::<T>(array, T::KIND) && is_plain(array)) {
             return Err(Refusal::Layout);
         }
@@ -145,23 +202,17 @@ impl<'py, T: Written> ViewMut<'py, T> {
             return Err(Refusal::ReadOnly);
         }
         let (start, len) = elements::<T>(array);
-        let own = addresses(start, len);
-        let overlaps = |other: &&dyn Span| {
-            let other = other.span();
-            own.start < other.end && other.start < own.end
-        };
-        if others.iter().any(overlaps) {
-            return Err(Refusal::Overlap);
-        }
+        let claim = Claim::on(array.py(), addresses(start, len), Claims::write);
+        let claim = claim.ok_or(Refusal::InUse)?;
         if T::ZEROED {
-            // SAFETY: `len` bools of one byte that nothing else of this call views.
+            // SAFETY: `len` bools of one byte, claimed for writing.
             let bytes = unsafe { slice::from_raw_parts_mut(start.as_ptr().cast::<u8>(), len) };
             // A bool array made by `view` may hold other bytes than 0 and 1.
             for byte in bytes {
                 *byte = (*byte).min(1);
             }
         }
-        Ok(Self { array: array.clone(), start, len })
+        Ok(Self { claim, array: array.clone(), start, len })
     }
 
     /// A new C-contiguous array; its numbers are unspecified, its bools false.
@@ -171,13 +222,13 @@ impl<'py, T: Written> ViewMut<'py, T> {
     pub(crate) fn fresh(py: Python<'py>, shape: &[usize]) -> PyResult<Self> {
         let array = allocate::<T>(py, shape)?;
         let (start, len) = elements(&array);
-        Ok(Self { array, start, len })
+        Ok(Self { claim: Claim::none(py), array, start, len })
     }
 
     /// The elements in row-major order.
     pub(crate) fn slice_mut(&mut self) -> &mut [T] {
-        // SAFETY: layout and type are right and nothing else of this call views the memory: it is
-        // fresh, or `of` compared it with the others. `array` keeps it alive.
+        // SAFETY: layout and type are right, the memory is initialised, and nothing else views it:
+        // it is fresh, or claimed by `of`. `array` keeps it alive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
@@ -185,18 +236,11 @@ impl<'py, T: Written> ViewMut<'py, T> {
     pub(crate) fn into_array(self) -> Bound<'py, PyUntypedArray> {
         self.array
     }
-}
 
-impl<'py, T: Written> ViewMut<'py, T> {
     /// The same memory as bytes; NumPy, not Rust, will read what is written there as a `T`.
     pub(crate) fn into_bytes(self) -> ViewMut<'py, u8> {
-        ViewMut { array: self.array, start: self.start.cast(), len: self.len * size_of::<T>() }
-    }
-}
-
-impl<T> Span for ViewMut<'_, T> {
-    fn span(&self) -> Range<usize> {
-        addresses(self.start, self.len)
+        let (start, len) = (self.start.cast(), self.len * size_of::<T>());
+        ViewMut { claim: self.claim, array: self.array, start, len }
     }
 }
 
@@ -280,14 +324,10 @@ fn allocate<'py, T: Written>(
         return lent::<T>(py, &mut dims, ndim, lease);
     }
     let dtype = T::get_dtype(py).into_dtype_ptr();
-    // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
-    // return a new array or null with an exception set.
+    // SAFETY: NumPy's allocator takes over the reference to the dtype and reads `ndim` sizes; it
+    // returns a new array or null with an exception set.
     unsafe {
-        let array = if T::ZEROED {
-            PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype, 0)
-        } else {
-            PY_ARRAY_API.PyArray_Empty(py, ndim, dims.as_mut_ptr(), dtype, 0)
-        };
+        let array = PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype, 0);
         Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
     }
 }

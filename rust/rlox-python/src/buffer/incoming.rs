@@ -89,8 +89,8 @@ fn from_array<'py>(
         Dtype::Bool => View::of_bools(array),
     };
     match same {
-        Some(view) => Ok(Bytes::Array(view)),
-        None => converted(array, name, field.dtype).map(Bytes::Array),
+        Ok(view) => Ok(Bytes::Array(view)),
+        Err(_) => converted(array, name, field.dtype).map(Bytes::Array),
     }
 }
 

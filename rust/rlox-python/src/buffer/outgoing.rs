@@ -8,7 +8,7 @@ use rlox_core::{Dtype, Field};
 use super::columns::Columns;
 use crate::coerce;
 use crate::errors::{self, Class};
-use crate::views::{Span, ViewMut, Written};
+use crate::views::{ViewMut, Written};
 
 /// What a batch has after its indices, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -135,7 +135,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         kind: Kind,
         shape: &[usize],
     ) -> PyResult<()> {
-        let place = Place { py, home, key, shape, others: &self.views };
+        let place = Place { py, home, key, shape };
         let view = match kind {
             Kind::Column(Dtype::U8) => place.array::<u8>(),
             Kind::Column(Dtype::U16) => place.array::<u16>(),
@@ -159,7 +159,6 @@ struct Place<'a, 'py> {
     home: Option<&'a Bound<'py, PyDict>>,
     key: &'a Bound<'py, PyString>,
     shape: &'a [usize],
-    others: &'a [ViewMut<'py, u8>],
 }
 
 impl<'py> Place<'_, 'py> {
@@ -175,8 +174,7 @@ impl<'py> Place<'_, 'py> {
         if !array.is(&value) && owned()? {
             return Err(missing(self.key, "an array or tensor that can be written to"));
         }
-        let others: Vec<&dyn Span> = self.others.iter().map(|view| view as &dyn Span).collect();
-        Ok(coerce::output::<T>(array.as_any(), &name, self.shape, &others)?.into_bytes())
+        Ok(coerce::output::<T>(array.as_any(), &name, self.shape)?.into_bytes())
     }
 }
 

@@ -1,0 +1,82 @@
+//! Which memory calls are using: the addresses of all views that are alive, whatever their thread.
+
+use std::ops::Range;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The addresses of one view; empty once it is gone.
+struct Slot {
+    first: usize,
+    end: usize,
+    written: bool,
+    /// The free slot after this one, if this one is free.
+    next_free: u32,
+}
+
+impl Slot {
+    const fn meets(&self, span: &Range<usize>) -> bool {
+        self.first < span.end && span.start < self.end
+    }
+}
+
+/// All views: any number may read the same memory, one may write if nobody else is there.
+pub(crate) struct Claims {
+    slots: Vec<Slot>,
+    free: u32,
+    alive: u32,
+    writers: u32,
+}
+
+impl Claims {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new(), free: NONE, alive: 0, writers: 0 }
+    }
+
+    /// The number of a claim for reading; None if the memory is being written.
+    #[inline]
+    pub(crate) fn read(&mut self, span: Range<usize>) -> Option<u32> {
+        if self.writers > 0 && self.slots.iter().any(|slot| slot.written && slot.meets(&span)) {
+            return None;
+        }
+        Some(self.add(span, false))
+    }
+
+    /// The number of a claim for writing; None if the memory is in use.
+    pub(crate) fn write(&mut self, span: Range<usize>) -> Option<u32> {
+        if self.slots.iter().any(|slot| slot.meets(&span)) {
+            return None;
+        }
+        self.writers += 1;
+        Some(self.add(span, true))
+    }
+
+    #[inline]
+    fn add(&mut self, span: Range<usize>, written: bool) -> u32 {
+        self.alive += 1;
+        let slot = Slot { first: span.start, end: span.end, written, next_free: NONE };
+        let number = self.free;
+        if let Some(place) = self.slots.get_mut(number as usize) {
+            self.free = place.next_free;
+            *place = slot;
+            return number;
+        }
+        self.slots.push(slot);
+        u32::try_from(self.slots.len() - 1).unwrap_or(NONE)
+    }
+
+    /// Gives a claim up.
+    #[inline]
+    pub(crate) fn release(&mut self, number: u32) {
+        let Some(slot) = self.slots.get_mut(number as usize) else { return };
+        self.writers -= u32::from(slot.written);
+        *slot = Slot { first: 0, end: 0, written: false, next_free: self.free };
+        self.free = number;
+        self.alive -= 1;
+        if self.alive == 0 {
+            // So that one call with many views does not make the lists of later ones long.
+            self.slots.clear();
+            self.free = NONE;
+        }
+    }
+}

@@ -1,0 +1,234 @@
+"""Memory that a call writes belongs to it alone: within the call, around it, and across threads."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox._core import ReplayBuffer, Stream, VecEnv, compute_gae, pack_tokens
+from rlox.errors import ShapeError
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+# Large enough that the interpreter is released and calls of two threads meet.
+N = 20_000
+
+
+def outputs(n: int, dim: int = 4) -> Arrays:
+    """Arrays for `step_into`."""
+    flags = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    return np.zeros((n, dim), np.float32), np.zeros(n), *flags
+
+
+def filled(rows: int, obs_dim: int = 4) -> ReplayBuffer:
+    """A buffer of rows in which every number of row i is i."""
+    buffer = ReplayBuffer(rows, obs_dim, 1)
+    numbers = np.arange(rows, dtype=np.float32)
+    obs = np.repeat(numbers[:, None], obs_dim, axis=1)
+    flags = np.zeros(rows, dtype=bool)
+    buffer.push_batch(obs, numbers, numbers, flags, flags, obs)
+    return buffer
+
+
+def copied(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch as it is now."""
+    return {key: array.copy() for key, array in batch.items()}
+
+
+def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Whether two batches are equal."""
+    return all(np.array_equal(left[key], right[key]) for key in left)
+
+
+class Colliding:
+    """Calls made by threads at once, each until it succeeded and some were refused, or `limit` times."""
+
+    def __init__(self, calls: list[Callable[[], object]], limit: int = 3_000) -> None:
+        self.refused: list[str] = []
+        self.succeeded: list[int] = []
+        self.others: list[BaseException] = []
+        threads = [threading.Thread(target=self._run, args=(call, limit)) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _run(self, call: Callable[[], object], limit: int) -> None:
+        succeeded = 0
+        for _ in range(limit):
+            if len(self.refused) > 20 and succeeded > 0:
+                break
+            try:
+                call()
+            except ShapeError as error:
+                self.refused.append(str(error))
+                time.sleep(random.random() / 1_000)
+            except BaseException as error:
+                self.others.append(error)
+                return
+            else:
+                succeeded += 1
+        self.succeeded.append(succeeded)
+
+
+def test_indices_taken_from_the_batch_that_they_fill_are_refused():
+    buffer = filled(100)
+    batch = buffer.sample(32)
+    before = copied(batch)
+    with pytest.raises(ShapeError, match="indices shares memory with another argument"):
+        buffer.gather(batch["indices"], out=batch)
+    assert same(batch, before)
+    again = buffer.gather(batch["indices"].copy(), out=batch)
+    assert same(again, before)
+
+
+def test_an_array_may_serve_two_outputs_in_no_batch():
+    buffer = filled(100)
+    batch = buffer.sample(8)
+    batch["next_obs"] = batch["obs"]
+    with pytest.raises(ShapeError, match="next_obs shares memory"):
+        buffer.sample(8, out=batch)
+    # A part of another output is as bad.
+    batch = buffer.sample(8)
+    both = np.zeros((9, 4), np.float32)
+    batch["obs"], batch["next_obs"] = both[:8], both[1:]
+    with pytest.raises(ShapeError, match="next_obs shares memory"):
+        buffer.sample(8, out=batch)
+
+
+def test_after_a_refusal_the_same_arrays_can_be_used():
+    env = VecEnv(3, seed=1)
+    env.reset_all()
+    obs, rewards, terminated, truncated = outputs(3)
+    for _ in range(300):
+        with pytest.raises(ShapeError):
+            env.step_into([0, 0, 0], obs, rewards, terminated, terminated)
+    env.step_into([0, 0, 0], obs, rewards, terminated, truncated)
+    np.testing.assert_array_equal(obs, env.get_state().astype(np.float32))
+
+
+def test_two_environments_in_two_threads_cannot_step_into_the_same_arrays():
+    out = outputs(N)
+    actions = np.zeros(N, dtype=np.int64)
+    envs = [VecEnv(N, seed=seed) for seed in (1, 2)]
+    for env in envs:
+        env.reset_all()
+    met = Colliding([lambda env=env: env.step_into(actions, *out) for env in envs])
+    assert met.others == []
+    assert met.refused, "the calls never met"
+    assert all("obs shares memory" in message for message in met.refused)
+    assert min(met.succeeded) > 0
+
+
+def test_two_threads_cannot_sample_into_the_same_batch():
+    buffer = filled(50_000)
+    batch = buffer.sample(N)
+    met = Colliding([lambda: buffer.sample(N, out=batch)] * 2)
+    assert met.others == []
+    assert met.refused, "the calls never met"
+    assert min(met.succeeded) > 0
+    numbers = batch["rewards"]
+    np.testing.assert_array_equal(batch["obs"], np.repeat(numbers[:, None], 4, axis=1))
+
+
+def test_an_array_that_is_being_written_cannot_be_read_by_another_call():
+    buffer = filled(50_000)
+    batch = buffer.sample(N)
+    flags = np.zeros(N, dtype=bool)
+    other = ReplayBuffer(N, 4, 1)
+
+    def push() -> None:
+        obs, rewards = batch["obs"], batch["rewards"]
+        other.push_batch(obs, rewards, rewards, flags, flags, obs)
+
+    met = Colliding([lambda: buffer.sample(N, out=batch), push])
+    assert met.others == []
+    assert met.refused, "the calls never met"
+    patterns = ("is being written to by another call", "shares memory with another argument")
+    assert all(any(pattern in message for pattern in patterns) for message in met.refused)
+    assert min(met.succeeded) > 0
+    # What was stored is whole rows of one batch, never half of two.
+    stored = other.sample(N, seed=1)
+    np.testing.assert_array_equal(stored["obs"], np.repeat(stored["rewards"][:, None], 4, axis=1))
+
+
+def test_any_number_of_threads_may_read_the_same_arrays():
+    rewards, values, flags = np.ones(N), np.zeros(N), np.zeros(N, dtype=bool)
+    expected, _ = compute_gae(rewards, values, flags)
+    wrong = []
+
+    def read() -> None:
+        for _ in range(100):
+            got, _ = compute_gae(rewards, values, flags)
+            if not np.array_equal(got, expected):
+                wrong.append(1)
+
+    met = Colliding([read] * 4, limit=1)
+    assert (met.refused, met.others, wrong) == ([], [], [])
+
+
+def test_threads_with_arrays_of_their_own_never_disturb_each_other():
+    actions = np.zeros(N, dtype=np.int64)
+    envs = [VecEnv(N, seed=seed) for seed in range(4)]
+    for env in envs:
+        env.reset_all()
+    outs = [outputs(N) for _ in envs]
+
+    def step(env: VecEnv, out: Arrays) -> None:
+        for _ in range(50):
+            env.step_into(actions, *out)
+
+    pairs = zip(envs, outs, strict=True)
+    met = Colliding([lambda env=env, out=out: step(env, out) for env, out in pairs], limit=1)
+    assert (met.refused, met.others) == ([], [])
+
+
+class Nosy:
+    """An array-like that makes another call while the one it is passed to reads it."""
+
+    def __init__(self, array: np.ndarray, call: Callable[[], object]) -> None:
+        self.array, self.call, self.caught = array, call, None
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        try:
+            self.call()
+        except ShapeError as error:
+            self.caught = str(error)
+        return self.array
+
+
+def test_a_call_within_a_call_cannot_take_its_outputs():
+    buffer = filled(100)
+    batch = buffer.sample(16)
+    # A part of an array, as a tensor's NumPy view: what owns its memory is taken for a copy.
+    batch["next_obs"] = np.zeros((17, 4), np.float32)[:16]
+    expected = copied(buffer.sample(16, seed=3))
+    # `next_obs` is read after `obs`, which the call has by then.
+    nosy = Nosy(batch["next_obs"], lambda: buffer.sample(16, seed=4, out=batch))
+    got = buffer.sample(16, seed=3, out={**batch, "next_obs": nosy})
+    assert nosy.caught is not None
+    assert "obs shares memory" in nosy.caught
+    assert same({**got, "next_obs": batch["next_obs"]}, expected)
+
+
+def test_thousands_of_arrays_in_one_call_leave_later_calls_as_they_were():
+    sequences = [np.arange(1, 4) for _ in range(5_000)]
+    packed = pack_tokens(sequences, 8)
+    assert packed["tokens"].sum() == 5_000 * 6
+    buffer = filled(100)
+    batch = buffer.sample(32)
+    assert buffer.sample(32, out=batch) is batch
+
+
+@pytest.mark.parametrize("n", [1, 100, 4_095, 4_096, 5_000, 40_000, 5_000_000])
+def test_results_of_every_size_are_written_wholly(n: int):
+    got = Stream(3, "whole").uniform(n)
+    stream = Stream(3, "whole")
+    parts = [stream.uniform(min(977, n - start)) for start in range(0, n, 977)]
+    np.testing.assert_array_equal(got, np.concatenate(parts))
