@@ -41,9 +41,11 @@ if TYPE_CHECKING:
         compute_token_kl_schulman,
         compute_vtrace,
         native_env_ids,
+        num_threads,
         pack_sequences,
         pack_tokens,
         prune_replay,
+        set_num_threads,
         unpack_sequences,
     )
     from rlox.errors import RloxError
@@ -85,9 +87,11 @@ _HOMES = {
     "compute_token_kl_schulman": "rlox._core",
     "compute_vtrace": "rlox._core",
     "native_env_ids": "rlox._core",
+    "num_threads": "rlox._core",
     "pack_sequences": "rlox._core",
     "pack_tokens": "rlox._core",
     "prune_replay": "rlox._core",
+    "set_num_threads": "rlox._core",
     "unpack_sequences": "rlox._core",
 }
 
@@ -126,9 +130,11 @@ __all__ = [
     "compute_token_kl_schulman",
     "compute_vtrace",
     "native_env_ids",
+    "num_threads",
     "pack_sequences",
     "pack_tokens",
     "prune_replay",
+    "set_num_threads",
     "unpack_sequences",
 ]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'pack_sequences', 'pack_tokens', 'prune_replay', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -1881,6 +1881,23 @@ def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
     Raises:
         StorageError: there is no such folder, the disk refuses, or another process is writing there.
         CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
+    """
+
+def num_threads() -> int:
+    """How many threads of this process share long work of rlox; see `set_num_threads`."""
+
+def set_num_threads(n: int | None=None) -> None:
+    """Sets how many threads of this process share long work of rlox: large batches of environments,
+    large batches from buffers, long arrays. No result depends on it.
+
+    Before the first call it is the environment variable `RLOX_THREADS` (or `RAYON_NUM_THREADS`) if that
+    is a number from 1 to 1024, else the number of CPUs that the process may use. A forked child has the
+    setting of its parent and threads of its own.
+
+    Args:
+        n: 1 to 1024; with 1 everything runs on the calling thread. None is the default again.
+
+    Raises ConfigError for a number out of range.
     """
 
 def stream_seed(seed: int, name: str, index: int=0) -> int:

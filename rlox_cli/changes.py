@@ -15,8 +15,8 @@ from rlox_cli import check, messages, schema
 from rlox_cli.help import value_text
 
 # What a run may change without becoming another one; the rest is frozen in its config.yaml.
-FREE = ("total_steps", "eval", "checkpoint", "log", "stop", "device", "torch_threads")
-FREE_TEXT = "total_steps, eval.*, checkpoint.*, log.*, stop.*, device and torch_threads"
+FREE = ("total_steps", "eval", "checkpoint", "log", "stop", "device", "torch_threads", "threads")
+FREE_TEXT = "total_steps, eval.*, checkpoint.*, log.*, stop.*, device, torch_threads and threads"
 NUMERIC = ("device", "torch_threads")
 UNSET = "unset"
 

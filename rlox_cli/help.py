@@ -27,8 +27,8 @@ resume (rlox train resume=RUN [key=value ...])
                                         that was stopped, killed or failed goes on at its newest
                                         whole checkpoint, one that is done with a larger
                                         total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
-                                        stop.*, device and torch_threads may change; the rest is
-                                        frozen in RUN/config.yaml, which is read as plain data"""
+                                        stop.*, device, torch_threads and threads may change; the
+                                        rest is frozen in RUN/config.yaml, read as plain data"""
 FLAGS = """\
 flags (Hydra's, all of them work)
   --cfg job            print the configuration instead of running

@@ -17,7 +17,12 @@ from typing import Any
 from rlox.configs import RunConfig
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "RLOX_THREADS",
+    "RAYON_NUM_THREADS",
+)
 
 
 def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
@@ -35,6 +40,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         "gpu": _gpu(),
         "threads": {
             "torch": config.torch_threads,
+            "rlox": config.threads,
             **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         },
         "seeds": {"run": config.seed, "eval": config.eval.seed},

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox._core import set_num_threads
 from rlox.configs import RunConfig
 from rlox_cli import messages, plot, progress, summary
 from rlox_cli.messages import OK, WRONG_USE
@@ -34,6 +35,7 @@ def run_session(
     """Train to the end, or until a signal; the status and the exit code."""
     from rlox.training.session import Session
 
+    set_num_threads(config.threads)
     with progress.reporter() as report:
 
         def tick(now: Snapshot) -> None:

@@ -108,6 +108,12 @@ class RunConfig:
     torch_threads: int = param(
         1, "torch intra-op threads; 1 is fastest for small nets", within="[1, 1024]"
     )
+    threads: int | None = param(
+        None,
+        "threads that share the data plane's long work; null: RLOX_THREADS, else all CPUs. "
+        "Changes no result",
+        within="[1, 1024]",
+    )
     run_root: str = param("runs", "where run folders are made")
     dry_run: bool = param(False, "check and build everything, train nothing")
     eval: EvalConfig = param(doc="evaluation", default_factory=EvalConfig)

@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState
 from numpy.typing import NDArray
 
-from rlox._core import stream_seed
+from rlox._core import set_num_threads, stream_seed
 from rlox.envs.base import Finals
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ActionCodec, ObservationCodec
@@ -126,9 +126,12 @@ class SubprocessGymVecEnv:
         self.seed = seed
         self.starts = 0
         self.timeout = step_timeout
-        # spawn: a fork of a process with torch or rayon threads can deadlock
+        # spawn: a fork of a process with torch's threads can deadlock
         self.vec: Any = AsyncVectorEnv(
-            list(factories), autoreset_mode=AutoresetMode.SAME_STEP, context="spawn", daemon=True
+            [_InWorker(make) for make in factories],
+            autoreset_mode=AutoresetMode.SAME_STEP,
+            context="spawn",
+            daemon=True,
         )
         self.n_envs = len(factories)
         self.observation_space = self.vec.single_observation_space
@@ -202,6 +205,18 @@ class SubprocessGymVecEnv:
             raise EnvError(
                 f"{self.name} raised {type(error).__name__} in {call}: {error}"
             ) from error
+
+
+class _InWorker:
+    """Makes an environment; in a subprocess, of which each has a CPU, with one thread for rlox."""
+
+    def __init__(self, make: EnvFactory) -> None:
+        self.make = make
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        if multiprocessing.parent_process() is not None:
+            set_num_threads(1)
+        return self.make()
 
 
 def _raised(name: str, i: int, call: str, error: Exception) -> EnvError:

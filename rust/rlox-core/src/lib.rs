@@ -14,6 +14,7 @@ pub mod seed;
 pub mod space;
 pub mod stats;
 pub mod store;
+pub mod threads;
 
 pub use dtype::Dtype;
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@ use rlox_core::llm::kl::{Estimator, Reduction, Tokens, batch_token_kl, token_kl}
 use rlox_core::llm::packing::{Description, Packing, Place};
 use rlox_core::llm::preference::DpoPair;
 use rlox_core::seed::Stream;
+use rlox_core::threads;
 
 const ALL: [Estimator; 4] = [Estimator::Exact, Estimator::K1, Estimator::K2, Estimator::K3];
 
@@ -224,10 +225,10 @@ fn a_batch_equals_its_sequences_bit_for_bit_on_any_number_of_threads() {
     let log_q: Vec<f64> = (0..n * seq_len).map(|_| -stream.uniform()).collect();
     let run = |threads| {
         let mut out = vec![0.0; n];
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        threads::set(Some(threads)).unwrap();
         let tokens = plain(&log_p, &log_q);
-        pool.install(|| batch_token_kl(tokens, seq_len, Estimator::K3, Reduction::Sum, &mut out))
-            .unwrap();
+        batch_token_kl(tokens, seq_len, Estimator::K3, Reduction::Sum, &mut out).unwrap();
+        threads::set(None).unwrap();
         out
     };
     let out = run(1);

@@ -25,6 +25,7 @@ mod single;
 mod snapshot;
 mod step;
 mod stream;
+mod threads;
 mod vec_env;
 mod views;
 mod vtrace;
@@ -75,6 +76,8 @@ mod _core {
     use crate::step::native_env_ids;
     #[pymodule_export]
     use crate::stream::{PyStream, stream_seed};
+    #[pymodule_export]
+    use crate::threads::{num_threads, set_num_threads};
     #[pymodule_export]
     use crate::vec_env::PyVecEnv;
     #[pymodule_export]

@@ -12,12 +12,14 @@ from helpers.callables import (
     singles,
     statistics,
     streams,
+    threads,
     token_kl,
 )
 from helpers.callables.engine import Case
 
 AREAS = (
-    advantages, envs, groups, packing, pairs, returns, singles, statistics, streams, token_kl,
+    advantages, envs, groups, packing, pairs, returns, singles, statistics, streams, threads,
+    token_kl,
 )  # fmt: skip
 CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}
 

@@ -13,14 +13,17 @@
 //! to and those before it in the same episode.
 
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 use super::trajectory::backward;
 use super::{Discount, Ends, Flag, Real};
 use crate::error::{Result, check_len};
+use crate::threads;
 
-/// From this many steps on, [`env_major`] spreads environments over rayon's threads.
+/// From this many steps on, [`env_major`] spreads environments over threads.
 pub const PARALLEL_FROM: usize = 1 << 17;
+
+/// Steps that a thread takes at once, about.
+const LEAF: usize = 1 << 13;
 
 /// Where V(s_{t+1}) comes from.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +103,7 @@ pub fn env_major<F: Real, G: Flag>(
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
     let part = |env: usize| env * n_steps..(env + 1) * n_steps;
-    let one = |(env, (advantages, returns)): (usize, (&mut [F], &mut [F]))| {
+    let one = |env: usize, out: Out<'_, F>| {
         let next = match next {
             Next::Values(next) => Next::Values(cut(next, part(env))),
             Next::Bootstrap(last) => {
@@ -111,17 +114,38 @@ pub fn env_major<F: Real, G: Flag>(
             terminated: cut(ends.terminated, part(env)),
             truncated: cut(ends.truncated, part(env)),
         };
-        let out = Out { advantages, returns };
         scan(cut(rewards, part(env)), cut(values, part(env)), next, ends, discount, out);
     };
-    let rows = n_steps.max(1);
-    if rewards.len() >= PARALLEL_FROM {
-        let out = (out.advantages.par_chunks_mut(rows), out.returns.par_chunks_mut(rows));
-        out.into_par_iter().enumerate().for_each(one);
-    } else {
-        out.advantages.chunks_mut(rows).zip(out.returns.chunks_mut(rows)).enumerate().for_each(one);
-    }
+    let leaf = if rewards.len() >= PARALLEL_FROM { LEAF / n_steps.max(1) } else { n_envs };
+    each_env(out, 0, n_envs, leaf.max(1), &one);
     Ok(())
+}
+
+/// Calls `one` for each of `n` environments from `first` on, up to `leaf` of them on one thread.
+fn each_env<F: Real>(
+    out: Out<'_, F>,
+    first: usize,
+    n: usize,
+    leaf: usize,
+    one: &(impl Fn(usize, Out<'_, F>) + Sync),
+) {
+    let n_steps = (out.advantages.len() / n.max(1)).max(1);
+    if n <= leaf {
+        let rows = out.advantages.chunks_mut(n_steps).zip(out.returns.chunks_mut(n_steps));
+        for (env, (advantages, returns)) in (first..).zip(rows) {
+            one(env, Out { advantages, returns });
+        }
+        return;
+    }
+    let half = n / 2;
+    let (advantages, right_advantages) = out.advantages.split_at_mut(half * n_steps);
+    let (returns, right_returns) = out.returns.split_at_mut(half * n_steps);
+    let left = Out { advantages, returns };
+    let right = Out { advantages: right_advantages, returns: right_returns };
+    threads::join(
+        || each_env(left, first, half, leaf, one),
+        || each_env(right, first + half, n - half, leaf, one),
+    );
 }
 
 /// GAE of a `[T, N]` rollout, vectorised over environments.

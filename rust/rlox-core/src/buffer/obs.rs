@@ -6,6 +6,7 @@ use super::stacks::Stacks;
 use super::storage::number_behind;
 use super::width::with_width;
 use crate::row_copy::RowCopy;
+use crate::threads;
 
 /// From this many bytes on, rows are copied by several threads.
 const PARALLEL_FROM: usize = 2 << 20;
@@ -284,7 +285,7 @@ struct Wide<'a> {
 impl<'a> Wide<'a> {
     /// For a call that copies so many `bytes` in all.
     fn new(streams: &'a [Observations], width: usize, bytes: usize) -> Self {
-        let threads = bytes >= PARALLEL_FROM && rayon::current_num_threads() > 1;
+        let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
         Self { streams, width, copy: RowCopy::of(bytes), threads }
     }
 
@@ -296,7 +297,7 @@ impl<'a> Wide<'a> {
             let mut parts = out.map(|rows| rows.split_at_mut(half * self.width));
             let left = parts.each_mut().map(|part| std::mem::take(&mut part.0));
             let right = parts.map(|part| part.1);
-            rayon::join(|| self.gather(first, left), || self.gather(rest, right));
+            threads::join(|| self.gather(first, left), || self.gather(rest, right));
             return;
         }
         for (row, items) in items.iter().enumerate() {

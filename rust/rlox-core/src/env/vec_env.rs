@@ -5,8 +5,9 @@ use super::shard::Batch;
 use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
+use crate::threads;
 
-/// From this many environments on, shards are spread over rayon's threads. Below, waking a
+/// From this many environments on, shards are spread over threads. Below, waking a
 /// thread costs more than it saves.
 pub const PARALLEL_FROM: usize = 16_384;
 
@@ -271,7 +272,7 @@ fn step_shards(
     let step_left = || step_shards(spec, left, left_actions, left_out, size, parallel);
     let step_right = || step_shards(spec, right, right_actions, right_out, size, parallel);
     if parallel {
-        rayon::join(step_left, step_right);
+        threads::join(step_left, step_right);
     } else {
         step_left();
         step_right();

@@ -1,12 +1,12 @@
 //! KL divergence from per-token log-probabilities of a policy p and a reference q.
 
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 use super::lanes;
 use super::terms::Precision;
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
+use crate::threads;
 
 /// Tokens from which sequences are spread over threads.
 const PARALLEL_FROM: usize = 1 << 19;
@@ -168,7 +168,7 @@ fn spread<F: Precision, G: Flag>(
         return rows(tokens, seq_len, reduction, term, out);
     }
     let per_task = (BLOCK * BLOCK / seq_len).max(1);
-    out.par_chunks_mut(per_task).enumerate().for_each(|(task, out)| {
+    threads::for_each_chunk(out, per_task, |task, out| {
         let start = task * per_task * seq_len;
         rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
     });

@@ -1,13 +1,15 @@
 //! Count, mean and variance of everything seen, merged by parts.
 
-use rayon::prelude::*;
-
 use crate::error::{Error, Result, check_finite, check_len};
+use crate::threads;
 
 /// Rows whose moments are taken together; fixed, so that no result depends on threads.
 const ROWS: usize = 256;
 
-/// From this many numbers on, blocks of rows are spread over rayon's threads.
+/// Blocks of rows that a thread takes at once.
+const BLOCKS: usize = 16;
+
+/// From this many numbers on, blocks of rows are spread over threads.
 const PARALLEL_FROM: usize = 1 << 17;
 
 /// Rows in all, at most: counts up to here are float64 numbers.
@@ -91,14 +93,22 @@ impl Moments {
         let dim = self.mean.len().max(1);
         check_len("rows", rows.len(), rows.len() / dim * dim, "a multiple of dim")?;
         check_finite("rows", rows)?;
-        let parts: Vec<Self> = if rows.len() >= PARALLEL_FROM {
-            rows.par_chunks(ROWS * dim).map(|block| self.of_block(block)).collect()
-        } else {
-            rows.chunks(ROWS * dim).map(|block| self.of_block(block)).collect()
-        };
+        let blocks = rows.chunks(ROWS * dim);
         let mut total = self.clone();
-        for part in &parts {
-            total.add(part);
+        if rows.len() >= PARALLEL_FROM {
+            let mut parts: Vec<_> = blocks.map(|block| (block, Self::new(0))).collect();
+            threads::for_each_chunk(&mut parts, BLOCKS, |_, parts| {
+                for (block, part) in parts {
+                    *part = self.of_block(block);
+                }
+            });
+            for (_, part) in &parts {
+                total.add(part);
+            }
+        } else {
+            for block in blocks {
+                total.add(&self.of_block(block));
+            }
         }
         self.accept(total)
     }

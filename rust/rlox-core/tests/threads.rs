@@ -1,0 +1,142 @@
+//! The pool of threads: its size, its helpers, and results that do not depend on it.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use rlox_core::advantage::{Discount, Ends, gae};
+use rlox_core::env::{Actions, PARALLEL_FROM, Seeding, StepOut, VecEnv};
+use rlox_core::seed::Stream;
+use rlox_core::stats::Moments;
+use rlox_core::threads;
+
+/// The size is the process's: tests that choose one take turns.
+fn with_threads<T>(count: usize, work: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap();
+    threads::set(Some(count)).unwrap();
+    let result = work();
+    threads::set(None).unwrap();
+    result
+}
+
+/// Tells the other side that it is here, and whether the other side came within five seconds.
+fn meet((here, there): (Sender<()>, Receiver<()>)) -> bool {
+    here.send(()).unwrap();
+    there.recv_timeout(Duration::from_secs(5)).is_ok()
+}
+
+#[test]
+fn both_halves_of_a_join_run_at_the_same_time() {
+    let ((to_right, from_left), (to_left, from_right)) = (channel(), channel());
+    let (left, right) = ((to_right, from_right), (to_left, from_left));
+    let met = with_threads(2, || threads::join(|| meet(left), || meet(right)));
+    assert_eq!(met, (true, true));
+}
+
+#[test]
+fn one_thread_means_the_calling_thread() {
+    let own = thread::current().id();
+    let id = || thread::current().id();
+    assert_eq!(with_threads(1, || threads::join(id, id)), (own, own));
+}
+
+#[test]
+fn another_size_takes_effect_at_the_next_call() {
+    for count in [3, 2, 5] {
+        let seen = Mutex::new(Vec::new());
+        let mut parts = vec![(); 64];
+        with_threads(count, || {
+            assert_eq!(threads::count(), count);
+            threads::for_each_chunk(&mut parts, 1, |_, _| {
+                thread::sleep(Duration::from_millis(1));
+                seen.lock().unwrap().push(thread::current().id());
+            });
+        });
+        let mut seen = seen.into_inner().unwrap();
+        assert_eq!(seen.len(), 64);
+        seen.sort_by_key(|id| format!("{id:?}"));
+        seen.dedup();
+        assert!((2..=count).contains(&seen.len()), "{} of {count} threads", seen.len());
+    }
+}
+
+#[test]
+fn every_part_is_given_once_with_its_number_and_the_last_may_be_short() {
+    let mut all = vec![0; 23];
+    with_threads(2, || {
+        threads::for_each_chunk(&mut all, 5, |part, rows| {
+            assert_eq!(rows.len(), if part == 4 { 3 } else { 5 });
+            for row in rows {
+                *row += 1 + part;
+            }
+        });
+    });
+    let expected: Vec<usize> = (0..23).map(|row| 1 + row / 5).collect();
+    assert_eq!(all, expected);
+    threads::for_each_chunk(&mut Vec::<u8>::new(), 5, |_, _| panic!("there is no part"));
+}
+
+#[test]
+fn a_panic_of_a_helper_reaches_the_caller() {
+    let work = || threads::join(|| (), || panic!("as expected"));
+    let caught = with_threads(2, || std::panic::catch_unwind(work));
+    assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "as expected");
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_and_change_nothing() {
+    let before = with_threads(2, || {
+        for wrong in [0, threads::MAX + 1, usize::MAX] {
+            let message = threads::set(Some(wrong)).unwrap_err().to_string();
+            assert_eq!(message, format!("number of threads is {wrong}, expected 1 to 1024"));
+        }
+        threads::count()
+    });
+    assert_eq!(before, 2);
+}
+
+/// A rollout's advantages, the moments of its rewards and the state of large environments.
+fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let (n_envs, n_steps) = (300, 500);
+    let mut stream = Stream::new(3, "threads", 0);
+    let rewards: Vec<f64> = (0..n_envs * n_steps).map(|_| stream.uniform()).collect();
+    let dones: Vec<bool> = rewards.iter().map(|reward| *reward < 0.02).collect();
+    let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
+    gae::env_major(
+        &rewards,
+        &rewards,
+        gae::Next::Bootstrap(&vec![0.5; n_envs]),
+        Ends::without_truncation(&dones),
+        n_steps,
+        Discount::new(0.99, 0.95).unwrap(),
+        gae::Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    let mut moments = Moments::new(3);
+    moments.update(&rewards).unwrap();
+    let n = PARALLEL_FROM + 100;
+    let mut envs = VecEnv::new("Pendulum-v1", n, Seeding::Run(1)).unwrap();
+    let (mut obs, mut pay) = (vec![0.0; 3 * n], vec![0.0; n]);
+    let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
+    for _ in 0..3 {
+        let out = StepOut {
+            obs: &mut obs,
+            rewards: &mut pay,
+            terminated: &mut terminated,
+            truncated: &mut truncated,
+        };
+        envs.step_into(Actions::Box(&vec![0.3; n]), out).unwrap();
+    }
+    (advantages, moments.m2().to_vec(), envs.snapshot().state)
+}
+
+#[test]
+fn results_are_the_same_bits_on_any_number_of_threads() {
+    let alone = with_threads(1, results);
+    for count in [2, 3, 8] {
+        assert_eq!(with_threads(count, results), alone, "{count} threads");
+    }
+}

@@ -1,0 +1,32 @@
+//! How many threads share long work.
+
+use pyo3::prelude::*;
+use rlox_core::threads;
+
+use crate::coerce::Number;
+use crate::errors;
+
+/// Sets how many threads of this process share long work of rlox: large batches of environments,
+/// large batches from buffers, long arrays. No result depends on it.
+///
+/// Before the first call it is the environment variable `RLOX_THREADS` (or `RAYON_NUM_THREADS`) if that
+/// is a number from 1 to 1024, else the number of CPUs that the process may use. A forked child has the
+/// setting of its parent and threads of its own.
+///
+/// Args:
+///     n: 1 to 1024; with 1 everything runs on the calling thread. None is the default again.
+///
+/// Raises ConfigError for a number out of range.
+#[pyfunction]
+#[pyo3(signature = (n=None))]
+pub(crate) fn set_num_threads(py: Python<'_>, n: Option<Number<'_>>) -> PyResult<()> {
+    let count = n.map(|n| n.read("n", 0)).transpose()?;
+    let count = count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    threads::set(count).map_err(|error| errors::raise(py, &error))
+}
+
+/// How many threads of this process share long work of rlox; see `set_num_threads`.
+#[pyfunction]
+pub(crate) fn num_threads() -> usize {
+    threads::count()
+}

@@ -1,0 +1,30 @@
+"""The number of threads: what was set is what is told, until the default is asked for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from helpers.callables.engine import Arguments, Case, Draw, whole
+from rlox import _core
+
+DEFAULT = _core.num_threads()
+
+
+def chosen(n: Any = None) -> tuple[int, int]:
+    """The number after a choice, and after the default was asked for."""
+    try:
+        _core.set_num_threads(n)
+        return _core.num_threads(), (_core.set_num_threads(), _core.num_threads())[1]
+    finally:
+        _core.set_num_threads()
+
+
+def model(n: Any = None) -> tuple[int, int]:
+    return DEFAULT if n is None else whole(n, 1, 1024), DEFAULT
+
+
+def draw(draw: Draw) -> Arguments:
+    return {"n": draw.one_of(None, 1, 2, 7, 1024)}
+
+
+CASES = {"set_num_threads": Case(chosen, draw, model, covers=frozenset({"num_threads"}))}
