@@ -99,6 +99,12 @@ pub enum Error {
         /// What was found, and what was expected.
         what: String,
     },
+    /// A mistake of this crate.
+    #[error("internal error: {what}; please report it and discard the object involved")]
+    Internal {
+        /// What was found.
+        what: String,
+    },
     /// The work was told to stop, see [`crate::interrupt`].
     #[error("interrupted")]
     Interrupted,
@@ -135,6 +141,11 @@ impl Error {
     /// An [`Error::Damaged`].
     pub fn damaged(path: &std::path::Path, offset: u64, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.display().to_string(), offset, what: what.into() }
+    }
+
+    /// An [`Error::Internal`].
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::Internal { what: what.into() }
     }
 
     /// An [`Error::UnknownName`] that proposes the names within two edits, or lists all.

@@ -6,8 +6,8 @@
 //! whose [`Token::check`] costs one load. Outside of [`interruptible`] nothing ever stops.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -48,6 +48,12 @@ pub fn interruptible<T>(question: Question, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Runs `work`, such as tidying up, which nobody can stop.
+pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(RUNNING.replace(None));
+    work()
+}
+
 /// Puts the outer work back, also when the inner one panics.
 struct Restore(Option<(Question, Token)>);
 
@@ -83,6 +89,29 @@ pub fn check() -> Result<()> {
     token.check()
 }
 
+/// The result of `work` that cannot be interrupted, such as forcing a file to its device: where
+/// somebody may want to stop, it runs on a thread of its own, which goes on alone if they do.
+///
+/// # Errors
+/// [`Error::Interrupted`] if the work that this thread runs is to stop.
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    if RUNNING.with_borrow(Option::is_none) {
+        return Ok(work());
+    }
+    let (done, result) = mpsc::channel();
+    // Nobody listens any more if the caller was interrupted.
+    std::thread::spawn(move || drop(done.send(work())));
+    loop {
+        match result.recv_timeout(PERIOD) {
+            Ok(result) => return Ok(result),
+            Err(mpsc::RecvTimeoutError::Timeout) => check()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::internal("a thread that was waited for has panicked"));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +141,15 @@ mod tests {
     fn work_goes_on_while_the_answer_is_no_and_where_nobody_asks() {
         assert_eq!(interruptible(|| false, || after(2 * PERIOD)), Ok(()));
         assert_eq!((after(2 * PERIOD), current().check()), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn blocking_work_is_waited_for_until_somebody_wants_to_stop() {
+        let slow = || blocking(|| std::thread::sleep(4 * PERIOD));
+        assert_eq!((slow(), interruptible(|| false, slow)), (Ok(()), Ok(())));
+        let begun = Instant::now();
+        let forever = || blocking(|| std::thread::sleep(1_000 * PERIOD));
+        assert_eq!(interruptible(|| true, forever), Err(Error::Interrupted));
+        assert!(begun.elapsed() < 500 * PERIOD);
     }
 }

@@ -2,7 +2,8 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
 use rlox_core::buffer::{
-    FrameStack, Moment, ObsField, ReplayBuffer, RingBuffer, Rows, Schema, StackAxis, Target,
+    EnvIndex, FrameStack, InMemory, ObsField, ObsOf, ReplayBuffer, Schema, StackAxis, Transitions,
+    named,
 };
 use rlox_core::seed::Stream;
 use rlox_core::{Dtype, Field};
@@ -81,7 +82,7 @@ fn buffer(axis: StackAxis, piece: usize, capacity: usize) -> ReplayBuffer {
     let stack = Some(FrameStack { size: SIZE, axis });
     let obs = ObsField { field: Field::new("", Dtype::U8, shape), stack };
     let schema = Schema::new(vec![obs], (Dtype::I64, vec![1]), Dtype::F32, Vec::new()).unwrap();
-    ReplayBuffer::new(schema, capacity, 1, 0).unwrap()
+    ReplayBuffer::new(schema, capacity, 1, 0, named("uniform").unwrap()).unwrap()
 }
 
 fn push(buffer: &mut ReplayBuffer, steps: &[Step], with_next: bool) {
@@ -90,7 +91,7 @@ fn push(buffer: &mut ReplayBuffer, steps: &[Step], with_next: bool) {
     let flags: Vec<u8> = steps.iter().map(|step| u8::from(step.ended)).collect();
     let (actions, rewards) = (vec![0; 8 * steps.len()], vec![0; 4 * steps.len()]);
     let next = [next_obs.as_slice()];
-    let rows = Rows {
+    let rows = Transitions {
         n: steps.len(),
         obs: &[&obs],
         next_obs: with_next.then_some(&next),
@@ -98,13 +99,13 @@ fn push(buffer: &mut ReplayBuffer, steps: &[Step], with_next: bool) {
         terminated: &vec![0; steps.len()],
         truncated: &flags,
     };
-    buffer.storage_mut().push(Target::Stream(0), rows, |_| {}).unwrap();
+    buffer.push(EnvIndex::One(0), rows, None).unwrap();
 }
 
-fn read(buffer: &ReplayBuffer, index: usize, moment: Moment) -> Vec<u8> {
-    let mut out = vec![0; buffer.storage().schema().obs()[0].field.row_bytes()];
-    let row = buffer.storage().find(index as u64).unwrap();
-    buffer.storage().gather_obs(0, moment, &[row], &mut out);
+fn read(buffer: &ReplayBuffer, index: usize, of: ObsOf) -> Vec<u8> {
+    let mut out = vec![0; buffer.rows().schema().obs()[0].field.row_bytes()];
+    let row = buffer.rows().rings().find(index as u64).unwrap();
+    buffer.rows().gather_obs(0, of, &[row], &mut out).unwrap();
     out
 }
 
@@ -122,10 +123,10 @@ fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
                             let oldest = (t + 1).saturating_sub(capacity);
                             for index in [oldest, usize::midpoint(oldest, t), t] {
                                 let context = (axis, piece, reset, episode, levels, capacity, t);
-                                let read = |moment| read(&buffer, index, moment);
-                                assert_eq!(read(Moment::Now), steps[index].obs, "{context:?}");
+                                let read = |of| read(&buffer, index, of);
+                                assert_eq!(read(ObsOf::Obs), steps[index].obs, "{context:?}");
                                 assert_eq!(
-                                    read(Moment::Next),
+                                    read(ObsOf::NextObs),
                                     steps[index].next_obs,
                                     "{context:?}"
                                 );
@@ -144,9 +145,9 @@ fn next_stacks_left_out_are_the_ones_pushed_next_but_for_ends() {
     let mut buffer = buffer(StackAxis::Last, 1, 20);
     steps.chunks(4).for_each(|part| push(&mut buffer, part, false));
     for t in 10..30 {
-        assert_eq!(read(&buffer, t, Moment::Now), steps[t].obs);
+        assert_eq!(read(&buffer, t, ObsOf::Obs), steps[t].obs);
         let from = if steps[t].ended || t == 29 { t } else { t + 1 };
-        assert_eq!(read(&buffer, t, Moment::Next), steps[from].obs);
+        assert_eq!(read(&buffer, t, ObsOf::NextObs), steps[from].obs);
     }
 }
 
@@ -154,10 +155,10 @@ fn next_stacks_left_out_are_the_ones_pushed_next_but_for_ends() {
 fn a_step_adds_one_frame_and_a_frame_that_never_changes_does_not_keep_the_others() {
     let (rows, frame) = (10_000, 6 * 3);
     let mut buffer = buffer(StackAxis::First, 3, rows);
-    let records = buffer.storage().nbytes();
+    let records = buffer.rows().nbytes();
     push(&mut buffer, &steps(3 * rows, StackAxis::First, 3, Reset::RepeatFirst, 500, 256), true);
     let numbers = 4 * SIZE;
-    let held = buffer.storage().nbytes() - records;
+    let held = buffer.rows().nbytes() - records;
     assert!(held < rows * (frame + numbers) * 107 / 100, "{held}");
 
     let mut still = steps(20 * rows, StackAxis::First, 3, Reset::KeepOld, usize::MAX, 256);
@@ -166,9 +167,9 @@ fn a_step_adds_one_frame_and_a_frame_that_never_changes_does_not_keep_the_others
         step.next_obs[..frame].fill(9);
     }
     push(&mut buffer, &still, true);
-    let held = buffer.storage().nbytes() - records;
+    let held = buffer.rows().nbytes() - records;
     assert!(held < rows * (2 * frame + numbers) * 107 / 100, "{held}");
-    assert_eq!(read(&buffer, 23 * rows - 1, Moment::Next), still[20 * rows - 1].next_obs);
+    assert_eq!(read(&buffer, 23 * rows - 1, ObsOf::NextObs), still[20 * rows - 1].next_obs);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use rlox_core::Error;
 use rlox_core::buffer::{
-    Draw, PrioritizedReplayBuffer, ReplayBuffer, RingBuffer, Row, SequenceReplayBuffer, Storage,
+    InMemory, Kind, MemoryRows, Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Request,
+    RowRef, Rows, SequenceReplayBuffer, Sequences, named,
 };
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
@@ -23,25 +24,27 @@ use rows::{Outputs, filled, push, request, schema};
 use scratch::folder;
 
 /// All bytes of some rows.
-fn read(storage: &Storage, rows: &[Row]) -> Outputs {
-    filled(rows.len(), |batch| storage.fill(rows, None, batch))
+fn read(from: &MemoryRows, rows: &[RowRef]) -> Outputs {
+    filled(rows.len(), Kind::Transitions, |batch| from.gather(rows, rows, batch))
 }
 
 fn same(left: &ReplayBuffer, right: &ReplayBuffer) {
     for seed in [Some(1), Some(2), None] {
-        let (a, b) =
-            (left.sample(request(200, seed)).unwrap(), right.sample(request(200, seed)).unwrap());
-        assert!(read(left.storage(), &a) == read(right.storage(), &b));
+        let (a, b) = (
+            left.sample(request(200, seed)).unwrap().rows,
+            right.sample(request(200, seed)).unwrap().rows,
+        );
+        assert!(read(left.rows(), &a) == read(right.rows(), &b));
     }
 }
 
 fn buffer(capacity: usize, n: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(), capacity, n, 7).unwrap()
+    ReplayBuffer::new(schema(), capacity, n, 7, named("uniform").unwrap()).unwrap()
 }
 
 fn fill(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
     for t in steps {
-        push(t, n, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
+        push(t, n, |to, rows| buffer.push(to, rows, None).unwrap());
     }
 }
 
@@ -56,7 +59,7 @@ fn a_restored_buffer_samples_the_same_rows_and_goes_on_alike() {
             left.save(&dir, "last").unwrap();
             let mut right = buffer(30 * n, n);
             right.load(&dir, "last").unwrap();
-            assert_eq!(right.storage().pushed(), steps * n as u64);
+            assert_eq!(right.rows().rings().pushed(), steps * n as u64);
             same(&left, &right);
             fill(&mut left, steps..steps + 17, n);
             fill(&mut right, steps..steps + 17, n);
@@ -127,14 +130,14 @@ fn columns_written_after_a_save_are_in_the_next() {
     let mut left = buffer(100, 1);
     fill(&mut left, 0..150, 1);
     left.save(&dir, "last").unwrap();
-    let column = left.storage().schema().column("latent").unwrap();
+    let column = left.rows().schema().column("latent").unwrap();
     let latent: Vec<u8> = [1.5_f32, 2.5, 3.5, 4.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
-    assert_eq!(left.storage_mut().update(column, &[60, 149], &latent).unwrap(), 0);
+    assert_eq!(left.update(column, &[60, 149], &latent).unwrap(), 0);
     left.save(&dir, "last").unwrap();
     let mut right = buffer(100, 1);
     right.load(&dir, "last").unwrap();
-    let row = right.storage().find(149).unwrap();
-    assert_eq!(read(right.storage(), &[row]).columns[2], latent[8..]);
+    let row = right.rows().rings().find(149).unwrap();
+    assert_eq!(read(right.rows(), &[row]).columns[2], latent[8..]);
     same(&left, &right);
     fill(&mut left, 150..160, 1);
     left.save(&dir, "last").unwrap();
@@ -164,7 +167,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
     left.save(&dir, "last").unwrap();
     let mut right = buffer(50, 1);
     fill(&mut right, 0..20, 1);
-    let before = read(right.storage(), &right.sample(request(50, Some(1))).unwrap());
+    let before = read(right.rows(), &right.sample(request(50, Some(1))).unwrap().rows);
     let mut larger = buffer(51, 1);
     assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
     assert!(matches!(right.load(&dir, "other"), Err(Error::Damaged { .. })));
@@ -189,7 +192,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
         }
         fs::write(dir.join(file), &good).unwrap();
     }
-    assert!(before == read(right.storage(), &right.sample(request(50, Some(1))).unwrap()));
+    assert!(before == read(right.rows(), &right.sample(request(50, Some(1))).unwrap().rows));
     right.load(&dir, "last").unwrap();
     same(&left, &right);
 }
@@ -211,7 +214,7 @@ fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
             let mut right = buffer(40, 1);
             right.load(&dir, "last").unwrap();
             same(
-                if saved.is_ok() || right.storage().pushed() == 75 { &left } else { &early },
+                if saved.is_ok() || right.rows().rings().pushed() == 75 { &left } else { &early },
                 &right,
             );
             if saved.is_err() && !for_ever {
@@ -231,11 +234,18 @@ fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
 fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     let dir = folder("saved_buffers-priorities");
     let make = |alpha| {
-        PrioritizedReplayBuffer::new(schema(), 64, 1, 7, (alpha, 0.4), Draw::Stratified).unwrap()
+        PrioritizedReplayBuffer::new(
+            schema(),
+            64,
+            1,
+            7,
+            Prioritized::new(64, alpha, 0.4, true).unwrap(),
+        )
+        .unwrap()
     };
     let mut left = make(0.6);
     for t in 0..100 {
-        push(t, 1, |target, rows| left.push(target, rows, Some(&[0.1 + t as f64])).unwrap());
+        push(t, 1, |to, rows| left.push(to, rows, Some(&[0.1 + t as f64])).unwrap());
     }
     left.update_priorities(&[50, 99, 3], &[500.0, 0.0, 1.0]).unwrap();
     left.set_beta(0.7).unwrap();
@@ -243,63 +253,67 @@ fn restored_priorities_draw_the_same_rows_with_the_same_weights() {
     let mut right = make(0.6);
     right.load(&dir, "last").unwrap();
     for t in 100..130 {
-        push(t, 1, |target, rows| left.push(target, rows, None).unwrap());
-        push(t, 1, |target, rows| right.push(target, rows, None).unwrap());
-        let (mut a, mut b) = ([0.0; 64], [0.0; 64]);
-        let rows = left.sample(request(64, None), &mut a).unwrap();
-        assert_eq!(rows, right.sample(request(64, None), &mut b).unwrap());
-        assert_eq!(a, b);
-        assert!(read(left.storage(), &rows) == read(right.storage(), &rows));
+        push(t, 1, |to, rows| left.push(to, rows, None).unwrap());
+        push(t, 1, |to, rows| right.push(to, rows, None).unwrap());
+        let drawn = left.sample(request(64, None)).unwrap();
+        assert_eq!(drawn, right.sample(request(64, None)).unwrap());
+        assert!(read(left.rows(), &drawn.rows) == read(right.rows(), &drawn.rows));
     }
-    assert_eq!(right.priorities().beta(), 0.7);
+    assert_eq!(right.sampler().priorities().beta(), 0.7);
     assert!(matches!(make(0.5).load(&dir, "last"), Err(Error::Snapshot { .. })));
 }
 
 #[test]
 fn restored_sequences_draw_the_same_windows_and_go_on_alike() {
     let dir = folder("saved_buffers-sequences");
-    let make = || SequenceReplayBuffer::new(schema(), 64, 1, 7, false).unwrap();
+    let make = || SequenceReplayBuffer::new(schema(), 64, 1, 7, Sequences::default()).unwrap();
     let mut left = make();
     let fill = |buffer: &mut SequenceReplayBuffer, steps: std::ops::Range<u64>| {
         for t in steps {
-            push(t, 1, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
+            push(t, 1, |to, rows| buffer.push(to, rows, None).unwrap());
         }
     };
     // Off an episode's end, and wrapped.
     fill(&mut left, 0..104);
-    left.sample(request(3, None), 4).unwrap();
+    left.sample(Request { len: 4, ..request(3, None) }).unwrap();
     assert!(left.save(&dir, "last").unwrap().new_bytes > 0);
     assert_eq!(left.save(&dir, "last").unwrap().new_bytes, 0);
     let mut right = make();
     right.load(&dir, "last").unwrap();
     for t in 104..150 {
         let (a, b) = (
-            left.sample(request(20, None), 6).unwrap(),
-            right.sample(request(20, None), 6).unwrap(),
+            left.sample(Request { len: 6, ..request(20, None) }).unwrap(),
+            right.sample(Request { len: 6, ..request(20, None) }).unwrap(),
         );
         assert_eq!(a, b);
-        assert!(read(left.storage(), &a.rows) == read(right.storage(), &b.rows));
+        assert!(read(left.rows(), &a.rows) == read(right.rows(), &b.rows));
         fill(&mut left, t..t + 1);
         fill(&mut right, t..t + 1);
     }
-    let mut larger = SequenceReplayBuffer::new(schema(), 65, 1, 7, false).unwrap();
+    let mut larger = SequenceReplayBuffer::new(schema(), 65, 1, 7, Sequences::default()).unwrap();
     assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
 }
 
 #[test]
 fn a_row_that_is_overwritten_leaves_with_its_priority() {
-    let mut all =
-        PrioritizedReplayBuffer::new(schema(), 10, 1, 7, (1.0, 0.4), Draw::Stratified).unwrap();
+    let mut all = PrioritizedReplayBuffer::new(
+        schema(),
+        10,
+        1,
+        7,
+        Prioritized::new(10, 1.0, 0.4, true).unwrap(),
+    )
+    .unwrap();
     for t in 0..10 {
-        push(t, 1, |target, rows| all.push(target, rows, Some(&[1e6])).unwrap());
+        push(t, 1, |to, rows| all.push(to, rows, Some(&[1e6])).unwrap());
     }
     for t in 10..20 {
-        push(t, 1, |target, rows| all.push(target, rows, Some(&[1.0])).unwrap());
+        push(t, 1, |to, rows| all.push(to, rows, Some(&[1.0])).unwrap());
     }
-    assert_eq!(all.priorities().tree().total(), 10.0);
+    assert_eq!(all.sampler().priorities().tree().total(), 10.0);
     assert_eq!(all.update_priorities(&[3, 15, 9], &[5.0, 3.0, 5.0]).unwrap(), 2);
-    assert_eq!(all.priorities().tree().total(), 12.0);
-    all.clear().unwrap();
-    assert!(all.sample(request(1, Some(0)), &mut [0.0]).is_err());
-    assert!(all.priorities().tree().is_empty());
+    assert_eq!(all.sampler().priorities().tree().total(), 12.0);
+    all.clear();
+    assert!(all.sample(request(1, Some(0))).is_err());
+    assert!(all.sampler().priorities().tree().is_empty());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rlox_core::seed::Stream;
-use rlox_core::store::{ColumnData, FaultyFs, Folder, Fs, Manifest, RealFs, Segment, SegmentRef};
+use rlox_core::store::{ColumnPlan, FaultyFs, Folder, Fs, Manifest, RealFs, Segment, SegmentRef};
 use rlox_core::{Error, Result};
 
 mod scratch;
@@ -17,20 +17,31 @@ fn bytes(len: usize, index: u64) -> Vec<u8> {
     (0..len).map(|_| stream.next_u64().to_le_bytes()[0]).collect()
 }
 
+/// A column to be written: name, bytes of a row, number of the first row, rows in pieces.
+struct Given<'a>(&'static str, usize, u64, Vec<&'a [u8]>);
+
+/// Seals columns as the folder's next segment.
+fn seal(store: &Folder, columns: &[Given<'_>], meta: &[u8]) -> Result<SegmentRef> {
+    let plans = columns.iter().map(|Given(name, row_bytes, first, parts)| {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let rows = bytes.checked_div(*row_bytes).unwrap_or(0) as u64;
+        ColumnPlan { name: (*name).to_owned(), row_bytes: *row_bytes, first: *first, rows }
+    });
+    let (number, mut writer) = store.begin_segment(plans.collect(), meta)?;
+    columns.iter().flat_map(|column| &column.3).try_for_each(|part| writer.write(part))?;
+    let (checksum, bytes) = writer.finish()?;
+    Ok(SegmentRef { number, checksum, bytes })
+}
+
 /// Wide rows of a block each, narrow rows of many to a block, and a column without rows.
-fn columns(wide: &[u8], narrow: &[u8]) -> Vec<ColumnData<'static>> {
+fn columns(wide: &[u8], narrow: &[u8]) -> Vec<Given<'static>> {
     let (wide, narrow): (&'static [u8], &'static [u8]) =
         (wide.to_vec().leak(), narrow.to_vec().leak());
     vec![
         // Parts that end in the middle of rows and blocks.
-        ColumnData {
-            name: "wide".into(),
-            row_bytes: 5_000,
-            first: 7,
-            parts: vec![&wide[..1_234], &wide[1_234..1_234], &wide[1_234..]],
-        },
-        ColumnData { name: "narrow".into(), row_bytes: 6, first: 1 << 40, parts: vec![narrow] },
-        ColumnData { name: "none".into(), row_bytes: 8, first: 3, parts: vec![] },
+        Given("wide", 5_000, 7, vec![&wide[..1_234], &wide[1_234..1_234], &wide[1_234..]]),
+        Given("narrow", 6, 1 << 40, vec![narrow]),
+        Given("none", 8, 3, vec![]),
     ]
 }
 
@@ -43,8 +54,8 @@ fn read_all(path: &Path) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>)> {
 
 fn sealed(dir: &Path) -> (PathBuf, Vec<u8>, Vec<u8>) {
     let (wide, narrow) = (bytes(5_000 * 9, 0), bytes(6 * 3_000, 1));
-    let mut store = Folder::open_real(dir).unwrap();
-    let sealed = store.seal(&columns(&wide, &narrow), b"a description").unwrap();
+    let store = Folder::open_real(dir).unwrap();
+    let sealed = seal(&store, &columns(&wide, &narrow), b"a description").unwrap();
     assert_eq!(sealed.number, 0);
     (dir.join("000000000000.seg"), wide, narrow)
 }
@@ -76,12 +87,21 @@ fn rows_read_back_alone_and_in_ranges_across_blocks() {
 
 #[test]
 fn a_column_of_no_whole_rows_is_refused() {
-    let mut store = Folder::open_real(&folder("store-whole")).unwrap();
-    for (row_bytes, len) in [(0, 4), (3, 4)] {
-        let rows = vec![0; len];
-        let column = ColumnData { name: "x".into(), row_bytes, first: 0, parts: vec![&rows] };
-        assert!(matches!(store.seal(&[column], &[]), Err(Error::Shape { .. })));
-    }
+    let dir = folder("store-whole");
+    let store = Folder::open_real(&dir).unwrap();
+    let rows = [0; 4];
+    assert!(matches!(
+        seal(&store, &[Given("x", 0, 0, vec![&rows])], &[]),
+        Err(Error::Config { .. })
+    ));
+    assert!(matches!(
+        seal(&store, &[Given("x", 3, 0, vec![&rows])], &[]),
+        Err(Error::Shape { .. })
+    ));
+    let few = ColumnPlan { name: "x".into(), row_bytes: 2, first: 0, rows: 3 };
+    let (_, mut writer) = store.begin_segment(vec![few], &[]).unwrap();
+    writer.write(&rows).unwrap();
+    assert!(matches!(writer.finish(), Err(Error::Shape { .. })));
 }
 
 #[test]
@@ -149,11 +169,9 @@ fn one_writer_at_a_time_and_the_next_after_it() {
     assert!(Folder::open_real(&dir).is_ok());
 }
 
-fn small(store: &mut Folder, index: u64) -> SegmentRef {
+fn small(store: &Folder, index: u64) -> SegmentRef {
     let rows = bytes(80, index);
-    let column =
-        ColumnData { name: "x".into(), row_bytes: 8, first: 10 * index, parts: vec![&rows] };
-    store.seal(&[column], &[]).unwrap()
+    seal(store, &[Given("x", 8, 10 * index, vec![&rows])], &[]).unwrap()
 }
 
 fn listing(segments: &[SegmentRef]) -> Manifest {
@@ -164,8 +182,8 @@ fn listing(segments: &[SegmentRef]) -> Manifest {
 #[test]
 fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
     let dir = folder("store-sweep");
-    let mut store = Folder::open_real(&dir).unwrap();
-    let all: Vec<SegmentRef> = (0..5).map(|i| small(&mut store, i)).collect();
+    let store = Folder::open_real(&dir).unwrap();
+    let all: Vec<SegmentRef> = (0..5).map(|i| small(&store, i)).collect();
     store.publish("step-1", &listing(&all[..2])).unwrap();
     store.publish("step-2", &listing(&all[1..4])).unwrap();
     fs::write(dir.join(".000000000009.seg.new"), b"half").unwrap();
@@ -179,14 +197,14 @@ fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
     }
     // Numbers go on after those that exist, so an old manifest never meets a new segment.
     drop(store);
-    assert_eq!(small(&mut Folder::open_real(&dir).unwrap(), 7).number, 4);
+    assert_eq!(small(&Folder::open_real(&dir).unwrap(), 7).number, 4);
 }
 
 #[test]
 fn nothing_is_removed_while_a_manifest_cannot_be_read() {
     let dir = folder("store-unreadable");
-    let mut store = Folder::open_real(&dir).unwrap();
-    let all: Vec<SegmentRef> = (0..2).map(|i| small(&mut store, i)).collect();
+    let store = Folder::open_real(&dir).unwrap();
+    let all: Vec<SegmentRef> = (0..2).map(|i| small(&store, i)).collect();
     store.publish("a", &listing(&all)).unwrap();
     let path = dir.join("a.manifest");
     let mut bad = fs::read(&path).unwrap();
@@ -199,8 +217,8 @@ fn nothing_is_removed_while_a_manifest_cannot_be_read() {
 #[test]
 fn another_segment_under_a_listed_number_is_noticed() {
     let dir = folder("store-swapped");
-    let mut store = Folder::open_real(&dir).unwrap();
-    let (first, second) = (small(&mut store, 0), small(&mut store, 1));
+    let store = Folder::open_real(&dir).unwrap();
+    let (first, second) = (small(&store, 0), small(&store, 1));
     fs::copy(dir.join("000000000001.seg"), dir.join("000000000000.seg")).unwrap();
     let error = store.segment(first).unwrap_err();
     assert!(error.to_string().contains("the manifest lists"), "{error}");
@@ -212,12 +230,11 @@ fn another_segment_under_a_listed_number_is_noticed() {
 
 /// Seals and publishes three times, going on after failures as a run would.
 fn work(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
-    let mut store = Folder::open(dir, Arc::new(disk) as Arc<dyn Fs>)?;
+    let store = Folder::open(dir, Arc::new(disk) as Arc<dyn Fs>)?;
     let (mut listed, mut durable) = (Vec::new(), Vec::new());
     for index in 0..3 {
         let rows = bytes(80, index);
-        let column = ColumnData { name: "x".into(), row_bytes: 8, first: 0, parts: vec![&rows] };
-        if let Ok(segment) = store.seal(&[column], &[]) {
+        if let Ok(segment) = seal(&store, &[Given("x", 8, 0, vec![&rows])], &[]) {
             listed.push(segment);
         }
         if store.publish("last", &listing(&listed)).is_ok() {
@@ -261,8 +278,8 @@ fn whichever_disk_operation_fails_nothing_published_is_lost() {
 #[test]
 fn deleting_a_folder_leaves_what_is_not_its_own() {
     let dir = folder("store-delete");
-    let mut store = Folder::open_real(&dir).unwrap();
-    let segment = small(&mut store, 0);
+    let store = Folder::open_real(&dir).unwrap();
+    let segment = small(&store, 0);
     store.publish("last", &listing(&[segment])).unwrap();
     fs::write(dir.join("notes.txt"), b"somebody's").unwrap();
     store.delete().unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{MmapReplayBuffer, RingBuffer, Tiers};
+use rlox_core::buffer::{InMemory, Kind, MmapReplayBuffer, Rows, Tiers};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
@@ -27,7 +27,7 @@ fn rows_of_both_tiers_are_sampled_as_from_one_buffer_in_memory() {
             for part in [0..1, 1..3, 3..39, 39..45, 45..90, 90..310, 310..420] {
                 fill(&mut all, part.clone(), n);
                 fill_model(&mut expected, part, n);
-                assert_eq!(all.len(), expected.storage().len());
+                assert_eq!(all.rows().rings().len(), expected.rows().rings().len());
                 for seed in [Some(1), None] {
                     assert!(sample(&all, 300, seed) == model(&expected, 300, seed));
                 }
@@ -43,13 +43,13 @@ fn memory_holds_the_hot_rows_and_the_disk_no_more_than_the_rest() {
     let dir = folder("tiered-bounded");
     let mut all = tiered(100, 2_560, 1, &dir);
     fill(&mut all, 0..2_700, 1);
-    let (memory, disk) = (all.storage().nbytes(), all.disk_bytes());
+    let (memory, disk) = (all.memory().nbytes(), all.disk_bytes());
     fill(&mut all, 2_700..12_000, 1);
-    assert_eq!((all.len(), all.storage().len()), (2_560, 100));
+    assert_eq!((all.rows().rings().len(), all.memory().rings().len()), (2_560, 100));
     assert!(
-        all.storage().nbytes() <= memory * 11 / 10,
+        all.memory().nbytes() <= memory * 11 / 10,
         "{} bytes after {memory}",
-        all.storage().nbytes()
+        all.memory().nbytes()
     );
     assert!(all.disk_bytes() <= disk * 11 / 10, "{} bytes after {disk}", all.disk_bytes());
     let files = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
@@ -71,12 +71,16 @@ fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
             let kept = steps - lost;
             let mut expected = in_memory(total, n);
             fill_model(&mut expected, 0..kept, n);
-            assert_eq!(again.len(), expected.storage().len(), "{steps} steps, {lost} lost");
+            assert_eq!(
+                again.rows().rings().len(),
+                expected.rows().rings().len(),
+                "{steps} steps, {lost} lost"
+            );
             if kept > 0 {
                 assert!(sample(&again, 200, Some(3)) == model(&expected, 200, Some(3)));
             }
             for stream in 0..n {
-                expected.storage_mut().cut_episode(stream).unwrap();
+                expected.cut_episode(stream).unwrap();
             }
             fill(&mut again, 1_000..1_100, n);
             fill_model(&mut expected, 1_000..1_100, n);
@@ -96,7 +100,7 @@ fn flushed_and_kept_rows_are_there_after_reopening() {
     fill(&mut all, 35..47, 1);
     all.close(true).unwrap();
     assert!(matches!(all.sample(request(1, None)), Err(Error::Config { .. })));
-    push(0, 1, |target, rows| assert!(all.push(target, rows).is_err()));
+    push(0, 1, |to, rows| assert!(all.push(to, rows).is_err()));
     let again = tiered(20, 5_000, 1, &dir);
     let mut expected = in_memory(5_000, 1);
     fill_model(&mut expected, 0..47, 1);
@@ -113,7 +117,7 @@ fn frequent_flushes_do_not_multiply_files() {
     }
     assert!(fs::read_dir(&dir).unwrap().count() <= 250 / 60 + 4);
     drop(all);
-    assert_eq!(tiered(200, 25_600, 1, &dir).len(), 249);
+    assert_eq!(tiered(200, 25_600, 1, &dir).rows().rings().len(), 249);
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn a_saved_state_comes_back_exactly_with_its_running_episode() {
     fill(&mut all, 222..900, 2);
     let expected = [sample(&all, 100, Some(1)), sample(&all, 100, None)];
     all.restore("step-222").unwrap();
-    assert_eq!(all.len(), 444);
+    assert_eq!(all.rows().rings().len(), 444);
     fill(&mut all, 222..900, 2);
     let got = [sample(&all, 100, Some(1)), sample(&all, 100, None)];
     assert!(got == expected);
@@ -200,14 +204,14 @@ fn a_row_that_was_damaged_under_an_open_buffer_is_an_error_and_others_are_not() 
         .unwrap();
     let outcomes: Vec<bool> = (0..300)
         .map(|seed| {
-            let picks = all.sample(request(1, Some(seed))).unwrap();
+            let drawn = all.sample(request(1, Some(seed))).unwrap();
             let mut outcome = true;
-            filled(1, |batch| match all.fill(&picks, None, batch) {
-                Ok(()) => {}
-                Err(error) => {
+            filled(1, Kind::Transitions, |batch| {
+                if let Err(error) = all.gather(&drawn.rows, None, batch) {
                     assert!(error.to_string().contains("000000000000.seg"), "{error}");
                     outcome = false;
                 }
+                Ok(())
             });
             outcome
         })
@@ -226,7 +230,7 @@ fn whichever_disk_operation_fails_no_published_row_is_lost() {
         let mut pushed = 0;
         if let Ok(mut all) = opened {
             for t in 0..12 {
-                push(t, 1, |target, rows| pushed += u64::from(all.push(target, rows).is_ok()));
+                push(t, 1, |to, rows| pushed += u64::from(all.push(to, rows).is_ok()));
             }
             drop(all.flush());
             let mut expected = in_memory(30, 1);
@@ -240,7 +244,7 @@ fn whichever_disk_operation_fails_no_published_row_is_lost() {
             let unsealed = all.unsealed();
             drop(all);
             let again = tiered(6, 30, 1, &dir);
-            assert!(again.len() as u64 + unsealed >= pushed, "operation {fail_at}");
+            assert!(again.rows().rings().len() as u64 + unsealed >= pushed, "operation {fail_at}");
             again.verify().unwrap();
         }
         if disk.operations() <= fail_at {

@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use rlox_core::Error;
-use rlox_core::buffer::{Horizon, MmapReplayBuffer, ReplayBuffer, RingBuffer, Target};
+use rlox_core::buffer::{EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, ReplayBuffer, Rows};
 
 mod rows;
 mod scratch;
@@ -12,30 +12,13 @@ use rows::{Outputs, filled, push, request};
 use scratch::folder;
 use tiers::{fill, fill_model, in_memory, model, sample, tiered};
 
-/// Batch and discounts of n-step windows: of the buffer, and of one in memory.
-fn windows(
-    all: &MmapReplayBuffer,
-    one: &ReplayBuffer,
-    n: usize,
-    seed: u64,
-) -> [(Outputs, Vec<u8>); 2] {
-    let horizon = Some(Horizon::new(n, 0.9).unwrap());
-    let mut discounts = [vec![0; 4 * 200], vec![0; 4 * 200]];
-    let [ours, theirs] = &mut discounts;
-    let picks = all.sample(request(200, Some(seed))).unwrap();
-    let got = filled(200, |batch| {
-        let mut arrays: Vec<&mut [u8]> = batch.iter_mut().map(|array| &mut **array).collect();
-        arrays.push(ours);
-        all.fill(&picks, horizon, &mut arrays).unwrap();
-    });
-    let rows = one.sample(request(200, Some(seed))).unwrap();
-    let expected = filled(200, |batch| {
-        let mut arrays: Vec<&mut [u8]> = batch.iter_mut().map(|array| &mut **array).collect();
-        arrays.push(theirs);
-        one.storage().fill(&rows, horizon, &mut arrays);
-    });
-    let [ours, theirs] = discounts;
-    [(got, ours), (expected, theirs)]
+/// Batches of n-step windows: of the buffer, and of one in memory.
+fn windows(all: &MmapReplayBuffer, one: &ReplayBuffer, n: usize, seed: u64) -> [Outputs; 2] {
+    let n_step = Some(NStep::new(n, 0.9).unwrap());
+    let rows = all.sample(request(200, Some(seed))).unwrap().rows;
+    let got = filled(200, Kind::NStep, |batch| all.gather(&rows, n_step, batch));
+    let rows = one.sample(request(200, Some(seed))).unwrap().rows;
+    [got, filled(200, Kind::NStep, |batch| one.gather(&rows, n_step, batch))]
 }
 
 #[test]
@@ -66,7 +49,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
         fill(&mut all, next..next + 18, 1);
         fill_model(&mut expected, next..next + 18, 1);
         all.cut_episode(0).unwrap();
-        expected.storage_mut().cut_episode(0).unwrap();
+        expected.cut_episode(0).unwrap();
         fill(&mut all, next + 18..next + 25, 1);
         fill_model(&mut expected, next + 18..next + 25, 1);
         all.save("kept").unwrap();
@@ -78,7 +61,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
         }
         fill(&mut all, next + 25..next + 27, 1);
         fill_model(&mut expected, next + 25..next + 27, 1);
-        expected.storage_mut().cut_episode(0).unwrap();
+        expected.cut_episode(0).unwrap();
         // Even, so that the newest row is whole.
         next += 28;
         all.close(true).unwrap();
@@ -94,20 +77,19 @@ fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
     let steps = [(0, 0..2), (1, 0..9), (0, 100..105), (1, 100..103)];
     for (stream, steps) in steps {
         let mut all = tiered(6, 120, 2, &dir);
-        let target = Target::Stream(stream);
+        let to = EnvIndex::One(stream);
         // Of the last step, if it is odd, the row waits for its next observation and is not whole.
         for t in steps.clone() {
-            push(t, 1, |_, rows| all.push(target, rows).unwrap());
+            push(t, 1, |_, rows| all.push(to, rows).unwrap());
             if t + 1 < steps.end || t % 2 == 0 {
-                let storage = expected.storage_mut();
-                push(t, 1, |_, rows| storage.push(target, rows, |_| {}).unwrap());
+                push(t, 1, |_, rows| expected.push(to, rows, None).unwrap());
             }
         }
         all.close(true).unwrap();
         let again = tiered(6, 120, 2, &dir);
-        assert_eq!(again.len(), expected.storage().len());
+        assert_eq!(again.rows().rings().len(), expected.rows().rings().len());
         assert!(sample(&again, 200, Some(3)) == model(&expected, 200, Some(3)), "{steps:?}");
-        expected.storage_mut().cut_episode(stream).unwrap();
+        expected.cut_episode(stream).unwrap();
     }
 }
 
@@ -121,7 +103,7 @@ fn a_cut_after_a_restore_ends_the_row_that_waited_on_disk() {
     all.cut_episode(0).unwrap();
     let mut expected = in_memory(60, 1);
     fill_model(&mut expected, 0..20, 1);
-    expected.storage_mut().cut_episode(0).unwrap();
+    expected.cut_episode(0).unwrap();
     for part in [20..21, 21..50] {
         assert!(sample(&all, 200, Some(3)) == model(&expected, 200, Some(3)));
         fill(&mut all, part.clone(), 1);
@@ -135,18 +117,18 @@ fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
     let mut all = tiered(60, 300, 2, &dir);
     fill(&mut all, 0..200, 2);
     for index in [100, 101, 399] {
-        let picks = [all.find(index).unwrap()];
-        let got = filled(1, |batch| all.fill(&picks, None, batch).unwrap());
+        let picks = [all.rows().rings().find(index).unwrap()];
+        let got = filled(1, Kind::Transitions, |batch| all.gather(&picks, None, batch));
         assert_eq!(got.indices, [index]);
     }
     for index in [0, 99, 400, u64::MAX] {
-        let error = all.find(index).unwrap_err();
+        let error = all.rows().rings().find(index).unwrap_err();
         let Error::StaleIndex { index: named, held } = error else { panic!("{error}") };
         assert_eq!((named, held.as_str()), (index, "rows 100 to 399"));
     }
     all.flush().unwrap();
     fill(&mut all, 200..203, 2);
-    let column = all.storage().schema().column("latent").unwrap();
+    let column = all.memory().schema().column("latent").unwrap();
     let latent: Vec<u8> = [1.5_f32, 2.5, 3.5, 4.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
     assert_eq!(all.update(column, &[404, 3], &latent).unwrap(), 1);
     // One sealed row, and nothing is written.
@@ -154,7 +136,7 @@ fn rows_are_found_by_index_and_written_to_until_they_are_sealed() {
     assert!(matches!(refused, Err(Error::Config { name: "indices", .. })), "{refused:?}");
     fill(&mut all, 203..260, 2);
     all.flush().unwrap();
-    let picks = [404, 405].map(|index| all.find(index).unwrap());
-    let got = filled(2, |batch| all.fill(&picks, None, batch).unwrap());
+    let picks = [404, 405].map(|index| all.rows().rings().find(index).unwrap());
+    let got = filled(2, Kind::Transitions, |batch| all.gather(&picks, None, batch));
     assert_eq!((&got.columns[2][..8], &got.columns[2][8..]), (&latent[..8], [0; 8].as_slice()));
 }

@@ -48,6 +48,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::StaleIndex { .. } => Class::StaleIndex,
         Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
         Error::Storage { .. } => Class::Storage,
+        Error::Internal { .. } => Class::Internal,
         Error::Interrupted => return PyKeyboardInterrupt::new_err(()),
     };
     new(py, class, error.to_string())

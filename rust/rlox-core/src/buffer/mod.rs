@@ -1,57 +1,31 @@
-//! What the learners remember: typed rings of transitions, sampled in batches.
-//!
-//! A buffer holds one ring per environment. Observations are stored once: the `next_obs` of a row
-//! is the `obs` of the row after it unless the bytes differ (a reset), and frames of stacks are
-//! shared in the same way. Rows are addressed by indices that are never used again, so that a
-//! write to an overwritten row is recognised.
+#![doc = include_str!("README.md")]
 
-mod archive;
-mod block;
-mod chunks;
-mod cold;
-mod draw;
-mod hindsight;
-mod horizon;
-mod obs;
-mod offline;
-mod offline_saved;
-mod priorities;
-mod prioritized;
-mod record;
+mod batch;
+mod dataset;
+mod episodes;
+mod mmap;
+mod persist;
 mod replay;
-mod returns;
-mod ring;
 mod rows;
-mod saved;
-mod scaling;
+mod sampling;
 mod schema;
-mod sequence;
-mod source;
-mod stacks;
-mod state;
-mod storage;
-mod stream;
-mod sum_node;
-mod sum_tree;
-mod tiered;
-mod tiers;
-mod width;
+mod shared;
+mod standardizer;
 
-pub use archive::{Saved, prune};
-pub use draw::STREAM;
-pub use hindsight::{GoalStrategy, Hindsight, Relabel};
-pub use horizon::Horizon;
-pub use offline::{OfflineDataset, Window, WindowArrays};
-pub use priorities::{Draw, Priorities};
-pub use prioritized::PrioritizedReplayBuffer;
-pub use replay::{DrawState, MAX_BATCH, ReplayBuffer, Request};
-pub use returns::{Episode, ReturnStats};
-pub use ring::{Ring, RingBuffer};
-pub use rows::Moment;
-pub use scaling::Scaling;
+pub use batch::{Arrays, Batch, Kind, Part};
+pub use dataset::OfflineDataset;
+pub use episodes::{Episode, ReturnStats};
+pub use mmap::{MmapReplayBuffer, Tiers};
+pub use persist::{Columns, InMemory, Saveable, Saved, State, prune};
+pub use replay::{Buffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer};
+pub use rows::{
+    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsOf, Rings, RowRef, Rows, Transitions,
+};
+pub use sampling::{
+    Drawn, GoalStrategy, Hindsight, MAX_BATCH, PADDING, Priorities, Prioritized, Relabel, Request,
+    STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories, Uniform, Want,
+    named,
+};
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
-pub use sequence::{MAX_WINDOW, PADDING, SequenceReplayBuffer, Windows};
-pub use state::{SavedColumn, SavedQueue, SavedStorage, SavedStream};
-pub use storage::{MAX_CAPACITY, MAX_STREAMS, Row, Rows, Storage, Target};
-pub use sum_tree::SumTree;
-pub use tiered::{MmapReplayBuffer, Pick, Tiers};
+pub use shared::Shared;
+pub use standardizer::Standardizer;

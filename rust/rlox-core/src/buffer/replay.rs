@@ -1,141 +1,186 @@
-//! The uniform replay buffer.
+//! The buffers in memory: rows, and a rule by which they are drawn.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use super::draw::Draws;
-use super::ring::{Ring, RingBuffer};
+use super::batch::Batch;
+use super::persist::{Archive, Columns, InMemory, Saveable};
+use super::rows::{EnvIndex, MemoryRows, NStep, RowRef, Rows, Transitions};
+use super::sampling::{
+    Drawn, Hindsight, Prioritized, Request, Sampler, SamplerState, Sequences, check_priorities,
+};
 use super::schema::Schema;
-use super::storage::{Row, Storage};
-use crate::error::{Error, Result};
+use crate::error::{Result, check_len};
 
-/// The largest number of rows of one sampling call.
-pub const MAX_BATCH: usize = 1 << 28;
-
-/// Where the random numbers of a buffer come from.
+/// A ring of transitions, the oldest overwritten first, drawn by the rule `S`.
 #[derive(Debug)]
-pub struct DrawState {
-    seed: u64,
-    drawn: AtomicU64,
+pub struct Buffer<S> {
+    held: Saveable,
+    sampler: S,
+    /// Rows being pushed, for rules that follow them.
+    pushed: Vec<RowRef>,
 }
 
-impl DrawState {
-    /// Draw 0 of `seed`.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self::at(seed, 0)
+/// Drawn by a rule that has no settings; see [`named`](super::named).
+pub type ReplayBuffer = Buffer<Box<dyn Sampler>>;
+
+/// Drawn in proportion to priority^alpha.
+pub type PrioritizedReplayBuffer = Buffer<Prioritized>;
+
+/// Drawn as windows of consecutive rows.
+pub type SequenceReplayBuffer = Buffer<Sequences>;
+
+impl<S: Sampler> Buffer<S> {
+    /// An empty buffer; see [`MemoryRows::new`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(
+        schema: Schema,
+        capacity: usize,
+        n_envs: usize,
+        seed: u64,
+        sampler: S,
+    ) -> Result<Self> {
+        let rows = MemoryRows::new(schema, capacity, n_envs)?;
+        let held = Saveable { rows, state: SamplerState::new(seed), archive: Archive::default() };
+        Ok(Self { held, sampler, pushed: Vec::new() })
     }
 
-    /// The next draw is number `drawn`.
+    /// The rule.
     #[must_use]
-    pub const fn at(seed: u64, drawn: u64) -> Self {
-        Self { seed, drawn: AtomicU64::new(drawn) }
+    pub const fn sampler(&self) -> &S {
+        &self.sampler
     }
 
-    /// The buffer's seed.
-    #[must_use]
-    pub const fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Batches drawn so far without a seed of their own.
-    #[must_use]
-    pub fn drawn(&self) -> u64 {
-        self.drawn.load(Ordering::Relaxed)
-    }
-
-    /// Seed and number of the first of `batches` batches: of `seed` if given, else the buffer's
-    /// next ones, which are used up.
-    pub(super) fn take(&self, seed: Option<u64>, batches: usize) -> (u64, u64) {
-        match seed {
-            Some(seed) => (seed, 0),
-            None => (self.seed, self.drawn.fetch_add(batches as u64, Ordering::Relaxed)),
+    /// Stores rows with their priorities, `[n]`; without, each gets the largest seen so far. Rules
+    /// without priorities take no notice of them.
+    ///
+    /// # Errors
+    /// As [`MemoryRows::push`] and [`Sampler::pushed`]. Nothing is stored then.
+    pub fn push(
+        &mut self,
+        to: EnvIndex<'_>,
+        rows: Transitions<'_>,
+        priorities: Option<&[f64]>,
+    ) -> Result<()> {
+        if !self.sampler.follows() {
+            return self.held.rows.push(to, rows, |_| {});
         }
-    }
-}
-
-/// How many rows a call draws, and from which stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// Rows per batch.
-    pub batch_size: usize,
-    /// Batches; they equal as many single calls.
-    pub n_batches: usize,
-    /// Batch i draws from `Stream(seed, "replay", i)`; None takes the buffer's own next batches.
-    pub seed: Option<u64>,
-}
-
-impl Request {
-    /// Rows of all batches.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for no or too many rows.
-    pub fn rows(self) -> Result<usize> {
-        let rows = self.batch_size.checked_mul(self.n_batches);
-        match rows.filter(|rows| (1..=MAX_BATCH).contains(rows)) {
-            Some(rows) => Ok(rows),
-            None if self.n_batches == 0 => Err(Error::config("n_batches", 0, "at least 1")),
-            None => Err(Error::config("batch_size", self.batch_size, "1 to 2**28 rows a call")),
+        if let Some(priorities) = priorities {
+            check_len("priorities", priorities.len(), rows.n, "one per row")?;
+            check_priorities(priorities)?;
         }
+        let n = rows.n;
+        self.pushed.clear();
+        let pushed = &mut self.pushed;
+        self.held.rows.push(to, rows, |row| pushed.push(row))?;
+        // Of more rows than fit only the newest may have been stored.
+        let skipped = n - self.pushed.len();
+        let passed_over = priorities.and_then(|all| all.get(..skipped)).unwrap_or_default();
+        self.sampler.passed_over(passed_over);
+        for (at, &row) in self.pushed.iter().enumerate() {
+            let own = priorities.and_then(|all| all.get(skipped + at)).copied();
+            self.sampler.pushed(self.held.rows.rings(), row, own)?;
+        }
+        Ok(())
     }
-}
 
-/// A ring of transitions sampled uniformly with replacement.
-#[derive(Debug)]
-pub struct ReplayBuffer {
-    ring: Ring,
-}
-
-impl ReplayBuffer {
-    /// An empty buffer; see [`Storage::new`].
+    /// Draws what `request` asks for.
     ///
     /// # Errors
-    /// As [`Storage::new`].
-    pub fn new(schema: Schema, capacity: usize, n_envs: usize, seed: u64) -> Result<Self> {
-        Ok(Self { ring: Ring::new(schema, capacity, n_envs, seed)? })
+    /// As [`Request::rows`] and the rule; [`Error::Config`](crate::Error::Config) for an empty buffer.
+    pub fn sample(&self, request: Request) -> Result<Drawn> {
+        request.draw(&self.sampler, self.rows().rings(), &self.held.state, |_, _, _| {})
     }
 
-    /// Draws rows, uniformly and with replacement, batch after batch.
+    /// [`Buffer::sample`] with the rows that are to be relabelled.
     ///
     /// # Errors
-    /// [`Error::Config`] for an empty buffer or a request out of range.
-    pub fn sample(&self, request: Request) -> Result<Vec<Row>> {
-        self.sample_each(request, |_, _, _| {})
+    /// As there.
+    pub fn sample_hindsight(&self, request: Request, hindsight: Hindsight) -> Result<Drawn> {
+        let rings = self.rows().rings();
+        request.draw(&self.sampler, rings, &self.held.state, |rng, place, drawn| {
+            hindsight.relabel(rings, rng, place, drawn);
+        })
     }
 
-    /// [`ReplayBuffer::sample`]; `more` may go on drawing from each batch's stream, and is told
-    /// the batch's place among all rows and its rows.
-    pub(super) fn sample_each(
+    /// Copies rows out: as they are, or as n-step windows.
+    ///
+    /// # Errors
+    /// As [`Rows::gather`].
+    pub fn gather(
         &self,
-        request: Request,
-        mut more: impl FnMut(&mut Draws, usize, &[Row]),
-    ) -> Result<Vec<Row>> {
-        let mut rows = Vec::with_capacity(request.rows()?);
-        check_filled(&self.ring.storage)?;
-        let (seed, first) = self.ring.draws.take(request.seed, request.n_batches);
-        for batch in 0..request.n_batches as u64 {
-            let mut draws = Draws::new(seed, first.wrapping_add(batch));
-            let place = rows.len();
-            self.ring.storage.draw(&mut draws, request.batch_size, &mut rows);
-            more(&mut draws, place, rows.get(place..).unwrap_or_default());
+        rows: &[RowRef],
+        n_step: Option<NStep>,
+        out: &mut Batch<'_, '_>,
+    ) -> Result<()> {
+        match n_step {
+            Some(n_step) => n_step.gather(self.rows(), rows, out),
+            None => Rows::gather(self.rows(), rows, rows, out),
         }
-        Ok(rows)
+    }
+
+    /// Tells the rule new priorities of rows by index; returns how many of them are no longer held and
+    /// were left out.
+    ///
+    /// # Errors
+    /// As [`Sampler::updated`]. Nothing is changed then.
+    pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<usize> {
+        self.sampler.updated(self.held.rows.rings(), indices, priorities)
+    }
+
+    /// Writes values into a column; see [`MemoryRows::update`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
+        self.held.rows.update(column, indices, values)
+    }
+
+    /// Ends the running episode of an environment; see [`MemoryRows::cut_episode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cut_episode(&mut self, env: usize) -> Result<()> {
+        self.held.rows.cut_episode(env)
+    }
+
+    /// Forgets every row; indices go on counting.
+    pub fn clear(&mut self) {
+        self.held.rows.clear();
+        self.sampler.cleared();
+    }
+
+    /// Puts another file system in place, to try what happens when it fails.
+    pub fn set_file_system(&mut self, fs: std::sync::Arc<dyn crate::store::Fs>) {
+        self.held.archive = Archive::on(fs);
     }
 }
 
-impl RingBuffer for ReplayBuffer {
-    fn ring(&self) -> &Ring {
-        &self.ring
-    }
-
-    fn ring_mut(&mut self) -> &mut Ring {
-        &mut self.ring
+impl PrioritizedReplayBuffer {
+    /// Replaces beta.
+    ///
+    /// # Errors
+    /// As [`Priorities::set_beta`](super::Priorities::set_beta).
+    pub fn set_beta(&mut self, beta: f64) -> Result<()> {
+        self.sampler.priorities.set_beta(beta)
     }
 }
 
-/// Checks that there is a row to sample.
-pub(super) fn check_filled(storage: &Storage) -> Result<()> {
-    if storage.is_empty() {
-        return Err(Error::config("buffer", "empty", "at least one row; push before sampling"));
+impl<S: Sampler> InMemory for Buffer<S> {
+    fn held(&self) -> &Saveable {
+        &self.held
     }
-    Ok(())
+
+    fn held_mut(&mut self) -> &mut Saveable {
+        &mut self.held
+    }
+
+    fn own_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
+        self.sampler.saved()
+    }
+
+    fn adopt(&mut self, held: Saveable, columns: &Columns<'_>) -> Result<()> {
+        self.sampler.restore(held.rows.rings(), columns)?;
+        self.held = held;
+        Ok(())
+    }
 }

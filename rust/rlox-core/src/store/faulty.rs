@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fs::{Fs, RandomRead, RealFs};
+use super::fs::{Fs, NewFile, RandomRead, RealFs};
 
 /// Linux's "no space left on device".
 const ENOSPC: i32 = 28;
@@ -15,8 +15,8 @@ const EIO: i32 = 5;
 /// The machine's file system, but operation number `fail_at` (counted from 0) and, if told so, all
 /// after it fail.
 ///
-/// A write is three operations: creating the file, writing it (of which half the bytes arrive), and
-/// forcing it to the device (which leaves all bytes and still fails).
+/// Creating a file is an operation, so is each write (of which half the bytes arrive), and forcing it
+/// to the device (which leaves all bytes and still fails).
 #[derive(Debug, Clone)]
 pub struct FaultyFs {
     fail_at: u64,
@@ -53,16 +53,9 @@ impl Fs for FaultyFs {
         RealFs.create_dirs(path)
     }
 
-    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         self.pass(ENOSPC)?;
-        let whole = parts.concat();
-        if let Err(error) = self.pass(ENOSPC) {
-            let half = whole.get(..whole.len() / 2).unwrap_or_default();
-            RealFs.write(path, &[half])?;
-            return Err(error);
-        }
-        RealFs.write(path, &[&whole])?;
-        self.pass(EIO)
+        Ok(Box::new(FaultyNewFile { inner: RealFs.create(path)?, fs: self.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -88,6 +81,28 @@ impl Fs for FaultyFs {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>> {
         self.pass(EIO)?;
         Ok(Box::new(FaultyFile { inner: RealFs.open(path)?, fs: self.clone() }))
+    }
+}
+
+/// A file that is written on a [`FaultyFs`].
+#[derive(Debug)]
+struct FaultyNewFile {
+    inner: Box<dyn NewFile>,
+    fs: FaultyFs,
+}
+
+impl NewFile for FaultyNewFile {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if let Err(error) = self.fs.pass(ENOSPC) {
+            self.inner.write_at(bytes.get(..bytes.len() / 2).unwrap_or_default(), offset)?;
+            return Err(error);
+        }
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()?;
+        self.fs.pass(EIO)
     }
 }
 

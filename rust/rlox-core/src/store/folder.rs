@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fs::{Fs, RealFs};
-use super::header::ColumnData;
+use super::header::ColumnPlan;
 use super::manifest::{Manifest, SegmentRef};
-use super::segment::{Segment, write_segment};
+use super::segment::{Segment, SegmentWriter};
 use crate::error::{Error, Result};
 
 const SEGMENT: &str = ".seg";
@@ -29,7 +30,7 @@ pub struct Folder {
     path: PathBuf,
     fs: Arc<dyn Fs>,
     /// Number of the next segment: above all that are or were listed.
-    next: u64,
+    next: AtomicU64,
     _lock: File,
 }
 
@@ -41,9 +42,9 @@ impl Folder {
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
         fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = locked(&path.join(LOCK))?;
-        let mut folder = Self { path: path.to_owned(), fs, next: 0, _lock: lock };
+        let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), _lock: lock };
         let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
-        folder.next = numbers.map_or(0, |number| number.saturating_add(1));
+        folder.next = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
         Ok(folder)
     }
 
@@ -61,17 +62,18 @@ impl Folder {
         &self.path
     }
 
-    /// Seals columns as the folder's next segment.
+    /// Begins the folder's next segment; returns it with its number, which is not given again.
     ///
     /// # Errors
-    /// As [`write_segment`]; the number is not used up then.
-    pub fn seal(&mut self, columns: &[ColumnData<'_>], meta: &[u8]) -> Result<SegmentRef> {
-        let path = self.path.join(segment_name(self.next));
-        let checksum = write_segment(&*self.fs, &path, columns, meta)?;
-        let number = self.next;
-        self.next += 1;
-        let bytes = Segment::open(&*self.fs, &path)?.bytes();
-        Ok(SegmentRef { number, checksum, bytes })
+    /// As [`SegmentWriter::begin`].
+    pub fn begin_segment(
+        &self,
+        columns: Vec<ColumnPlan>,
+        meta: &[u8],
+    ) -> Result<(u64, SegmentWriter)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.path.join(segment_name(number));
+        Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
     }
 
     /// Opens a segment and checks that it is the one that was meant.
@@ -87,7 +89,7 @@ impl Folder {
     /// # Errors
     /// As [`Manifest::write`]; [`Error::Config`] for another name.
     pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
-        manifest.write(&*self.fs, &manifest_path(&self.path, name)?)
+        manifest.write(Arc::clone(&self.fs), &manifest_path(&self.path, name)?)
     }
 
     /// The manifest `name`.
@@ -144,14 +146,6 @@ impl Folder {
             }
         }
         Ok(left)
-    }
-
-    /// Removes one segment.
-    ///
-    /// # Errors
-    /// [`Error::Storage`] if the disk refuses.
-    pub fn remove_segment(&self, number: u64) -> Result<()> {
-        self.remove(&segment_name(number))
     }
 
     /// Removes every segment, manifest and the lock; the folder too if nothing else is in it.

@@ -2,11 +2,13 @@
 
 use std::fmt::Debug;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// A file system.
 pub trait Fs: Debug + Send + Sync {
@@ -16,11 +18,11 @@ pub trait Fs: Debug + Send + Sync {
     /// The system's.
     fn create_dirs(&self, path: &Path) -> io::Result<()>;
 
-    /// Writes a new file of `parts` one after the other and forces it to the device.
+    /// Begins a file, or one anew.
     ///
     /// # Errors
-    /// The system's; part of the file may be there then.
-    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()>;
+    /// The system's.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
     /// Puts `from` in the place of `to` in one step.
     ///
@@ -53,6 +55,21 @@ pub trait Fs: Debug + Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomRead>>;
 }
 
+/// A file that is being written.
+pub trait NewFile: Debug + Send + Sync {
+    /// Writes all of `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// The system's; part of them may be written then.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Forces what was written to the device.
+    ///
+    /// # Errors
+    /// The system's; of kind `Interrupted` if the work was told to stop, see [`crate::interrupt`].
+    fn sync(&mut self) -> io::Result<()>;
+}
+
 /// An open file, read by position.
 pub trait RandomRead: Debug + Send + Sync {
     /// Bytes of the file.
@@ -77,12 +94,8 @@ impl Fs for RealFs {
         fs::create_dir_all(path)
     }
 
-    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-        let mut file = File::create(path)?;
-        for part in parts {
-            file.write_all(part)?;
-        }
-        file.sync_all()
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        Ok(Box::new(Arc::new(File::create(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -110,6 +123,18 @@ impl Fs for RealFs {
     }
 }
 
+impl NewFile for Arc<File> {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let file = Self::clone(self);
+        let synced = interrupt::blocking(move || file.sync_all());
+        synced.unwrap_or_else(|stopped| Err(io::Error::new(io::ErrorKind::Interrupted, stopped)))
+    }
+}
+
 impl RandomRead for File {
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
@@ -120,22 +145,52 @@ impl RandomRead for File {
     }
 }
 
-/// Replaces `path` so that a crash leaves the old file or the new one, never a mix, and what is
-/// there after an `Ok` is there after a power cut.
-///
-/// # Errors
-/// [`Error::Storage`]; the old file is still there then, or the new one, whole.
-pub fn replace_file(fs: &dyn Fs, path: &Path, parts: &[&[u8]]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = path.with_file_name(format!(".{name}.new"));
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let done = fs
-        .write(&new, parts)
-        .and_then(|()| fs.rename(&new, path))
-        .and_then(|()| fs.sync_dir(folder));
-    done.map_err(|cause| {
-        // What could not be finished is in nobody's way: the next try truncates it.
-        drop(fs.remove(&new));
-        Error::storage("write", path, cause)
-    })
+/// A file that takes its place once it is whole: a crash leaves the old one or the new one, never a
+/// mix, and after [`Replacement::finish`] the new one is there after a power cut.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    new: PathBuf,
+    file: Box<dyn NewFile>,
+    finished: bool,
+}
+
+impl Replacement {
+    pub(crate) fn begin(fs: Arc<dyn Fs>, path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{name}.new"));
+        let file = fs.create(&new).map_err(|cause| failure(path, cause))?;
+        Ok(Self { fs, path: path.to_owned(), new, file, finished: false })
+    }
+
+    pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file.write_at(bytes, offset).map_err(|cause| failure(&self.path, cause))
+    }
+
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+        let synced = self.file.sync();
+        let done = synced
+            .and_then(|()| self.fs.rename(&self.new, &self.path))
+            .and_then(|()| self.fs.sync_dir(folder));
+        self.finished = done.is_ok();
+        done.map_err(|cause| failure(&self.path, cause))
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.finished {
+            // What could not be finished is in nobody's way: the next try truncates it.
+            drop(self.fs.remove(&self.new));
+        }
+    }
+}
+
+fn failure(path: &Path, cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::Interrupted => Error::Interrupted,
+        _ => Error::storage("write", path, cause),
+    }
 }

@@ -29,17 +29,29 @@ pub(super) const FIXED: usize = 32;
 /// A block has at least this many bytes where the column has so many.
 const BLOCK_BYTES: usize = 4096;
 
-/// A column to be written: `rows` rows numbered from `first` on.
+/// A column to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnData<'a> {
+pub struct ColumnPlan {
     /// Its name, unique in the file.
     pub name: String,
     /// Bytes of one row, at least 1.
     pub row_bytes: usize,
     /// Number of the first row.
     pub first: u64,
-    /// The rows, in pieces of any length; together a whole number of rows.
-    pub parts: Vec<&'a [u8]>,
+    /// Number of rows.
+    pub rows: u64,
+}
+
+impl ColumnPlan {
+    /// Bytes of a block: whole rows.
+    pub(super) fn block(&self) -> usize {
+        (BLOCK_BYTES / self.row_bytes.max(1)).max(1) * self.row_bytes
+    }
+
+    /// Bytes of all rows.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rows.saturating_mul(self.row_bytes as u64)
+    }
 }
 
 /// A column of a segment.
@@ -67,45 +79,38 @@ impl Column {
     }
 }
 
-/// The head of a file with these columns.
+/// Bytes of the head of a file with these columns.
+pub(super) fn head_len(columns: &[ColumnPlan], meta: &[u8]) -> u64 {
+    let blocks = |column: &ColumnPlan| column.bytes().div_ceil(column.block().max(1) as u64);
+    let each = columns.iter().map(|column| 28 + column.name.len() as u64 + 4 * blocks(column));
+    (FIXED + meta.len() + 4) as u64 + each.sum::<u64>()
+}
+
+/// The head of a file with these columns, and the CRC-32 of every block in their order.
 ///
 /// # Errors
-/// [`Error::Shape`] for a column that is no whole number of rows, [`Error::Config`] for one that
-/// the format cannot express.
-pub(super) fn encode(columns: &[ColumnData<'_>], meta: &[u8]) -> Result<Vec<u8>> {
-    let (mut table, mut checksums, mut payload) = (Vec::new(), Vec::new(), 0_u64);
-    for column in columns {
-        let bytes: usize = column.parts.iter().map(|part| part.len()).sum();
-        if column.row_bytes == 0 || !bytes.is_multiple_of(column.row_bytes) {
-            return Err(Error::Shape {
-                name: "segment column",
-                got: format!("{bytes} bytes"),
-                expected: format!("rows of {} bytes", column.row_bytes),
-            });
-        }
-        let per_block = (BLOCK_BYTES / column.row_bytes).max(1);
-        table.extend(small("name", column.name.len())?.to_le_bytes());
-        table.extend(small("row", column.row_bytes)?.to_le_bytes());
-        table.extend(small("block", per_block)?.to_le_bytes());
-        table.extend(column.first.to_le_bytes());
-        table.extend(((bytes / column.row_bytes) as u64).to_le_bytes());
-        table.extend(column.name.as_bytes());
-        for checksum in block_checksums(&column.parts, per_block * column.row_bytes) {
-            checksums.extend(checksum.to_le_bytes());
-        }
-        payload += bytes as u64;
-    }
-    let head_len = FIXED + table.len() + meta.len() + checksums.len() + 4;
-    let mut head = Vec::with_capacity(head_len);
+/// [`Error::Config`] for a column that the format cannot express.
+pub(super) fn encode(columns: &[ColumnPlan], meta: &[u8], checksums: &[u32]) -> Result<Vec<u8>> {
+    let len = head_len(columns, meta);
+    let payload: u64 = columns.iter().map(ColumnPlan::bytes).sum();
+    let mut head = Vec::new();
     head.extend(MAGIC);
     head.extend(VERSION.to_le_bytes());
-    head.extend(small("head", head_len)?.to_le_bytes());
-    head.extend((head_len as u64 + payload).to_le_bytes());
+    head.extend(small("head", usize::try_from(len).unwrap_or(usize::MAX))?.to_le_bytes());
+    head.extend((len + payload).to_le_bytes());
     head.extend(small("columns", columns.len())?.to_le_bytes());
     head.extend(small("description", meta.len())?.to_le_bytes());
-    head.extend(table);
+    for column in columns {
+        head.extend(small("name", column.name.len())?.to_le_bytes());
+        head.extend(small("row", column.row_bytes)?.to_le_bytes());
+        let rows_per_block = column.block().checked_div(column.row_bytes).unwrap_or(0);
+        head.extend(small("block", rows_per_block)?.to_le_bytes());
+        head.extend(column.first.to_le_bytes());
+        head.extend(column.rows.to_le_bytes());
+        head.extend(column.name.as_bytes());
+    }
     head.extend(meta);
-    head.extend(checksums);
+    head.extend(checksums.iter().flat_map(|checksum| checksum.to_le_bytes()));
     head.extend(crc32fast::hash(&head).to_le_bytes());
     Ok(head)
 }
@@ -113,27 +118,6 @@ pub(super) fn encode(columns: &[ColumnData<'_>], meta: &[u8]) -> Result<Vec<u8>>
 fn small(name: &'static str, value: usize) -> Result<u32> {
     u32::try_from(value)
         .map_err(|_| Error::config(name, value, "less than 2^32 bytes; use smaller segments"))
-}
-
-/// CRC-32 of each `block` bytes of the concatenated parts.
-fn block_checksums(parts: &[&[u8]], block: usize) -> Vec<u32> {
-    let (mut checksums, mut hasher, mut room) = (Vec::new(), crc32fast::Hasher::new(), block);
-    for mut part in parts.iter().copied() {
-        while !part.is_empty() {
-            let (now, later) = part.split_at(room.min(part.len()));
-            hasher.update(now);
-            room -= now.len();
-            part = later;
-            if room == 0 {
-                checksums.push(std::mem::take(&mut hasher).finalize());
-                room = block;
-            }
-        }
-    }
-    if room < block {
-        checksums.push(hasher.finalize());
-    }
-    checksums
 }
 
 /// Bytes of head and file, from a file's first [`FIXED`] bytes.

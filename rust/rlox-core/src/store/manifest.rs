@@ -1,9 +1,10 @@
 //! What a saved buffer consists of: a list of segments and the owner's own columns.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::fs::Fs;
-use super::header::ColumnData;
+use super::header::ColumnPlan;
 use super::segment::{Segment, write_segment};
 use crate::error::{Error, Result};
 
@@ -38,27 +39,24 @@ impl Manifest {
     ///
     /// # Errors
     /// As [`write_segment`].
-    pub fn write(&self, fs: &dyn Fs, path: &Path) -> Result<()> {
+    pub fn write(&self, fs: Arc<dyn Fs>, path: &Path) -> Result<()> {
         let list: Vec<u8> = self
             .segments
             .iter()
             .flat_map(|s| [s.number, u64::from(s.checksum), s.bytes])
             .flat_map(u64::to_le_bytes)
             .collect();
-        let own = self.columns.iter().map(|(name, row_bytes, rows)| ColumnData {
-            name: name.clone(),
-            row_bytes: *row_bytes,
+        let plan = |name: &str, row_bytes: usize, bytes: &[u8]| ColumnPlan {
+            name: name.to_owned(),
+            row_bytes,
             first: 0,
-            parts: vec![rows.as_slice()],
-        });
-        let list = ColumnData {
-            name: SEGMENTS.to_owned(),
-            row_bytes: REF_BYTES,
-            first: 0,
-            parts: vec![list.as_slice()],
+            rows: bytes.len().checked_div(row_bytes).unwrap_or(0) as u64,
         };
-        let columns: Vec<ColumnData<'_>> = std::iter::once(list).chain(own).collect();
-        write_segment(fs, path, &columns, &self.meta).map(drop)
+        let own = self.columns.iter().map(|(name, row_bytes, rows)| plan(name, *row_bytes, rows));
+        let columns = std::iter::once(plan(SEGMENTS, REF_BYTES, &list)).chain(own).collect();
+        let rows = self.columns.iter().map(|(_, _, rows)| rows.as_slice());
+        let rows: Vec<&[u8]> = std::iter::once(list.as_slice()).chain(rows).collect();
+        write_segment(fs, path, columns, &self.meta, &rows).map(drop)
     }
 
     /// Reads and checks a manifest.

@@ -3,29 +3,121 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::fs::{Fs, RandomRead, replace_file};
-use super::header::{self, Column, ColumnData, FIXED};
+use super::fs::{Fs, RandomRead, Replacement};
+use super::header::{self, Column, ColumnPlan, FIXED};
 use crate::error::{Error, Result};
 
-/// Writes a segment in one step and returns its checksum, which stands for its whole content.
+/// Writes a segment of columns that are in memory and returns its checksum.
 ///
 /// # Errors
-/// [`Error::Storage`] if the disk refuses; [`Error::Shape`] or [`Error::Config`] for columns that are
-/// not whole rows.
+/// As [`SegmentWriter`]'s methods.
 pub fn write_segment(
-    fs: &dyn Fs,
+    fs: Arc<dyn Fs>,
     path: &Path,
-    columns: &[ColumnData<'_>],
+    columns: Vec<ColumnPlan>,
     meta: &[u8],
+    rows: &[&[u8]],
 ) -> Result<u32> {
-    let head = header::encode(columns, meta)?;
-    let parts: Vec<&[u8]> = std::iter::once(head.as_slice())
-        .chain(columns.iter().flat_map(|column| column.parts.iter().copied()))
-        .collect();
-    replace_file(fs, path, &parts)?;
-    let own = head.last_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    Ok(own)
+    let mut writer = SegmentWriter::begin(fs, path, columns, meta)?;
+    rows.iter().try_for_each(|rows| writer.write(rows))?;
+    Ok(writer.finish()?.0)
+}
+
+/// A segment that is being written, piece by piece; it is in its place once it is finished, and
+/// leaves nothing if it is dropped before.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    file: Replacement,
+    columns: Vec<ColumnPlan>,
+    meta: Vec<u8>,
+    checksums: Vec<u32>,
+    hasher: crc32fast::Hasher,
+    /// Column being written, and its bytes so far.
+    at: (usize, u64),
+    /// Bytes of the file so far.
+    offset: u64,
+}
+
+impl SegmentWriter {
+    /// Begins a segment of these columns.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] for a column without bytes.
+    pub fn begin(
+        fs: Arc<dyn Fs>,
+        path: &Path,
+        columns: Vec<ColumnPlan>,
+        meta: &[u8],
+    ) -> Result<Self> {
+        if let Some(empty) = columns.iter().find(|column| column.row_bytes == 0) {
+            return Err(Error::config("row_bytes", 0, format!("at least 1 for {}", empty.name)));
+        }
+        let (file, offset) = (Replacement::begin(fs, path)?, header::head_len(&columns, meta));
+        let (meta, hasher) = (meta.to_vec(), crc32fast::Hasher::new());
+        Ok(Self { file, columns, meta, checksums: Vec::new(), hasher, at: (0, 0), offset })
+    }
+
+    /// Writes the next bytes: the rows of one column after the other.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for more bytes than the columns have.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, self.offset)?;
+        self.offset += bytes.len() as u64;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            self.skip_full();
+            let (column, done) = self.at;
+            let Some(plan) = self.columns.get(column) else { return Err(self.wrong_size()) };
+            let block = plan.block() as u64;
+            let left = (block - done % block).min(plan.bytes() - done);
+            let left = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at(left);
+            self.hasher.update(now);
+            let done = done + left as u64;
+            if done.is_multiple_of(block) || done == plan.bytes() {
+                self.checksums.push(std::mem::take(&mut self.hasher).finalize());
+            }
+            self.at.1 = done;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next column that has bytes left.
+    fn skip_full(&mut self) {
+        while self.columns.get(self.at.0).is_some_and(|plan| self.at.1 == plan.bytes()) {
+            self.at = (self.at.0 + 1, 0);
+        }
+    }
+
+    /// Puts the segment in its place; after an `Ok` it outlasts a power cut. Returns its checksum, which
+    /// stands for its whole content, and its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the disk refuses, [`Error::Shape`] for fewer bytes than the columns have,
+    /// [`Error::Interrupted`].
+    pub fn finish(mut self) -> Result<(u32, u64)> {
+        self.skip_full();
+        if self.at.0 != self.columns.len() {
+            return Err(self.wrong_size());
+        }
+        let head = header::encode(&self.columns, &self.meta, &self.checksums)?;
+        self.file.write_at(&head, 0)?;
+        self.file.finish()?;
+        let own = head.last_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok((own, self.offset))
+    }
+
+    fn wrong_size(&self) -> Error {
+        Error::Shape {
+            name: "segment columns",
+            got: format!("{} bytes", self.offset),
+            expected: "the rows that were announced".to_owned(),
+        }
+    }
 }
 
 /// An open segment. Its head has been checked; each row is checked as it is read.
@@ -79,7 +171,7 @@ impl Segment {
         &self.meta
     }
 
-    /// The checksum that [`write_segment`] returned.
+    /// The checksum that [`SegmentWriter::finish`] returned.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         self.checksum

@@ -1,7 +1,10 @@
 //! A buffer of one float observation or more, and the plain list of transitions it stands for.
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
-use rlox_core::buffer::{Moment, ObsField, ReplayBuffer, RingBuffer, Row, Rows, Schema, Target};
+use rlox_core::buffer::{
+    Arrays, EnvIndex, InMemory, Kind, ObsField, Part, ReplayBuffer, RowRef, Schema, Transitions,
+    named,
+};
 use rlox_core::{Dtype, Field};
 
 pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
@@ -30,7 +33,7 @@ pub(crate) struct Step {
     pub(crate) tag: i64,
 }
 
-pub(crate) fn push(buffer: &mut ReplayBuffer, target: Target<'_>, steps: &[Step], with_next: bool) {
+pub(crate) fn push(buffer: &mut ReplayBuffer, to: EnvIndex<'_>, steps: &[Step], with_next: bool) {
     let concat =
         |part: &dyn Fn(&Step) -> Vec<u8>| -> Vec<u8> { steps.iter().flat_map(part).collect() };
     let obs = concat(&|step| bytes(&step.obs));
@@ -41,7 +44,7 @@ pub(crate) fn push(buffer: &mut ReplayBuffer, target: Target<'_>, steps: &[Step]
     let terminated: Vec<u8> = steps.iter().map(|step| u8::from(step.terminated)).collect();
     let truncated: Vec<u8> = steps.iter().map(|step| u8::from(step.truncated)).collect();
     let next_columns = [next_obs.as_slice()];
-    let rows = Rows {
+    let rows = Transitions {
         n: steps.len(),
         obs: &[&obs],
         next_obs: with_next.then_some(&next_columns),
@@ -49,29 +52,25 @@ pub(crate) fn push(buffer: &mut ReplayBuffer, target: Target<'_>, steps: &[Step]
         terminated: &terminated,
         truncated: &truncated,
     };
-    buffer.storage_mut().push(target, rows, |_| {}).unwrap();
+    buffer.push(to, rows, None).unwrap();
 }
 
-pub(crate) fn read(buffer: &ReplayBuffer, row: Row) -> Step {
-    let storage = buffer.storage();
-    let dim = storage.schema().obs()[0].field.len();
-    let (mut obs, mut next_obs) = (vec![0; 4 * dim], vec![0; 4 * dim]);
-    let (mut action, mut reward, mut tag) = (vec![0; 4], vec![0; 4], vec![0; 8]);
-    let (mut terminated, mut truncated) = ([0], [0]);
-    storage.gather_obs(0, Moment::Now, &[row], &mut obs);
-    storage.gather_obs(0, Moment::Next, &[row], &mut next_obs);
-    storage.gather_column(0, &[row], &mut action);
-    storage.gather_column(1, &[row], &mut reward);
-    storage.gather_column(2, &[row], &mut tag);
-    storage.gather_flags(&[row], &mut terminated, &mut truncated);
+/// An empty buffer of [`schema`], drawn uniformly.
+pub(crate) fn buffer(dim: usize, capacity: usize, n_envs: usize) -> ReplayBuffer {
+    ReplayBuffer::new(schema(dim), capacity, n_envs, 7, named("uniform").unwrap()).unwrap()
+}
+
+pub(crate) fn read(buffer: &ReplayBuffer, row: RowRef) -> Step {
+    let mut all = Arrays::new(buffer.rows().schema(), Kind::Transitions, 1);
+    all.fill(|batch| buffer.gather(&[row], None, batch)).unwrap();
     Step {
-        obs: floats(&obs),
-        next_obs: floats(&next_obs),
-        action: floats(&action)[0],
-        reward: floats(&reward)[0],
-        terminated: terminated[0] == 1,
-        truncated: truncated[0] == 1,
-        tag: i64::from_ne_bytes(tag.try_into().unwrap()),
+        obs: floats(all.bytes(Part::Obs(0))),
+        next_obs: floats(all.bytes(Part::NextObs(0))),
+        action: all.f32(Part::Column(0))[0],
+        reward: all.f32(Part::Column(1))[0],
+        terminated: all.bytes(Part::Terminated) == [1],
+        truncated: all.bytes(Part::Truncated) == [1],
+        tag: i64::from_ne_bytes(all.bytes(Part::Column(2)).try_into().unwrap()),
     }
 }
 

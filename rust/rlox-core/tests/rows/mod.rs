@@ -1,7 +1,10 @@
 //! Rows for tests of buffers: every byte follows from step and environment.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
-use rlox_core::buffer::{FrameStack, ObsField, Request, Rows, Schema, StackAxis, Target};
+use rlox_core::buffer::{
+    Arrays, Batch, EnvIndex, FrameStack, Kind, ObsField, Part, Request, Schema, StackAxis,
+    Transitions,
+};
 use rlox_core::{Dtype, Field};
 
 /// A vector, a stack of three frames of bytes, and an extra column.
@@ -15,7 +18,7 @@ pub(crate) fn schema() -> Schema {
 
 /// One row for each of `n` environments at step `t`; an episode ends every 11 steps. Without
 /// `next_obs` on odd steps.
-pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(Target<'_>, Rows<'_>)) {
+pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(EnvIndex<'_>, Transitions<'_>)) {
     let x: Vec<u8> = (0..n * 2).flat_map(|i| (t as f32 + i as f32 / 100.0).to_ne_bytes()).collect();
     let frame = |t: u64, env: usize| [t as u8, (t >> 8) as u8, env as u8, 0, 1];
     let pixels = |t: u64| -> Vec<u8> {
@@ -29,7 +32,7 @@ pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(Target<'_>, Rows<'_>)
     let latent = vec![0; 8 * n];
     let ends = vec![u8::from(t % 11 == 10); n];
     let led_to: [&[u8]; 2] = [&next_x, &next];
-    let rows = Rows {
+    let rows = Transitions {
         n,
         obs: &[&x, &now],
         next_obs: t.is_multiple_of(2).then_some(&led_to),
@@ -37,10 +40,10 @@ pub(crate) fn push(t: u64, n: usize, mut store: impl FnMut(Target<'_>, Rows<'_>)
         terminated: &ends,
         truncated: &vec![0; n],
     };
-    store(Target::Each, rows);
+    store(EnvIndex::Each, rows);
 }
 
-/// Memory for a batch of [`schema`].
+/// The bytes of a batch of [`schema`].
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outputs {
     /// Observations and next observations.
@@ -51,25 +54,30 @@ pub(crate) struct Outputs {
     pub(crate) flags: [Vec<u8>; 2],
     /// Index of each row.
     pub(crate) indices: Vec<u64>,
+    /// Only of n-step windows.
+    pub(crate) discounts: Vec<u8>,
 }
 
 /// What `fill` writes for `n` rows.
-pub(crate) fn filled(n: usize, fill: impl FnOnce(&mut [&mut [u8]])) -> Outputs {
-    let widths = [8, 15, 8, 15, 4, 4, 8, 1, 1, 8];
-    let mut all = widths.map(|width| vec![0; width * n]);
-    fill(&mut all.each_mut().map(Vec::as_mut_slice));
-    let [x, pixels, next_x, next_pixels, actions, rewards, latents, terminated, truncated, ids] =
-        all;
-    let indices = ids.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
+pub(crate) fn filled(
+    n: usize,
+    kind: Kind,
+    fill: impl FnOnce(&mut Batch<'_, '_>) -> rlox_core::Result<()>,
+) -> Outputs {
+    let mut all = Arrays::new(&schema(), kind, n);
+    all.fill(fill).unwrap();
+    let bytes = |part| all.bytes(part).to_vec();
+    let indices = bytes(Part::Indices);
     Outputs {
-        obs: [x, pixels, next_x, next_pixels],
-        columns: [actions, rewards, latents],
-        flags: [terminated, truncated],
-        indices,
+        obs: [Part::Obs(0), Part::Obs(1), Part::NextObs(0), Part::NextObs(1)].map(bytes),
+        columns: [0, 1, 2].map(|column| bytes(Part::Column(column))),
+        flags: [Part::Terminated, Part::Truncated].map(bytes),
+        indices: indices.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect(),
+        discounts: bytes(Part::Discounts),
     }
 }
 
 /// One batch.
 pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> Request {
-    Request { batch_size, n_batches: 1, seed }
+    Request { batch_size, n_batches: 1, len: 1, seed }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rlox_core::buffer::{MmapReplayBuffer, ReplayBuffer, RingBuffer, Tiers};
+use rlox_core::buffer::{Kind, MmapReplayBuffer, ReplayBuffer, Tiers, named};
 
 use super::rows::{Outputs, filled, push, request, schema};
 
@@ -15,27 +15,27 @@ pub(crate) fn tiered(hot: usize, total: usize, n: usize, path: &Path) -> MmapRep
 }
 
 pub(crate) fn in_memory(total: usize, n: usize) -> ReplayBuffer {
-    ReplayBuffer::new(schema(), total, n, 7).unwrap()
+    ReplayBuffer::new(schema(), total, n, 7, named("uniform").unwrap()).unwrap()
 }
 
 pub(crate) fn fill(buffer: &mut MmapReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
     for t in steps {
-        push(t, n, |target, rows| buffer.push(target, rows).unwrap());
+        push(t, n, |to, rows| buffer.push(to, rows).unwrap());
     }
 }
 
 pub(crate) fn fill_model(buffer: &mut ReplayBuffer, steps: std::ops::Range<u64>, n: usize) {
     for t in steps {
-        push(t, n, |target, rows| buffer.storage_mut().push(target, rows, |_| {}).unwrap());
+        push(t, n, |to, rows| buffer.push(to, rows, None).unwrap());
     }
 }
 
 pub(crate) fn sample(buffer: &MmapReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let picks = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, |batch| buffer.fill(&picks, None, batch).unwrap())
+    let drawn = buffer.sample(request(rows, seed)).unwrap();
+    filled(rows, Kind::Transitions, |batch| buffer.gather(&drawn.rows, None, batch))
 }
 
 pub(crate) fn model(buffer: &ReplayBuffer, rows: usize, seed: Option<u64>) -> Outputs {
-    let picks = buffer.sample(request(rows, seed)).unwrap();
-    filled(rows, |batch| buffer.storage().fill(&picks, None, batch))
+    let drawn = buffer.sample(request(rows, seed)).unwrap();
+    filled(rows, Kind::Transitions, |batch| buffer.gather(&drawn.rows, None, batch))
 }

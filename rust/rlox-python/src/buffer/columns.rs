@@ -3,12 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::Field;
-use rlox_core::buffer::{Horizon, ObsField, Rows, Schema};
-use rlox_core::{Error, Result};
+use rlox_core::buffer::{Kind, ObsField, Part, Schema, Transitions};
+use rlox_core::{Error, Field};
 
 use super::incoming::{self, Bytes};
-use super::outgoing::More;
 use crate::errors::{self, Class};
 
 /// The columns and streams of a buffer; fixed, so read without its lock.
@@ -65,27 +63,43 @@ impl Columns {
         self.obs_keys.first().is_some_and(Option::is_some)
     }
 
-    pub(super) fn obs_keys(&self) -> &[Option<Py<PyString>>] {
-        &self.obs_keys
-    }
-
-    pub(super) fn column_keys(&self) -> &[Py<PyString>] {
-        &self.column_keys
+    /// The key of a part of a batch, and the key of the dict that it is in, if there is one.
+    pub(super) fn key<'py>(
+        &self,
+        py: Python<'py>,
+        part: Part,
+    ) -> (Option<&'static str>, Bound<'py, PyString>) {
+        let obs = |at: usize, name: &'static str| {
+            let key = self.obs_keys.get(at).and_then(Option::as_ref);
+            match key {
+                Some(key) => (Some(name), key.bind(py).clone()),
+                None => (None, PyString::intern(py, name)),
+            }
+        };
+        match part {
+            Part::Obs(at) => obs(at, "obs"),
+            Part::NextObs(at) => obs(at, "next_obs"),
+            Part::Column(at) => {
+                let key = self.column_keys.get(at).map(|key| key.bind(py).clone());
+                (None, key.unwrap_or_else(|| PyString::new(py, "")))
+            }
+            _ => (None, PyString::intern(py, part.name().unwrap_or(""))),
+        }
     }
 
     /// A dict for a batch; where the keys are always the same, they are there: a copy never grows.
-    pub(super) fn batch<'py>(&self, py: Python<'py>, more: More) -> PyResult<Bound<'py, PyDict>> {
-        if more != More::default() {
+    pub(super) fn batch<'py>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyDict>> {
+        if kind != Kind::Transitions {
             return Ok(PyDict::new(py));
         }
         let ready = self.batch.get_or_try_init(py, || {
             let dict = PyDict::new(py);
-            let around = [["obs", "next_obs"].as_slice(), &["terminated", "truncated", "indices"]];
-            let [before, after] =
-                around.map(|keys| keys.iter().map(|key| PyString::intern(py, key)));
-            let columns = self.column_keys.iter().map(|key| key.bind(py).clone());
-            for key in before.chain(columns).chain(after) {
-                dict.set_item(key, py.None())?;
+            for part in kind.parts(&self.schema) {
+                let (home, key) = self.key(py, part);
+                match home {
+                    Some(home) => dict.set_item(PyString::intern(py, home), py.None())?,
+                    None => dict.set_item(key, py.None())?,
+                }
             }
             Ok::<_, PyErr>(dict.unbind())
         })?;
@@ -102,13 +116,13 @@ impl Columns {
         &self,
         pushed: Pushed<'_, '_>,
         n: Option<usize>,
-        store: impl FnOnce(Rows<'_>) -> PyResult<T>,
+        store: impl FnOnce(Transitions<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
         let lead = n.as_slice();
         let terminated = incoming::flags(pushed.terminated, "terminated", lead)?;
         let truncated = incoming::flags(pushed.truncated, "truncated", lead)?;
         let n = n.unwrap_or(1);
-        let rows = Rows {
+        let rows = Transitions {
             n,
             obs: &[],
             next_obs: None,
@@ -128,7 +142,7 @@ impl Columns {
             let action = incoming::read(pushed.actions, "action", action, lead)?;
             let reward = incoming::read(pushed.rewards, "reward", reward, lead)?;
             let next = next.as_ref().map(|next| [next.slice()]);
-            return store(Rows {
+            return store(Transitions {
                 obs: &[obs.slice()],
                 next_obs: next.as_ref().map(<[&[u8]; 1]>::as_slice),
                 columns: &[action.slice(), reward.slice()],
@@ -140,7 +154,7 @@ impl Columns {
         let next = next.transpose()?;
         let columns = self.others(&pushed, lead)?;
         let next = next.as_ref().map(|next| slices(next));
-        store(Rows {
+        store(Transitions {
             obs: &slices(&obs),
             next_obs: next.as_deref(),
             columns: &slices(&columns),
@@ -204,19 +218,4 @@ impl Columns {
 
 fn slices<'a>(bytes: &'a [Bytes<'_>]) -> Vec<&'a [u8]> {
     bytes.iter().map(Bytes::slice).collect()
-}
-
-/// The horizon that `n_step` and `gamma` ask for, None for single steps.
-pub(super) fn horizon(n_step: Option<u64>, gamma: Option<f64>) -> Result<Option<Horizon>> {
-    let Some(n) = n_step else {
-        return match gamma {
-            Some(gamma) => Err(Error::config("gamma", gamma, "n_step given with it")),
-            None => Ok(None),
-        };
-    };
-    let Some(gamma) = gamma else {
-        return Err(Error::config("gamma", "missing", "a number in [0, 1], as n_step is given"));
-    };
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
-    Horizon::new(n, gamma).map(Some)
 }

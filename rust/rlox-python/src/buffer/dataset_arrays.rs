@@ -6,7 +6,6 @@ use rlox_core::{Dtype, Field};
 
 use crate::coerce;
 use crate::errors::{self, Class};
-use crate::views::ViewMut;
 
 /// The result of `work` on observations, `[..., *row]`, in float64, in the array's precision.
 pub(super) fn arithmetic<'py>(
@@ -25,27 +24,6 @@ pub(super) fn arithmetic<'py>(
     let single = array.dtype().kind() == b'f' && array.dtype().itemsize() == 4;
     let result = work(&array.as_any().call_method1("astype", ("float64",))?)?;
     if single { result.call_method1("astype", ("float32",)) } else { Ok(result) }
-}
-
-/// A new array of rows of a column.
-pub(super) fn fresh<'py>(
-    py: Python<'py>,
-    field: Option<&Field>,
-    lead: &[usize],
-) -> PyResult<ViewMut<'py, u8>> {
-    let (dtype, shape) = field.map_or((Dtype::F32, [].as_slice()), |f| (f.dtype, &f.shape));
-    let shape: Vec<usize> = lead.iter().chain(shape).copied().collect();
-    Ok(match dtype {
-        Dtype::U8 => ViewMut::<u8>::fresh(py, &shape)?,
-        Dtype::U16 => ViewMut::<u16>::fresh(py, &shape)?.into_bytes(),
-        Dtype::I8 => ViewMut::<i8>::fresh(py, &shape)?.into_bytes(),
-        Dtype::I16 => ViewMut::<i16>::fresh(py, &shape)?.into_bytes(),
-        Dtype::I32 => ViewMut::<i32>::fresh(py, &shape)?.into_bytes(),
-        Dtype::I64 => ViewMut::<i64>::fresh(py, &shape)?.into_bytes(),
-        Dtype::F32 => ViewMut::<f32>::fresh(py, &shape)?.into_bytes(),
-        Dtype::F64 => ViewMut::<f64>::fresh(py, &shape)?.into_bytes(),
-        Dtype::Bool => ViewMut::<bool>::fresh(py, &shape)?.into_bytes(),
-    })
 }
 
 /// An array of `n` rows, `[n, ...]`, `[n]` or flat, and the column it fills.

@@ -1,18 +1,17 @@
 //! Hindsight relabelling at the boundary.
 
-use std::sync::RwLock;
-
 use numpy::PyUntypedArrayMethods;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Error;
 use rlox_core::buffer::{
-    GoalStrategy, Hindsight, Horizon, Moment, ReplayBuffer, Request, RingBuffer, Row,
+    Batch, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsOf, ReplayBuffer, RowRef, Shared,
 };
 
+use super::arrays::Arrays;
 use super::columns::Columns;
-use super::outgoing::{Arrays, More};
+use super::shared::Asked;
 use super::{door, shared};
 use crate::coerce::{self, Number, Text};
 use crate::errors::{self, Class};
@@ -84,8 +83,6 @@ impl PyHindsightConfig {
 struct Goals {
     achieved: usize,
     desired: usize,
-    /// Observation columns.
-    n_obs: usize,
     /// Bytes of a goal.
     width: usize,
 }
@@ -102,7 +99,7 @@ impl Goals {
         match (find("achieved_goal"), find("desired_goal")) {
             (Some(achieved), Some(desired)) if same(achieved, desired) => {
                 let width = obs.get(desired).map_or(0, |column| column.field.row_bytes());
-                Ok(Self { achieved, desired, n_obs: obs.len(), width })
+                Ok(Self { achieved, desired, width })
             }
             _ => {
                 let message = "her needs dict observations with achieved_goal and desired_goal of \
@@ -113,48 +110,52 @@ impl Goals {
     }
 }
 
-/// Samples with hindsight.
-#[expect(clippy::too_many_arguments, reason = "the parts of one call")]
-pub(super) fn sample<'py>(
-    py: Python<'py>,
-    columns: &Columns,
-    buffer: &RwLock<ReplayBuffer>,
-    request: Request,
-    lead: &[usize],
-    horizon: Option<Horizon>,
-    config: &PyHindsightConfig,
-    out: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    if horizon.is_some() {
-        let expected = "None with her: rewards are computed anew for single steps";
-        return shared::raised(py, Err(Error::config("n_step", "given", expected)));
-    }
-    let goals = Goals::of(py, columns)?;
-    let rows = shared::raised(py, request.rows())?;
-    let mut arrays = Arrays::new(py, columns, lead, More::default(), out)?;
-    let mut slices = arrays.slices();
-    let hindsight = config.hindsight;
-    let places = door::reading(py, buffer, shared::cost(columns, rows), |buffer| {
-        let (rows, relabels) = buffer.sample_hindsight(request, hindsight)?;
-        buffer.storage().fill(&rows, None, &mut slices);
-        let (places, sources): (Vec<usize>, Vec<Row>) =
-            relabels.iter().map(|relabel| (relabel.place, relabel.goal)).unzip();
-        let mut wanted = vec![0; places.len() * goals.width];
-        buffer.storage().gather_obs(goals.achieved, Moment::Next, &sources, &mut wanted);
-        for at in [goals.desired, goals.n_obs + goals.desired] {
-            let Some(out) = slices.get_mut(at) else { continue };
-            for (place, goal) in places.iter().zip(wanted.chunks_exact(goals.width)) {
-                if let Some(slot) = out.chunks_exact_mut(goals.width).nth(*place) {
+impl Goals {
+    /// Writes the goals `wanted`, one for each of `places`, into both observations of a batch.
+    fn replace(self, batch: &mut Batch<'_, '_>, places: &[usize], wanted: &[u8]) {
+        for columns in [&mut *batch.obs, &mut *batch.next_obs] {
+            let Some(out) = columns.get_mut(self.desired) else { continue };
+            for (place, goal) in places.iter().zip(wanted.chunks_exact(self.width)) {
+                if let Some(slot) = out.chunks_exact_mut(self.width).nth(*place) {
                     slot.copy_from_slice(goal);
                 }
             }
         }
-        Ok(places)
+    }
+}
+
+/// Samples with hindsight.
+pub(super) fn sample<'py>(
+    py: Python<'py>,
+    (columns, buffer): (&Columns, &Shared<ReplayBuffer>),
+    asked: &Asked,
+    n_step: Option<NStep>,
+    config: &PyHindsightConfig,
+    out: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    if n_step.is_some() {
+        let expected = "None with her: rewards are computed anew for single steps";
+        return shared::raised(py, Err(Error::config("n_step", "given", expected)));
+    }
+    let goals = Goals::of(py, columns)?;
+    let (request, hindsight) = (asked.request, config.hindsight);
+    let rows = shared::raised(py, request.rows())?;
+    let mut arrays = Arrays::new(py, columns, &asked.lead, Kind::Transitions, out)?;
+    let places = arrays.batch(py, |batch| {
+        door::reading(py, buffer, shared::cost(columns, rows), |buffer| {
+            let drawn = buffer.sample_hindsight(request, hindsight)?;
+            buffer.gather(&drawn.rows, None, batch)?;
+            let (places, sources): (Vec<usize>, Vec<RowRef>) =
+                drawn.relabels.iter().map(|relabel| (relabel.place, relabel.goal)).unzip();
+            let mut wanted = vec![0; places.len() * goals.width];
+            buffer.rows().gather_obs(goals.achieved, ObsOf::NextObs, &sources, &mut wanted)?;
+            goals.replace(batch, &places, &wanted);
+            Ok(places)
+        })
     })?;
-    drop(slices);
     let batch = arrays.into_dict(py)?;
     if !places.is_empty() {
-        rewarded(py, &batch, &places, lead, config)?;
+        rewarded(py, &batch, &places, &asked.lead, config)?;
     }
     Ok(batch)
 }

@@ -3,7 +3,7 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
-use rlox_core::{Dtype, Field};
+use rlox_core::{Dtype, Field, with_dtype};
 
 use crate::coerce;
 use crate::errors::{self, Class};
@@ -37,14 +37,11 @@ pub(super) fn read<'py>(
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         return from_array(array, name, field, lead);
     }
-    if lead.is_empty() && field.len() == 1 {
-        if let Ok(float) = value.cast_exact::<PyFloat>() {
-            if let Some(number) = from_float(float.value(), field.dtype) {
-                return Ok(number);
-            }
-        } else if let Some(number) = from_number(value, field.dtype) {
-            return Ok(number);
-        }
+    if lead.is_empty()
+        && field.len() == 1
+        && let Some(number) = with_dtype!(field.dtype, T => T::number(value))
+    {
+        return Ok(number);
     }
     from_array(&coerce::array(value, name)?, name, field, lead)
 }
@@ -77,54 +74,100 @@ fn from_array<'py>(
     lead: &[usize],
 ) -> PyResult<Bytes<'py>> {
     check_shape(array, name, field, lead)?;
-    let same = match field.dtype {
-        Dtype::U8 => View::<u8>::of(array),
-        Dtype::U16 => View::<u16>::of(array).map(View::into_bytes),
-        Dtype::I8 => View::<i8>::of(array).map(View::into_bytes),
-        Dtype::I16 => View::<i16>::of(array).map(View::into_bytes),
-        Dtype::I32 => View::<i32>::of(array).map(View::into_bytes),
-        Dtype::I64 => View::<i64>::of(array).map(View::into_bytes),
-        Dtype::F32 => View::<f32>::of(array).map(View::into_bytes),
-        Dtype::F64 => View::<f64>::of(array).map(View::into_bytes),
-        Dtype::Bool => View::of_bools(array),
-    };
-    match same {
-        Ok(view) => Ok(Bytes::Array(view)),
-        Err(_) => converted(array, name, field.dtype).map(Bytes::Array),
-    }
+    with_dtype!(field.dtype, T => T::view(array, name, field.dtype)).map(Bytes::Array)
 }
 
-/// A copy of `array` in the column's type.
-#[cold]
-fn converted<'py>(
-    array: &Bound<'py, PyUntypedArray>,
-    name: &str,
-    dtype: Dtype,
-) -> PyResult<View<'py, u8>> {
-    match dtype {
-        Dtype::F32 => coerce::numbers::<f32>(array, name).map(View::into_bytes),
-        Dtype::F64 => coerce::numbers::<f64>(array, name).map(View::into_bytes),
-        Dtype::Bool => coerce::bools(array, name),
-        Dtype::U8 => whole::<u8>(array, name, dtype),
-        Dtype::U16 => whole::<u16>(array, name, dtype),
-        Dtype::I8 => whole::<i8>(array, name, dtype),
-        Dtype::I16 => whole::<i16>(array, name, dtype),
-        Dtype::I32 => whole::<i32>(array, name, dtype),
-        Dtype::I64 => whole::<i64>(array, name, dtype),
+/// An element of a column, as it is read from NumPy and from Python.
+trait Element: Sized {
+    /// The array's memory, or a copy of it in this type.
+    fn view<'py>(
+        array: &Bound<'py, PyUntypedArray>,
+        name: &str,
+        dtype: Dtype,
+    ) -> PyResult<View<'py, u8>>;
+
+    /// A Python number as one of these; None if it does not fit.
+    fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>>;
+}
+
+macro_rules! whole {
+    ($($type:ty)+) => { $(impl Element for $type {
+        #[inline]
+        fn view<'py>(
+            array: &Bound<'py, PyUntypedArray>,
+            name: &str,
+            dtype: Dtype,
+        ) -> PyResult<View<'py, u8>> {
+            match View::<$type>::of(array) {
+                Ok(view) => Ok(view.into_bytes()),
+                Err(_) => whole::<$type>(array, name, dtype),
+            }
+        }
+
+        fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
+            Some(number(value.extract::<$type>().ok()?.to_ne_bytes()))
+        }
+    })+ };
+}
+
+whole! { u8 u16 u64 i8 i16 i32 i64 }
+
+macro_rules! float {
+    ($($type:ty)+) => { $(impl Element for $type {
+        #[inline]
+        fn view<'py>(
+            array: &Bound<'py, PyUntypedArray>,
+            name: &str,
+            _dtype: Dtype,
+        ) -> PyResult<View<'py, u8>> {
+            coerce::numbers::<$type>(array, name).map(View::into_bytes)
+        }
+
+        #[allow(
+            clippy::allow_attributes,
+            clippy::cast_possible_truncation,
+            clippy::unnecessary_cast,
+            reason = "one text for two types, rounding as NumPy does"
+        )]
+        fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
+            let exact = value.cast_exact::<PyFloat>().map(PyFloatMethods::value);
+            let wide = exact.or_else(|_| coerce::real(value, "")).ok()?;
+            Some(number((wide as $type).to_ne_bytes()))
+        }
+    })+ };
+}
+
+float! { f32 f64 }
+
+impl Element for bool {
+    fn view<'py>(
+        array: &Bound<'py, PyUntypedArray>,
+        name: &str,
+        _dtype: Dtype,
+    ) -> PyResult<View<'py, u8>> {
+        coerce::bools(array, name)
+    }
+
+    fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
+        Some(number([u8::from(value.cast::<PyBool>().ok()?.is_true())]))
     }
 }
 
 /// A copy of whole numbers of any type, each of which has to fit.
-fn whole<'py, T: Plain + TryFrom<i64>>(
+#[cold]
+fn whole<'py, T: Plain + TryFrom<i128>>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
     dtype: Dtype,
 ) -> PyResult<View<'py, u8>> {
+    let signed = array.dtype().kind() != b'u';
     let wide = coerce::elements::<i64>(array, name, "iub")?;
-    // Unsigned numbers above i64::MAX have become negative.
-    let wrapped = |number: i64| number < 0 && array.dtype().kind() == b'u';
-    let fits = |number: i64| T::try_from(number).is_ok() && !wrapped(number);
-    if let Some(number) = wide.slice().iter().find(|number| !fits(**number)) {
+    // Of unsigned numbers the bits are meant.
+    let exact = |number: i64| {
+        if signed { i128::from(number) } else { i128::from(number.cast_unsigned()) }
+    };
+    let mut numbers = wide.slice().iter().map(|&number| exact(number));
+    if let Some(number) = numbers.find(|&number| T::try_from(number).is_err()) {
         let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
         return Err(errors::new(array.py(), Class::Shape, message));
     }
@@ -161,30 +204,6 @@ fn check_shape(
     let expected: Vec<usize> = lead.iter().chain(&field.shape).copied().collect();
     let message = format!("{name} has shape {shape:?}, expected {expected:?}");
     Err(errors::new(array.py(), Class::Shape, message))
-}
-
-/// A float as one number of the column; None for a column of whole numbers.
-fn from_float(value: f64, dtype: Dtype) -> Option<Bytes<'static>> {
-    match dtype {
-        #[expect(clippy::cast_possible_truncation, reason = "rounding, as NumPy does")]
-        Dtype::F32 => Some(number((value as f32).to_ne_bytes())),
-        Dtype::F64 => Some(number(value.to_ne_bytes())),
-        _ => None,
-    }
-}
-
-/// A Python number as one number of the column; None if it does not fit.
-fn from_number(value: &Bound<'_, PyAny>, dtype: Dtype) -> Option<Bytes<'static>> {
-    match dtype {
-        Dtype::F32 | Dtype::F64 => from_float(coerce::real(value, "").ok()?, dtype),
-        Dtype::I64 => Some(number(value.extract::<i64>().ok()?.to_ne_bytes())),
-        Dtype::I32 => Some(number(value.extract::<i32>().ok()?.to_ne_bytes())),
-        Dtype::I16 => Some(number(value.extract::<i16>().ok()?.to_ne_bytes())),
-        Dtype::I8 => Some(number(value.extract::<i8>().ok()?.to_ne_bytes())),
-        Dtype::U16 => Some(number(value.extract::<u16>().ok()?.to_ne_bytes())),
-        Dtype::U8 => Some(number([value.extract::<u8>().ok()?])),
-        Dtype::Bool => Some(number([u8::from(value.cast::<PyBool>().ok()?.is_true())])),
-    }
 }
 
 fn number<const N: usize>(bytes: [u8; N]) -> Bytes<'static> {

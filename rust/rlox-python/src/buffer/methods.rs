@@ -1,8 +1,8 @@
 //! Methods that several classes have, letter for letter: Python knows no generic classes.
 //!
-//! A class that uses them has `columns: Columns` and `buffer: RwLock<B>`.
+//! A class that uses them has `columns: Columns` and `buffer: Shared<B>`.
 
-/// `push` and `push_batch`, where `B` is [`Takes`](super::shared::Takes).
+/// `push` and `push_batch`, where `B` is [`Replay`](super::shared::Replay).
 macro_rules! push_methods {
     ($class:ident) => {
         #[pymethods]
@@ -43,7 +43,7 @@ macro_rules! push_methods {
             ) -> PyResult<()> {
                 let (actions, rewards) = (action, reward);
                 let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-                shared::push(py, &self.columns, &self.buffer, pushed)
+                shared::push(py, &self.columns, &self.buffer, pushed, None)
             }
 
             /// Stores consecutive transitions of one environment, oldest first, each array with a leading
@@ -74,13 +74,13 @@ macro_rules! push_methods {
                 extra: Option<&Bound<'py, PyDict>>,
             ) -> PyResult<()> {
                 let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-                shared::push_batch(py, &self.columns, &self.buffer, pushed, env_ids)
+                shared::push_batch(py, &self.columns, &self.buffer, pushed, None, env_ids)
             }
         }
     };
 }
 
-/// What every buffer in memory does, where `B` is [`Held`](super::shared::Held).
+/// What every buffer in memory does, where `B` is in memory.
 // rustfmt moves some of the attributes further right each time.
 #[rustfmt::skip]
 macro_rules! held_methods {
@@ -121,17 +121,22 @@ macro_rules! held_methods {
             #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
             fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
                 let env = settings::size(&env, "env", 0)?;
-                door::writing(py, &self.buffer, 100, |buffer| buffer.storage_mut().cut_episode(env))
+                door::writing(py, &self.buffer, 100, |buffer| buffer.cut_episode(env))
             }
 
             /// Forgets every transition; indices go on counting.
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
-                door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.clear())
+                detached(py, shared::LONG, || {
+                    self.buffer.replace(|buffer| {
+                        buffer.clear();
+                        Ok(())
+                    })
+                })
             }
 
             /// Everything needed to go on from here, as a flat dict of arrays, integers and strings.
             fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-                Held::state(py, &self.buffer)
+                state::save(py, &self.buffer)
             }
 
             /// Continues from what `state` returned, in a buffer of the same columns, capacity and number
@@ -139,7 +144,7 @@ macro_rules! held_methods {
             ///
             /// Raises CheckpointError or ShapeError for a state that does not fit; nothing is changed then.
             fn restore(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
-                Held::continue_from(py, &self.buffer, state)
+                state::restore(py, &self.buffer, state)
             }
 
             /// Saves the buffer as `name` in the folder `path`, which other saves and buffers may share.
@@ -161,9 +166,7 @@ macro_rules! held_methods {
             )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                door::writing(py, &self.buffer, shared::LONG, |buffer| {
-                    Ok(buffer.save(&path, &name)?.new_bytes)
-                })
+                detached(py, shared::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
             /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
@@ -178,17 +181,17 @@ macro_rules! held_methods {
             )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.load(&path, &name))
+                detached(py, shared::LONG, || self.buffer.load(&path, &name))
             }
 
             fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
             }
 
             /// Transitions held at most, a multiple of `n_envs`.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().capacity()))
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
             }
 
             /// Number of environments.
@@ -200,14 +203,14 @@ macro_rules! held_methods {
             /// Transitions pushed so far, overwritten ones included.
             #[getter]
             fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().pushed()))
+                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().pushed()))
             }
 
             /// Bytes of memory held, counting all records and whole blocks of observations though
             /// memory is taken as it is first written.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+                door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))
             }
         }
     };

@@ -1,18 +1,14 @@
 //! The replay buffer that is larger than memory, for Python.
 
-use std::sync::RwLock;
-
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::Result;
-use rlox_core::buffer::{MmapReplayBuffer, Rows, Target, Tiers};
+use rlox_core::buffer::{Kind, MmapReplayBuffer, Rows, Shared, Tiers};
 
 use super::columns::{Columns, Pushed};
 use super::methods::push_methods;
-use super::outgoing::{Arrays, More};
-use super::shared::{self, Takes};
-use super::{door, incoming, settings};
+use super::{door, settings, shared};
 use crate::coerce::{Number, Text};
+use crate::detach::detached;
 use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -48,13 +44,7 @@ use crate::paths::PathArg;
 #[pyclass(name = "MmapReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyMmapReplayBuffer {
     columns: Columns,
-    buffer: RwLock<MmapReplayBuffer>,
-}
-
-impl Takes for MmapReplayBuffer {
-    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
-        self.push(target, rows)
-    }
+    buffer: Shared<MmapReplayBuffer>,
 }
 
 push_methods!(PyMmapReplayBuffer);
@@ -93,8 +83,8 @@ impl PyMmapReplayBuffer {
             let tiers = Tiers { hot_capacity, total_capacity, path: &path, reopen };
             MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
         };
-        let buffer = crate::detach::detached(py, shared::LONG, make)?;
-        Ok(Self { columns, buffer: RwLock::new(buffer) })
+        let buffer = detached(py, shared::LONG, make)?;
+        Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
     /// Draws transitions uniformly, with replacement, from memory and disk; as
@@ -119,18 +109,10 @@ impl PyMmapReplayBuffer {
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::horizon(py, &n_step, gamma)?;
-        shared::raised(py, request.rows())?;
-        let more = More { discounts: horizon.is_some(), ..More::default() };
-        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.buffer, shared::LONG, |buffer| {
-            let picks = buffer.sample(request)?;
-            buffer.fill(&picks, horizon, &mut slices)
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let n_step = shared::n_step(py, &n_step, gamma)?;
+        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
+        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 
     /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
@@ -146,18 +128,7 @@ impl PyMmapReplayBuffer {
         indices: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let indices = shared::indices_of(indices)?;
-        let indices = indices.slice();
-        let lead = [indices.len()];
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.buffer, shared::LONG, |buffer| {
-            let picks = indices.iter().map(|&index| buffer.find(index));
-            let picks: Vec<_> = picks.collect::<Result<_>>()?;
-            buffer.fill(&picks, None, &mut slices)
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        shared::gather(py, &self.columns, &self.buffer, indices, out)
     }
 
     /// Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
@@ -178,14 +149,7 @@ impl PyMmapReplayBuffer {
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        let schema = self.columns.schema();
-        let at = shared::raised(py, schema.column(&column.read("column")?))?;
-        let Some(field) = schema.columns().get(at) else { return Ok(0) };
-        let indices = shared::indices_of(indices)?;
-        let indices = indices.slice();
-        let values = incoming::read(values, "values", field, &[indices.len()])?;
-        let values = values.slice();
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.update(at, indices, values))
+        shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
     /// As `ReplayBuffer.cut_episode`.
@@ -198,7 +162,7 @@ impl PyMmapReplayBuffer {
     /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
     /// an environment is left out while its next observation is not known.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, MmapReplayBuffer::flush)
+        detached(py, shared::LONG, || self.buffer.flush())
     }
 
     /// Ends the buffer and removes its files; with `keep` every row is sealed and the files stay
@@ -207,7 +171,7 @@ impl PyMmapReplayBuffer {
     /// A buffer that is dropped without `close` leaves what was sealed.
     #[pyo3(signature = (keep=false))]
     fn close(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.close(keep))
+        detached(py, shared::LONG, || self.buffer.close(keep))
     }
 
     /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
@@ -218,7 +182,7 @@ impl PyMmapReplayBuffer {
     )]
     fn save(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.save(&name))
+        detached(py, shared::LONG, || self.buffer.save(&name))
     }
 
     /// Goes on from the state saved as `name`; rows pushed since are forgotten.
@@ -230,7 +194,7 @@ impl PyMmapReplayBuffer {
     )]
     fn load(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.restore(&name))
+        detached(py, shared::LONG, || self.buffer.restore(&name))
     }
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
@@ -239,13 +203,13 @@ impl PyMmapReplayBuffer {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.len()))
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
     }
 
     /// Transitions held at most, a multiple of `n_envs`.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.capacity()))
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
     }
 
     /// Number of environments.
@@ -257,7 +221,7 @@ impl PyMmapReplayBuffer {
     /// Transitions in memory.
     #[getter]
     fn n_hot(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.storage().len()))
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
     }
 
     /// Newest transitions that would be lost if the process died now.
@@ -269,7 +233,7 @@ impl PyMmapReplayBuffer {
     /// Bytes of memory held for transitions.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.storage().nbytes()))
+        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
     }
 
     /// Bytes of the segments on disk.
@@ -296,7 +260,7 @@ pub(crate) fn prune_replay(
     let path = path.read("path")?;
     let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
     let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
-    crate::detach::detached(py, shared::LONG, || {
+    detached(py, shared::LONG, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
         rlox_core::buffer::prune(&path, &keep)
     })

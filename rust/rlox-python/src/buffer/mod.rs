@@ -1,5 +1,6 @@
 //! Experience buffers for Python.
 
+mod arrays;
 mod columns;
 mod dataset_arrays;
 mod door;
@@ -8,7 +9,6 @@ mod incoming;
 mod methods;
 mod mmap;
 mod offline;
-mod outgoing;
 mod prioritized;
 mod replay;
 mod sequence;

@@ -1,23 +1,22 @@
 //! The offline dataset for Python.
 
-use std::sync::RwLock;
-
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{ObsField, OfflineDataset, Rows, Scaling, Schema, WindowArrays};
-use rlox_core::{Dtype, Field};
+use rlox_core::buffer::{
+    Batch, InMemory, Kind, ObsField, OfflineDataset, Schema, Shared, Standardizer, Transitions,
+};
+use rlox_core::{Dtype, Field, Result};
 
+use super::arrays::Arrays;
 use super::columns::Columns;
-use super::dataset_arrays::{arithmetic, fresh, rows_of};
-use super::outgoing::{Arrays, More};
+use super::dataset_arrays::{arithmetic, rows_of};
+use super::shared::Asked;
 use super::{door, incoming, shared};
 use crate::coerce::{self, Number, Text};
 use crate::detach::detached;
 use crate::errors::{self, Class};
 use crate::paths::PathArg;
-use crate::views::ViewMut;
 
 /// A dataset of transitions for offline learning: built once, then read only.
 ///
@@ -44,7 +43,7 @@ use crate::views::ViewMut;
 #[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyOfflineDatasetBuffer {
     columns: Columns,
-    data: RwLock<OfflineDataset>,
+    data: Shared<OfflineDataset>,
 }
 
 #[pymethods]
@@ -96,7 +95,7 @@ impl PyOfflineDatasetBuffer {
         let columns = Columns::new(py, schema.clone(), 1);
         let (obs, next_obs) = ([obs.slice()], [next_obs.slice()]);
         let others = [actions.slice(), rewards.slice()];
-        let rows = Rows {
+        let rows = Transitions {
             n,
             obs: &obs,
             next_obs: Some(&next_obs),
@@ -106,7 +105,7 @@ impl PyOfflineDatasetBuffer {
         };
         let load = || OfflineDataset::new(schema, rows, normalize, seed);
         let data = detached(py, shared::LONG, load)?;
-        Ok(Self { columns, data: RwLock::new(data) })
+        Ok(Self { columns, data: Shared::new(data) })
     }
 
     /// Draws transitions uniformly, with replacement.
@@ -136,17 +135,12 @@ impl PyOfflineDatasetBuffer {
         n_batches: Number<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let rows = shared::raised(py, request.rows())?;
-        let mut arrays = Arrays::new(py, &self.columns, &lead, More::default(), out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.data, shared::cost(&self.columns, rows), |data| {
-            let rows = data.sample(request)?;
-            data.storage().fill(&rows, None, &mut slices);
-            Ok(())
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        self.sampled(py, &asked, Kind::Transitions, out, |data, asked, batch| {
+            let drawn = data.sample(asked.request)?;
+            let rows = data.rows();
+            rlox_core::buffer::Rows::gather(rows, &drawn.rows, &drawn.rows, batch)
+        })
     }
 
     /// Draws stretches of episodes, as the Decision Transformer trains on (Chen et al. 2021).
@@ -178,42 +172,11 @@ impl PyOfflineDatasetBuffer {
         seq_len: Number<'py>,
         seed: Number<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, _) = shared::request(&batch_size, &seed, &Number::OMITTED)?;
-        let len = super::settings::size(&seq_len, "seq_len", 0)?;
-        shared::raised(py, OfflineDataset::check(request, len))?;
-        let schema = self.columns.schema();
-        let lead = [request.batch_size, len];
-        let obs = schema.obs().first().map(|column| &column.field);
-        let [mut obs, mut actions, mut rewards, mut to_go] = [
-            fresh(py, obs, &lead)?,
-            fresh(py, schema.columns().first(), &lead)?,
-            fresh(py, schema.columns().get(Schema::REWARDS), &lead)?,
-            fresh(py, schema.columns().get(Schema::REWARDS), &lead)?,
-        ];
-        let mut timesteps = ViewMut::<i64>::fresh(py, &lead)?;
-        let mut mask = ViewMut::<bool>::fresh(py, &lead)?.into_bytes();
-        let out = WindowArrays {
-            obs: obs.slice_mut(),
-            actions: actions.slice_mut(),
-            rewards: rewards.slice_mut(),
-            returns_to_go: to_go.slice_mut(),
-            timesteps: timesteps.slice_mut(),
-            mask: mask.slice_mut(),
-        };
-        let cost = shared::cost(&self.columns, request.batch_size * len);
-        door::reading(py, &self.data, cost, |data| {
-            let windows = data.sample_windows(request, len)?;
-            data.fill_windows(&windows, len, out);
-            Ok(())
-        })?;
-        let dict = PyDict::new(py);
-        dict.set_item(intern!(py, "obs"), obs.into_array())?;
-        dict.set_item(intern!(py, "actions"), actions.into_array())?;
-        dict.set_item(intern!(py, "rewards"), rewards.into_array())?;
-        dict.set_item(intern!(py, "returns_to_go"), to_go.into_array())?;
-        dict.set_item(intern!(py, "timesteps"), timesteps.into_array())?;
-        dict.set_item(intern!(py, "mask"), mask.into_array())?;
-        Ok(dict)
+        let asked = shared::asked(&batch_size, &seed, &Number::OMITTED)?.windows(&seq_len)?;
+        self.sampled(py, &asked, Kind::Trajectories, None, |data, asked, batch| {
+            let drawn = data.sample_trajectories(asked.request)?;
+            data.gather_trajectories(&drawn, asked.request.len, batch)
+        })
     }
 
     /// What the dataset consists of.
@@ -226,7 +189,8 @@ impl PyOfflineDatasetBuffer {
     ///     (population), float64 in the shape of an observation, of `obs` as passed in.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (schema, dict) = (self.columns.schema(), PyDict::new(py));
-        let (stats, scaling) = self.reading(py, |data| (data.stats(), data.scaling(0).cloned()))?;
+        let (stats, moments) =
+            self.reading(py, |data| (data.stats(), data.standardizer(0).cloned()))?;
         dict.set_item("n_transitions", stats.n_transitions)?;
         dict.set_item("n_episodes", stats.n_episodes)?;
         dict.set_item("n_complete_episodes", stats.n_complete)?;
@@ -237,9 +201,9 @@ impl PyOfflineDatasetBuffer {
         dict.set_item("min_return", stats.min_return)?;
         dict.set_item("max_return", stats.max_return)?;
         dict.set_item("mean_episode_length", stats.mean_length)?;
-        if let Some(scaling) = scaling {
-            dict.set_item("obs_mean", self.row_array(py, scaling.mean())?)?;
-            dict.set_item("obs_std", self.row_array(py, scaling.std())?)?;
+        if let Some(moments) = moments {
+            dict.set_item("obs_mean", self.row_array(py, moments.mean())?)?;
+            dict.set_item("obs_std", self.row_array(py, moments.std())?)?;
         }
         Ok(dict)
     }
@@ -285,8 +249,7 @@ impl PyOfflineDatasetBuffer {
     )]
     fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        let save = |data: &mut OfflineDataset| Ok(data.save(&path, &name)?.new_bytes);
-        door::writing(py, &self.data, shared::LONG, save)
+        detached(py, shared::LONG, || Ok(self.data.save(&path, &name)?.new_bytes))
     }
 
     /// Continues from what a dataset of the same columns and number of rows saved, both with
@@ -301,15 +264,33 @@ impl PyOfflineDatasetBuffer {
     )]
     fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        door::writing(py, &self.data, shared::LONG, |data| data.load(&path, &name))
+        detached(py, shared::LONG, || self.data.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.reading(py, |data| data.storage().len())
+        self.reading(py, |data| data.rows().rings().len())
     }
 }
 
 impl PyOfflineDatasetBuffer {
+    /// A batch of a kind, drawn and copied by `fill`.
+    fn sampled<'py>(
+        &self,
+        py: Python<'py>,
+        asked: &Asked,
+        kind: Kind,
+        out: Option<&Bound<'py, PyDict>>,
+        fill: impl FnOnce(&OfflineDataset, &Asked, &mut Batch<'_, '_>) -> Result<()> + Send,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let rows = shared::raised(py, asked.request.rows())?;
+        let mut arrays = Arrays::new(py, &self.columns, &asked.lead, kind, out)?;
+        let cost = shared::cost(&self.columns, rows);
+        arrays.batch(py, |batch| {
+            door::reading(py, &self.data, cost, |data| fill(data, asked, batch))
+        })?;
+        arrays.into_dict(py)
+    }
+
     /// What a short `read` gives.
     fn reading<T: Send>(
         &self,
@@ -336,8 +317,8 @@ impl PyOfflineDatasetBuffer {
             let message = "observations are whole numbers, expected float ones to normalise";
             errors::new(py, Class::Config, message)
         };
-        let scaling = self.reading(py, |data| data.scaling(0).cloned())?;
-        let scaling: Scaling = scaling.ok_or_else(missing)?;
-        Ok((self.row_array(py, scaling.mean())?, self.row_array(py, &scaling.scale())?))
+        let moments = self.reading(py, |data| data.standardizer(0).cloned())?;
+        let moments: Standardizer = moments.ok_or_else(missing)?;
+        Ok((self.row_array(py, moments.mean())?, self.row_array(py, &moments.scale())?))
     }
 }

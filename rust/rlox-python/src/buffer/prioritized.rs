@@ -1,19 +1,15 @@
 //! The prioritized replay buffer for Python.
 
-use std::sync::RwLock;
-
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::Error;
-use rlox_core::buffer::{Draw, PrioritizedReplayBuffer, RingBuffer, Target};
+use rlox_core::buffer::{InMemory, Kind, Prioritized, PrioritizedReplayBuffer, Shared};
 
 use super::columns::{Columns, Pushed};
 use super::methods::held_methods;
-use super::outgoing::{Arrays, More};
-use super::shared::{self, Held};
-use super::{door, settings, state};
+use super::{door, settings, shared, state};
 use crate::coerce::{self, Number, Real, Text};
+use crate::detach::detached;
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
@@ -40,21 +36,7 @@ use crate::paths::PathArg;
 #[pyclass(name = "PrioritizedReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyPrioritizedReplayBuffer {
     columns: Columns,
-    buffer: RwLock<PrioritizedReplayBuffer>,
-}
-
-impl Held for PrioritizedReplayBuffer {
-    fn state<'py>(py: Python<'py>, buffer: &RwLock<Self>) -> PyResult<Bound<'py, PyDict>> {
-        state::save_prioritized(py, buffer)
-    }
-
-    fn continue_from(
-        py: Python<'_>,
-        buffer: &RwLock<Self>,
-        state: &Bound<'_, PyDict>,
-    ) -> PyResult<()> {
-        state::restore_prioritized(py, buffer, state)
-    }
+    buffer: Shared<PrioritizedReplayBuffer>,
 }
 
 held_methods!(PyPrioritizedReplayBuffer);
@@ -85,11 +67,14 @@ impl PyPrioritizedReplayBuffer {
         let seed = seed.read("seed", 0)?;
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
-        let draw = if stratified { Draw::Stratified } else { Draw::Independent };
-        let make =
-            || PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, (alpha, beta), draw);
-        let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns, buffer: RwLock::new(buffer) })
+        let make = || {
+            // As many leaves as rows that fit.
+            let leaves = capacity.checked_div(n_envs).unwrap_or(0).saturating_mul(n_envs).max(1);
+            let rule = Prioritized::new(leaves, alpha, beta, stratified)?;
+            PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, rule)
+        };
+        let buffer = detached(py, 0, make)?;
+        Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
     /// As `ReplayBuffer.from_spaces`.
@@ -127,10 +112,9 @@ impl PyPrioritizedReplayBuffer {
         priority: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let (actions, rewards, n) = (action, reward, self.columns.n_envs());
+        let (actions, rewards) = (action, reward);
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        let (lead, target) = shared::target(n);
-        self.push_rows(py, pushed, lead, n, target, priority)
+        shared::push(py, &self.columns, &self.buffer, pushed, priority)
     }
 
     /// As `ReplayBuffer.push_batch`, with priorities, `[n]`, as in `push`.
@@ -153,10 +137,7 @@ impl PyPrioritizedReplayBuffer {
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
         let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
-        let ids = env_ids.map(settings::env_ids).transpose()?;
-        let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-        let n = shared::leading(terminated)?;
-        self.push_rows(py, pushed, Some(n), n, target, priorities)
+        shared::push_batch(py, &self.columns, &self.buffer, pushed, priorities, env_ids)
     }
 
     /// Draws transitions with probability proportional to priority^alpha, with replacement.
@@ -187,27 +168,10 @@ impl PyPrioritizedReplayBuffer {
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::horizon(py, &n_step, gamma)?;
-        let rows = shared::raised(py, request.rows())?;
-        let more = More { discounts: horizon.is_some(), weights: true, sequence: false };
-        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.buffer, 2 * shared::cost(&self.columns, rows), |buffer| {
-            let mut exact = vec![0.0; rows];
-            let rows = buffer.sample(request, &mut exact)?;
-            buffer.storage().fill(&rows, horizon, &mut slices);
-            if let Some(weights) = slices.last_mut() {
-                for (weight, exact) in weights.as_chunks_mut().0.iter_mut().zip(exact) {
-                    #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
-                    let single = exact as f32;
-                    *weight = single.to_ne_bytes();
-                }
-            }
-            Ok(())
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let n_step = shared::n_step(py, &n_step, gamma)?;
+        let kind = if n_step.is_some() { Kind::WeightedNStep } else { Kind::Weighted };
+        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 
     /// Sets the priorities, `[n]`, of the rows with the given indices, `[n]`: new absolute TD
@@ -246,46 +210,18 @@ impl PyPrioritizedReplayBuffer {
     /// Exponent of the importance weights.
     #[getter]
     fn beta(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().beta()))
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().beta()))
     }
 
     /// Exponent of the priorities.
     #[getter]
     fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().alpha()))
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
     }
 
     /// The priority of a row that is pushed without one: the largest so far, 1 at first.
     #[getter]
     fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.priorities().most()))
-    }
-}
-
-impl PyPrioritizedReplayBuffer {
-    fn push_rows<'py>(
-        &self,
-        py: Python<'py>,
-        pushed: Pushed<'_, 'py>,
-        lead: Option<usize>,
-        n: usize,
-        target: Target<'_>,
-        priorities: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let given = priorities.map(|priorities| coerce::array(priorities, "priority"));
-        let given = given.transpose()?;
-        let given = given.map(|array| coerce::numbers::<f64>(&array, "priority")).transpose()?;
-        let priorities = given.as_ref().map(crate::views::View::slice);
-        if let Some(all) = priorities
-            && all.len() != n
-        {
-            let expected = format!("{n}, one per transition");
-            let got = format!("{} elements", all.len());
-            return shared::raised(py, Err(Error::Shape { name: "priority", got, expected }));
-        }
-        self.columns.read(pushed, lead, |rows| {
-            let cost = shared::cost(&self.columns, n).saturating_add(n.saturating_mul(60));
-            door::writing(py, &self.buffer, cost, |buffer| buffer.push(target, rows, priorities))
-        })
+        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))
     }
 }

@@ -1,19 +1,15 @@
 //! The uniform replay buffer for Python.
 
-use std::sync::RwLock;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::Result;
-use rlox_core::buffer::{ReplayBuffer, RingBuffer, Rows, Target};
+use rlox_core::buffer::{InMemory, Kind, ReplayBuffer, Shared, named};
 
 use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
 use super::methods::{held_methods, push_methods};
-use super::outgoing::{Arrays, More};
-use super::shared::{self, Held, Takes};
-use super::{door, settings};
+use super::{door, settings, shared, state};
 use crate::coerce::{Number, Text};
+use crate::detach::detached;
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
@@ -52,15 +48,7 @@ use crate::paths::PathArg;
 #[pyclass(name = "ReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayBuffer {
     columns: Columns,
-    buffer: RwLock<ReplayBuffer>,
-}
-
-impl Held for ReplayBuffer {}
-
-impl Takes for ReplayBuffer {
-    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
-        self.storage_mut().push(target, rows, |_| {})
-    }
+    buffer: Shared<ReplayBuffer>,
 }
 
 push_methods!(PyReplayBuffer);
@@ -87,9 +75,9 @@ impl PyReplayBuffer {
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
-        let make = || ReplayBuffer::new(schema, capacity, n_envs, seed);
-        let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns, buffer: RwLock::new(buffer) })
+        let make = || ReplayBuffer::new(schema, capacity, n_envs, seed, named("uniform")?);
+        let buffer = detached(py, 0, make)?;
+        Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
     /// A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
@@ -154,30 +142,13 @@ impl PyReplayBuffer {
         her: Option<&Bound<'py, PyHindsightConfig>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let horizon = shared::horizon(py, &n_step, gamma)?;
+        let asked = shared::asked(&batch_size, &seed, &n_batches)?;
+        let n_step = shared::n_step(py, &n_step, gamma)?;
         if let Some(her) = her {
-            return goals::sample(
-                py,
-                &self.columns,
-                &self.buffer,
-                request,
-                &lead,
-                horizon,
-                her.get(),
-                out,
-            );
+            let held = (&self.columns, &self.buffer);
+            return goals::sample(py, held, &asked, n_step, her.get(), out);
         }
-        let rows = shared::raised(py, request.rows())?;
-        let more = More { discounts: horizon.is_some(), ..More::default() };
-        let mut arrays = Arrays::new(py, &self.columns, &lead, more, out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.buffer, shared::cost(&self.columns, rows), |buffer| {
-            let rows = buffer.sample(request)?;
-            buffer.storage().fill(&rows, horizon, &mut slices);
-            Ok(())
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
+        shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 }

@@ -1,18 +1,14 @@
 //! The sequence replay buffer for Python.
 
-use std::sync::RwLock;
-
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::Result;
-use rlox_core::buffer::{RingBuffer, Rows, SequenceReplayBuffer, Target};
+use rlox_core::buffer::{InMemory, Kind, SequenceReplayBuffer, Sequences, Shared};
 
 use super::columns::{Columns, Pushed};
 use super::methods::{held_methods, push_methods};
-use super::outgoing::{Arrays, More};
-use super::shared::{self, Held, Takes};
-use super::{door, settings};
+use super::{door, settings, shared, state};
 use crate::coerce::{Number, Text};
+use crate::detach::detached;
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled as windows of consecutive ones.
@@ -37,15 +33,7 @@ use crate::paths::PathArg;
 #[pyclass(name = "SequenceReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PySequenceReplayBuffer {
     columns: Columns,
-    buffer: RwLock<SequenceReplayBuffer>,
-}
-
-impl Held for SequenceReplayBuffer {}
-
-impl Takes for SequenceReplayBuffer {
-    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()> {
-        self.storage_mut().push(target, rows, |_| {})
-    }
+    buffer: Shared<SequenceReplayBuffer>,
 }
 
 push_methods!(PySequenceReplayBuffer);
@@ -74,9 +62,10 @@ impl PySequenceReplayBuffer {
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
-        let make = || SequenceReplayBuffer::new(schema, capacity, n_envs, seed, cross_episodes);
-        let buffer = crate::detach::detached(py, 0, make)?;
-        Ok(Self { columns, buffer: RwLock::new(buffer) })
+        let rule = Sequences { cross_episodes };
+        let make = || SequenceReplayBuffer::new(schema, capacity, n_envs, seed, rule);
+        let buffer = detached(py, 0, make)?;
+        Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
     /// As `ReplayBuffer.from_spaces`.
@@ -130,19 +119,8 @@ impl PySequenceReplayBuffer {
         n_batches: Number<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (request, mut lead) = shared::request(&batch_size, &seed, &n_batches)?;
-        let len = settings::size(&seq_len, "seq_len", 0)?;
-        let rows = shared::raised(py, SequenceReplayBuffer::check(request, len))?;
-        lead.push(len);
-        let mut arrays =
-            Arrays::new(py, &self.columns, &lead, More { sequence: true, ..More::default() }, out)?;
-        let mut slices = arrays.slices();
-        door::reading(py, &self.buffer, shared::cost(&self.columns, rows), |buffer| {
-            let windows = buffer.sample(request, len)?;
-            buffer.storage().fill_windows(&windows, &mut slices);
-            Ok(())
-        })?;
-        drop(slices);
-        arrays.into_dict(py)
+        let asked = shared::asked(&batch_size, &seed, &n_batches)?.windows(&seq_len)?;
+        let held = (&self.columns, &self.buffer);
+        shared::sample(py, held, &asked, (Kind::Sequences, None), out)
     }
 }

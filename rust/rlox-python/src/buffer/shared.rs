@@ -1,43 +1,139 @@
 //! What the buffers have in common at the boundary.
 
-use std::sync::RwLock;
-
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::Result;
-use rlox_core::buffer::{Horizon, Request, RingBuffer, Rows, Target};
+use rlox_core::buffer::{
+    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, Rings, RowRef, Rows,
+    Sampler, Shared, Transitions,
+};
+use rlox_core::{Error, Result};
 
+use super::arrays::Arrays;
 use super::columns::{Columns, Pushed};
-use super::outgoing::{Arrays, More};
-use super::{columns, door, incoming, settings, state};
+use super::{door, incoming, settings};
 use crate::coerce::{self, Number, Text};
+use crate::detach::detached;
 use crate::errors::{self, Class};
 use crate::views::View;
 
 /// Nanoseconds of a call that is always worth releasing the GIL for.
 pub(super) const LONG: usize = usize::MAX;
 
-/// A buffer that rows are pushed to.
-pub(super) trait Takes: Send + Sync {
-    /// Stores rows.
-    fn take(&mut self, target: Target<'_>, rows: Rows<'_>) -> Result<()>;
+/// A buffer of transitions, wherever they are.
+pub(super) trait Replay: Send + Sync + Sized {
+    /// Nanoseconds after which reading a row may have to wait for the disk: for ever, or never.
+    const WAITS: usize;
+
+    /// Stores rows, which takes about `cost` nanoseconds.
+    fn push(
+        py: Python<'_>,
+        buffer: &Shared<Self>,
+        cost: usize,
+        to: EnvIndex<'_>,
+        rows: Transitions<'_>,
+        priorities: Option<&[f64]>,
+    ) -> PyResult<()>;
+
+    /// Where the rows of each environment stand.
+    fn rings(&self) -> &Rings;
+
+    /// Draws and copies rows.
+    fn sample(
+        &self,
+        request: Request,
+        n_step: Option<NStep>,
+        out: &mut Batch<'_, '_>,
+    ) -> Result<()>;
+
+    /// Copies rows.
+    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()>;
+
+    /// Writes values into a column; returns how many rows were gone.
+    fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64>;
 }
 
-/// A buffer in memory, and its state as a dict.
-pub(super) trait Held: RingBuffer + Send + Sync + Sized {
-    /// Writes the dict.
-    fn state<'py>(py: Python<'py>, buffer: &RwLock<Self>) -> PyResult<Bound<'py, PyDict>> {
-        state::save(py, buffer)
+impl<S: Sampler> Replay for Buffer<S> {
+    const WAITS: usize = 0;
+
+    fn push(
+        py: Python<'_>,
+        buffer: &Shared<Self>,
+        cost: usize,
+        to: EnvIndex<'_>,
+        rows: Transitions<'_>,
+        priorities: Option<&[f64]>,
+    ) -> PyResult<()> {
+        door::writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
     }
 
-    /// Continues from a dict that [`Held::state`] wrote.
-    fn continue_from(
+    fn rings(&self) -> &Rings {
+        self.rows().rings()
+    }
+
+    fn sample(
+        &self,
+        request: Request,
+        n_step: Option<NStep>,
+        out: &mut Batch<'_, '_>,
+    ) -> Result<()> {
+        let drawn = Self::sample(self, request)?;
+        if out.mask.is_empty() {
+            Self::gather(self, &drawn.rows, n_step, out)?;
+        } else {
+            self.rows().gather_windows(&drawn, request.len, out)?;
+        }
+        for (slot, exact) in out.weights.as_chunks_mut().0.iter_mut().zip(drawn.weights) {
+            #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
+            let single = exact as f32;
+            *slot = single.to_ne_bytes();
+        }
+        Ok(())
+    }
+
+    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
+        Self::gather(self, rows, None, out)
+    }
+
+    fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
+        Self::update(self, column, indices, values)
+    }
+}
+
+impl Replay for MmapReplayBuffer {
+    const WAITS: usize = LONG;
+
+    fn push(
         py: Python<'_>,
-        buffer: &RwLock<Self>,
-        state: &Bound<'_, PyDict>,
+        buffer: &Shared<Self>,
+        _cost: usize,
+        to: EnvIndex<'_>,
+        rows: Transitions<'_>,
+        _priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        state::restore(py, buffer, state)
+        detached(py, LONG, || buffer.push(to, rows))
+    }
+
+    fn rings(&self) -> &Rings {
+        self.rows().rings()
+    }
+
+    fn sample(
+        &self,
+        request: Request,
+        n_step: Option<NStep>,
+        out: &mut Batch<'_, '_>,
+    ) -> Result<()> {
+        let drawn = Self::sample(self, request)?;
+        Self::gather(self, &drawn.rows, n_step, out)
+    }
+
+    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
+        Self::gather(self, rows, None, out)
+    }
+
+    fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
+        Self::update(self, column, indices, values)
     }
 }
 
@@ -51,70 +147,132 @@ pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
     rows.saturating_mul(10 + columns.row_bytes() / 16)
 }
 
-/// Rows, batches and seed of a call, and the leading axes of its arrays.
-pub(super) fn request(
+/// How much a call draws, and the leading axes of its arrays.
+pub(super) struct Asked {
+    pub request: Request,
+    pub lead: Vec<usize>,
+}
+
+/// What `batch_size`, `seed` and `n_batches` ask for.
+pub(super) fn asked(
     batch_size: &Number<'_>,
     seed: &Number<'_>,
     n_batches: &Number<'_>,
-) -> PyResult<(Request, Vec<usize>)> {
+) -> PyResult<Asked> {
     let batch_size = settings::size(batch_size, "batch_size", 0)?;
     let batches = n_batches.optional("n_batches")?;
     let n_batches = batches.map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let lead = if batches.is_some() { vec![n_batches, batch_size] } else { vec![batch_size] };
-    Ok((Request { batch_size, n_batches, seed: seed.optional("seed")? }, lead))
+    let request = Request { batch_size, n_batches, len: 1, seed: seed.optional("seed")? };
+    Ok(Asked { request, lead })
 }
 
-/// The n-step horizon of a call.
-pub(super) fn horizon(
+impl Asked {
+    /// The same for windows of `len` rows.
+    pub(super) fn windows(mut self, len: &Number<'_>) -> PyResult<Self> {
+        self.request.len = settings::size(len, "seq_len", 0)?;
+        self.lead.push(self.request.len);
+        Ok(self)
+    }
+}
+
+/// The n-step returns that `n_step` and `gamma` ask for, None for single steps.
+pub(super) fn n_step(
     py: Python<'_>,
     n_step: &Number<'_>,
     gamma: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Option<Horizon>> {
-    let n_step = n_step.optional("n_step")?;
-    raised(py, columns::horizon(n_step, coerce::optional_real(gamma, "gamma")?))
+) -> PyResult<Option<NStep>> {
+    let (n, gamma) = (n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?);
+    let made = match (n, gamma) {
+        (None, None) => Ok(None),
+        (None, Some(gamma)) => Err(Error::config("gamma", gamma, "n_step given with it")),
+        (Some(_), None) => {
+            Err(Error::config("gamma", "missing", "a number in [0, 1], as n_step is given"))
+        }
+        (Some(n), Some(gamma)) => {
+            NStep::new(usize::try_from(n).unwrap_or(usize::MAX), gamma).map(Some)
+        }
+    };
+    raised(py, made)
+}
+
+/// Draws a batch of a kind.
+pub(super) fn sample<'py, B: Replay>(
+    py: Python<'py>,
+    (columns, buffer): (&Columns, &Shared<B>),
+    asked: &Asked,
+    (kind, n_step): (Kind, Option<NStep>),
+    out: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let request = asked.request;
+    let rows = raised(py, request.rows())?;
+    let mut arrays = Arrays::new(py, columns, &asked.lead, kind, out)?;
+    let cost = cost(columns, rows).max(B::WAITS);
+    arrays.batch(py, |batch| {
+        door::reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
+    })?;
+    arrays.into_dict(py)
+}
+
+/// Leading axis and environments of one transition of each of `n` environments.
+pub(super) const fn each(n: usize) -> (Option<usize>, EnvIndex<'static>) {
+    if n == 1 { (None, EnvIndex::One(0)) } else { (Some(n), EnvIndex::Each) }
 }
 
 /// Stores one transition of each environment.
-pub(super) fn push<'py, B: Takes>(
+pub(super) fn push<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
-    buffer: &RwLock<B>,
+    buffer: &Shared<B>,
     pushed: Pushed<'_, 'py>,
+    priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let n = columns.n_envs();
-    let (lead, target) = target(n);
-    columns.read(pushed, lead, |rows| {
-        door::writing(py, buffer, cost(columns, n), |buffer| buffer.take(target, rows))
-    })
-}
-
-/// Leading axis and streams of one transition of each of `n` environments.
-pub(super) const fn target(n: usize) -> (Option<usize>, Target<'static>) {
-    if n == 1 { (None, Target::Stream(0)) } else { (Some(n), Target::Each) }
-}
-
-/// The number of rows of a batch, by its flags.
-pub(super) fn leading(terminated: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let array = coerce::array(terminated, "terminated")?;
-    array.shape().first().copied().ok_or_else(|| {
-        let message = "terminated has shape [], expected [n]";
-        errors::new(terminated.py(), Class::Shape, message)
-    })
+    let (lead, to) = each(n);
+    store(py, (columns, buffer), pushed, (lead, n, to), priorities)
 }
 
 /// Stores consecutive transitions of one environment, or of those named.
-pub(super) fn push_batch<'py, B: Takes>(
+pub(super) fn push_batch<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
-    buffer: &RwLock<B>,
+    buffer: &Shared<B>,
     pushed: Pushed<'_, 'py>,
+    priorities: Option<&Bound<'py, PyAny>>,
     env_ids: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let ids = env_ids.map(settings::env_ids).transpose()?;
-    let target = ids.as_deref().map_or(Target::Stream(0), Target::Ids);
-    let n = leading(pushed.terminated)?;
-    columns.read(pushed, Some(n), |rows| {
-        door::writing(py, buffer, cost(columns, n), |buffer| buffer.take(target, rows))
+    let to = ids.as_deref().map_or(EnvIndex::One(0), EnvIndex::Ids);
+    let terminated = coerce::array(pushed.terminated, "terminated")?;
+    let n =
+        terminated.shape().first().copied().ok_or_else(|| {
+            errors::new(py, Class::Shape, "terminated has shape [], expected [n]")
+        })?;
+    store(py, (columns, buffer), pushed, (Some(n), n, to), priorities)
+}
+
+fn store<'py, B: Replay>(
+    py: Python<'py>,
+    (columns, buffer): (&Columns, &Shared<B>),
+    pushed: Pushed<'_, 'py>,
+    (lead, n, to): (Option<usize>, usize, EnvIndex<'_>),
+    priorities: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let Some(priorities) = priorities else {
+        return columns
+            .read(pushed, lead, |rows| B::push(py, buffer, cost(columns, n), to, rows, None));
+    };
+    let array = coerce::array(priorities, "priority")?;
+    let given = coerce::numbers::<f64>(&array, "priority")?;
+    let given = given.slice();
+    if given.len() != n {
+        let (got, expected) =
+            (format!("{} elements", given.len()), format!("{n}, one per transition"));
+        return raised(py, Err(Error::Shape { name: "priority", got, expected }));
+    }
+    columns.read(pushed, lead, |rows| {
+        let cost = cost(columns, n).saturating_add(n.saturating_mul(60));
+        B::push(py, buffer, cost, to, rows, Some(given))
     })
 }
 
@@ -126,33 +284,31 @@ pub(super) fn indices_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<View<'py, u
 }
 
 /// The rows with given indices.
-pub(super) fn gather<'py, B: Held>(
+pub(super) fn gather<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
-    buffer: &RwLock<B>,
+    buffer: &Shared<B>,
     indices: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let indices = indices_of(indices)?;
     let indices = indices.slice();
-    let lead = [indices.len()];
-    let mut arrays = Arrays::new(py, columns, &lead, More::default(), out)?;
-    let mut slices = arrays.slices();
-    door::reading(py, buffer, cost(columns, indices.len()), |buffer| {
-        let storage = buffer.storage();
-        let rows = indices.iter().map(|&index| storage.find(index)).collect::<Result<Vec<_>>>()?;
-        storage.fill(&rows, None, &mut slices);
-        Ok(())
+    let mut arrays = Arrays::new(py, columns, &[indices.len()], Kind::Transitions, out)?;
+    let cost = cost(columns, indices.len()).max(B::WAITS);
+    arrays.batch(py, |batch| {
+        door::reading(py, buffer, cost, |buffer| {
+            let rows = indices.iter().map(|&index| buffer.rings().find(index));
+            buffer.gather(&rows.collect::<Result<Vec<_>>>()?, batch)
+        })
     })?;
-    drop(slices);
     arrays.into_dict(py)
 }
 
 /// Writes values into a column; returns how many rows were gone.
-pub(super) fn update<B: Held>(
+pub(super) fn update<B: Replay>(
     py: Python<'_>,
     columns: &Columns,
-    buffer: &RwLock<B>,
+    buffer: &Shared<B>,
     column: &Text<'_>,
     indices: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
@@ -164,5 +320,5 @@ pub(super) fn update<B: Held>(
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
     let (indices, values) = (indices.slice(), values.slice());
     let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
-    door::writing(py, buffer, cost, |buffer| buffer.storage_mut().update(at, indices, values))
+    door::writing(py, buffer, cost, |buffer| buffer.update(at, indices, values))
 }

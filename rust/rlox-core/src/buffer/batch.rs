@@ -1,0 +1,263 @@
+//! A batch: the arrays that rows are copied into, by name.
+
+use super::schema::Schema;
+use crate::dtype::Dtype;
+use crate::error::{Result, check_len};
+
+/// One array of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// An observation column.
+    Obs(usize),
+    /// The same column of what the step led to.
+    NextObs(usize),
+    /// `actions`, `rewards` or an extra column, by its position in [`Schema::columns`].
+    Column(usize),
+    /// Whether the state reached is terminal, one byte each.
+    Terminated,
+    /// Whether the episode was cut short, one byte each.
+    Truncated,
+    /// Index of each row.
+    Indices,
+    /// Discount of what follows an n-step window.
+    Discounts,
+    /// Importance weight of each row.
+    Weights,
+    /// Where an episode begins, one byte each.
+    IsFirst,
+    /// Undiscounted sum of the rewards from a row to the end of its episode.
+    ReturnsToGo,
+    /// Steps of the episode before a row.
+    Timesteps,
+    /// 1 for a row, 0 for padding.
+    Mask,
+}
+
+impl Part {
+    /// Element type and shape of one row.
+    #[must_use]
+    pub fn row(self, schema: &Schema) -> (Dtype, &[usize]) {
+        let field = match self {
+            Self::Obs(at) | Self::NextObs(at) => schema.obs().get(at).map(|column| &column.field),
+            Self::Column(at) => schema.columns().get(at),
+            Self::Terminated | Self::Truncated | Self::IsFirst | Self::Mask => {
+                return (Dtype::Bool, &[]);
+            }
+            Self::Indices => return (Dtype::U64, &[]),
+            Self::Discounts | Self::Weights => return (Dtype::F32, &[]),
+            Self::Timesteps => return (Dtype::I64, &[]),
+            Self::ReturnsToGo => schema.columns().get(Schema::REWARDS),
+        };
+        field.map_or((Dtype::Bool, &[]), |field| (field.dtype, &field.shape))
+    }
+
+    /// Its key beside the columns, None for a column of the schema.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Obs(_) | Self::NextObs(_) | Self::Column(_) => None,
+            Self::Terminated => Some("terminated"),
+            Self::Truncated => Some("truncated"),
+            Self::Indices => Some("indices"),
+            Self::Discounts => Some("discounts"),
+            Self::Weights => Some("weights"),
+            Self::IsFirst => Some("is_first"),
+            Self::ReturnsToGo => Some("returns_to_go"),
+            Self::Timesteps => Some("timesteps"),
+            Self::Mask => Some("mask"),
+        }
+    }
+}
+
+/// What a batch has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Observations, next observations, columns, flags and indices.
+    Transitions,
+    /// The same with discounts.
+    NStep,
+    /// The same as [`Kind::Transitions`] with weights.
+    Weighted,
+    /// Discounts and weights.
+    WeightedNStep,
+    /// [`Kind::Transitions`] with `is_first` and `mask`.
+    Sequences,
+    /// Observations, columns, returns to go, timesteps and mask.
+    Trajectories,
+}
+
+impl Kind {
+    /// Its arrays in the schema's order: the one place that says which.
+    pub fn parts(self, schema: &Schema) -> impl Iterator<Item = Part> + use<> {
+        let (n_obs, n_columns) = (schema.obs().len(), schema.columns().len());
+        let trajectories = self == Self::Trajectories;
+        let next = if trajectories { 0 } else { n_obs };
+        let tail: &[Part] = match self {
+            Self::Transitions => &[],
+            Self::NStep => &[Part::Discounts],
+            Self::Weighted => &[Part::Weights],
+            Self::WeightedNStep => &[Part::Discounts, Part::Weights],
+            Self::Sequences => &[Part::IsFirst, Part::Mask],
+            Self::Trajectories => &[Part::ReturnsToGo, Part::Timesteps, Part::Mask],
+        };
+        let heads = [Part::Terminated, Part::Truncated, Part::Indices];
+        let heads = heads.into_iter().filter(move |_| !trajectories);
+        (0..n_obs)
+            .map(Part::Obs)
+            .chain((0..next).map(Part::NextObs))
+            .chain((0..n_columns).map(Part::Column))
+            .chain(heads)
+            .chain(tail.iter().copied())
+    }
+}
+
+/// The arrays of one call as bytes, each `[rows, ...]` row-major; those it lacks are empty.
+#[derive(Debug, Default)]
+pub struct Batch<'a, 'b> {
+    /// Rows.
+    pub n: usize,
+    /// The observation columns.
+    pub obs: &'b mut [&'a mut [u8]],
+    /// The same of what each step led to.
+    pub next_obs: &'b mut [&'a mut [u8]],
+    /// Actions, rewards and extras.
+    pub columns: &'b mut [&'a mut [u8]],
+    /// See [`Part::Terminated`], and so on.
+    pub terminated: &'b mut [u8],
+    /// See [`Part::Truncated`].
+    pub truncated: &'b mut [u8],
+    /// See [`Part::Indices`].
+    pub indices: &'b mut [u8],
+    /// See [`Part::Discounts`].
+    pub discounts: &'b mut [u8],
+    /// See [`Part::Weights`].
+    pub weights: &'b mut [u8],
+    /// See [`Part::IsFirst`].
+    pub is_first: &'b mut [u8],
+    /// See [`Part::ReturnsToGo`].
+    pub returns_to_go: &'b mut [u8],
+    /// See [`Part::Timesteps`].
+    pub timesteps: &'b mut [u8],
+    /// See [`Part::Mask`].
+    pub mask: &'b mut [u8],
+}
+
+impl<'a, 'b> Batch<'a, 'b> {
+    /// A batch of `n` rows over `arrays`, in the order of [`Kind::parts`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for another number of arrays, or one of another size.
+    pub fn over(
+        schema: &Schema,
+        kind: Kind,
+        n: usize,
+        arrays: &'b mut [&'a mut [u8]],
+    ) -> Result<Self> {
+        let mut given = arrays.iter();
+        for part in kind.parts(schema) {
+            let (dtype, shape) = part.row(schema);
+            let bytes = n * dtype.size() * shape.iter().product::<usize>();
+            let name = part.name().unwrap_or("a column of the batch");
+            check_len(name, given.next().map_or(0, |array| array.len()), bytes, "bytes")?;
+        }
+        check_len("batch", given.len(), 0, "arrays beyond those of its kind")?;
+        let n_obs = schema.obs().len();
+        let (obs, rest) = arrays.split_at_mut(n_obs.min(arrays.len()));
+        let next = if kind == Kind::Trajectories { 0 } else { n_obs };
+        let (next_obs, rest) = rest.split_at_mut(next.min(rest.len()));
+        let (columns, rest) = rest.split_at_mut(schema.columns().len().min(rest.len()));
+        let mut batch = Self { n, obs, next_obs, columns, ..Self::default() };
+        for (part, array) in kind.parts(schema).filter(|part| part.name().is_some()).zip(rest) {
+            match part {
+                Part::Obs(_) | Part::NextObs(_) | Part::Column(_) => {}
+                Part::Terminated => batch.terminated = array,
+                Part::Truncated => batch.truncated = array,
+                Part::Indices => batch.indices = array,
+                Part::Discounts => batch.discounts = array,
+                Part::Weights => batch.weights = array,
+                Part::IsFirst => batch.is_first = array,
+                Part::ReturnsToGo => batch.returns_to_go = array,
+                Part::Timesteps => batch.timesteps = array,
+                Part::Mask => batch.mask = array,
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Every array, also those it lacks.
+    pub(super) fn arrays(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let columns = self.obs.iter_mut().chain(&mut *self.next_obs).chain(&mut *self.columns);
+        let named = [
+            &mut self.terminated,
+            &mut self.truncated,
+            &mut self.indices,
+            &mut self.discounts,
+            &mut self.weights,
+            &mut self.is_first,
+            &mut self.returns_to_go,
+            &mut self.timesteps,
+            &mut self.mask,
+        ];
+        columns.map(|array| &mut **array).chain(named.into_iter().map(|array| &mut **array))
+    }
+}
+
+/// Writes numbers as float32 or float64: whichever the array's length says.
+pub(super) fn put_real(out: &mut [u8], values: impl ExactSizeIterator<Item = f64>) {
+    if out.len() == 8 * values.len() {
+        for (slot, value) in out.as_chunks_mut().0.iter_mut().zip(values) {
+            *slot = value.to_ne_bytes();
+        }
+    } else {
+        for (slot, value) in out.as_chunks_mut().0.iter_mut().zip(values) {
+            #[expect(clippy::cast_possible_truncation, reason = "rounding to the column's type")]
+            let single = value as f32;
+            *slot = single.to_ne_bytes();
+        }
+    }
+}
+
+/// Memory of its own for a batch, for callers without arrays.
+#[derive(Debug, Clone)]
+pub struct Arrays {
+    schema: Schema,
+    kind: Kind,
+    n: usize,
+    parts: Vec<(Part, Vec<u8>)>,
+}
+
+impl Arrays {
+    /// Zeroed arrays for `n` rows.
+    #[must_use]
+    pub fn new(schema: &Schema, kind: Kind, n: usize) -> Self {
+        let array = |part: Part| {
+            let (dtype, shape) = part.row(schema);
+            (part, vec![0; n * dtype.size() * shape.iter().product::<usize>()])
+        };
+        let parts = kind.parts(schema).map(array).collect();
+        Self { schema: schema.clone(), kind, n, parts }
+    }
+
+    /// Lets `fill` write into them.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn fill<T>(&mut self, fill: impl FnOnce(&mut Batch<'_, '_>) -> Result<T>) -> Result<T> {
+        let mut arrays: Vec<&mut [u8]> =
+            self.parts.iter_mut().map(|(_, array)| array.as_mut_slice()).collect();
+        fill(&mut Batch::over(&self.schema, self.kind, self.n, &mut arrays)?)
+    }
+
+    /// The bytes of an array; empty if the batch has no such part.
+    #[must_use]
+    pub fn bytes(&self, part: Part) -> &[u8] {
+        let found = self.parts.iter().find(|(known, _)| *known == part);
+        found.map_or(&[], |(_, array)| array)
+    }
+
+    /// The numbers of a float32 array.
+    #[must_use]
+    pub fn f32(&self, part: Part) -> Vec<f32> {
+        self.bytes(part).as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()
+    }
+}

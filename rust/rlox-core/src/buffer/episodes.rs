@@ -1,0 +1,75 @@
+//! Episodes of a dataset: where they are and what they earned.
+
+/// One episode of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Episode {
+    /// Its first row.
+    pub start: usize,
+    /// Its rows.
+    pub len: usize,
+    /// Undiscounted sum of its rewards.
+    pub total: f64,
+    /// False for the rows after the last end of an episode.
+    pub complete: bool,
+}
+
+/// What the episodes of a dataset have in common.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReturnStats {
+    /// Transitions.
+    pub n_transitions: usize,
+    /// Episodes, the incomplete one at the end included.
+    pub n_episodes: usize,
+    /// Episodes that were terminated or truncated.
+    pub n_complete: usize,
+    /// Mean undiscounted return.
+    pub mean_return: f64,
+    /// Population standard deviation of the returns.
+    pub std_return: f64,
+    /// Smallest return.
+    pub min_return: f64,
+    /// Largest return.
+    pub max_return: f64,
+    /// Mean number of transitions.
+    pub mean_length: f64,
+}
+
+impl ReturnStats {
+    #[expect(clippy::cast_precision_loss, reason = "counts of rows")]
+    pub(super) fn of(episodes: &[Episode]) -> Self {
+        let n = episodes.len().max(1) as f64;
+        let n_transitions = episodes.iter().map(|episode| episode.len).sum();
+        let returns = || episodes.iter().map(|episode| episode.total);
+        let mean = returns().sum::<f64>() / n;
+        Self {
+            n_transitions,
+            n_episodes: episodes.len(),
+            n_complete: episodes.iter().filter(|episode| episode.complete).count(),
+            mean_return: mean,
+            std_return: (returns().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n).sqrt(),
+            min_return: returns().fold(f64::INFINITY, f64::min),
+            max_return: returns().fold(f64::NEG_INFINITY, f64::max),
+            mean_length: n_transitions as f64 / n,
+        }
+    }
+}
+
+/// The episodes, and of each row the sum of the rewards from it to the end of its episode.
+pub(super) fn to_go(rewards: &[f64], ends: &[bool]) -> (Vec<Episode>, Vec<f64>) {
+    let mut sums = vec![0.0; rewards.len()];
+    let mut episodes: Vec<Episode> = Vec::new();
+    let mut later: Option<Episode> = None;
+    for (start, ((&reward, sum), &end)) in rewards.iter().zip(&mut sums).zip(ends).enumerate().rev()
+    {
+        if end && let Some(finished) = later.take() {
+            episodes.push(finished);
+        }
+        let (len, total, complete) =
+            later.map_or((0, 0.0, end), |episode| (episode.len, episode.total, episode.complete));
+        *sum = reward + total;
+        later = Some(Episode { start, len: len + 1, total: *sum, complete });
+    }
+    episodes.extend(later);
+    episodes.reverse();
+    (episodes, sums)
+}

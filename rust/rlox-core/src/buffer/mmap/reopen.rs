@@ -1,0 +1,82 @@
+//! Rows that are in a folder from before, checked.
+
+use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
+use crate::buffer::rows::{DiskRows, EnvRing, TieredRows, layout_of, queues_mut, sources};
+use crate::error::Result;
+use crate::store::{Folder, Fs};
+
+/// What a manifest and its segments hold.
+pub(super) struct Reopened {
+    pub rows: TieredRows,
+    pub header: Header,
+}
+
+/// Opens the rows that manifest `name` lists, of columns and environments like those of `like`. The
+/// records and frame numbers of all rows are read and checked, observations when they are sampled.
+pub(super) fn reopen(
+    like: &TieredRows,
+    folder: &Folder,
+    fs: &dyn Fs,
+    name: &str,
+) -> Result<Reopened> {
+    let manifest = folder.manifest(name)?;
+    check_meta(&manifest.meta, &layout_of(&like.memory))?;
+    let disk = DiskRows::new(folder.path(), open_all(fs, folder.path(), &manifest, &like.memory)?);
+    let column = |name| Ok(manifest.column(name)?.to_vec());
+    let header = Header::parse(&like.memory, u64::MAX, &column)?;
+    let mut memory = like.memory.empty_copy()?;
+    let each = sources(&memory).len() / header.rings.len().max(1);
+    for (env, ring) in header.rings.iter().enumerate() {
+        let ranges = header.ranges.get(env * each..(env + 1) * each).unwrap_or_default();
+        check(&memory, &disk, ring, (env * each, ranges))?;
+        for (queue, range) in queues_mut(&mut memory, env).zip(ranges.iter().skip(1)) {
+            queue.restart(range.1);
+        }
+        if let Some(slot) = memory.rings.rings.get_mut(env) {
+            let (open, begins) = (ring.open, ring.begins);
+            *slot = EnvRing { open, begins, ..EnvRing::empty_at(ring.pushed) };
+        }
+    }
+    let mut rows = TieredRows::new(memory, disk, like.rings.capacity);
+    rows.begin(&header.rings);
+    Ok(Reopened { rows, header })
+}
+
+/// Checks the rows of an environment, whose sources begin at number `first`.
+fn check(
+    like: &crate::buffer::rows::MemoryRows,
+    disk: &DiskRows,
+    ring: &EnvRing,
+    (first, ranges): (usize, &[(u64, u64)]),
+) -> Result<()> {
+    if ring.start == ring.pushed {
+        return Ok(());
+    }
+    let items = items(like, ranges).into_iter().map(|(_, end)| (0, end)).collect();
+    let mut checker = Checker::new(ring, like.layout.flags, items, false);
+    pieces(ring.start..ring.pushed, like.layout.stride, |numbers, bytes| {
+        disk.read(first, numbers.clone(), bytes)?;
+        let records = bytes.chunks_exact(like.layout.stride);
+        numbers.zip(records).try_for_each(|(position, record)| checker.record(position, record))
+    })?;
+    checker.finish()?;
+    let mut source = first + 1;
+    for (envs, oldest) in like.obs.iter().zip(checker.oldest()) {
+        let end = ranges.get(source - first).map_or(0, |range| range.1);
+        let Some(stacks) = envs.first().and_then(|observations| observations.stacks()) else {
+            disk.covers(source, oldest..end)?;
+            source += 1;
+            continue;
+        };
+        let frames = ranges.get(source - first + 1).map_or(0, |range| range.1);
+        let mut checker = StackChecker::new((0, frames));
+        let width = stacks.items().width();
+        pieces(oldest..end, width, |numbers, bytes| {
+            disk.read(source, numbers, bytes)?;
+            bytes.chunks_exact(width).try_for_each(|stack| checker.stack(stack))
+        })?;
+        disk.covers(source + 1, checker.oldest()..frames)?;
+        source += 2;
+    }
+    Ok(())
+}

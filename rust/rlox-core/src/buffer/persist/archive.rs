@@ -1,0 +1,230 @@
+//! Which rows are sealed in segments, and where.
+//!
+//! Rows are numbered for ever and only appended, so a save seals what came since the last one and
+//! lists the segments that still hold live rows. Several manifests of one folder share segments.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::buffer::rows::{MemoryRows, Source, sources};
+use crate::error::{Error, Result};
+use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
+
+/// From this many segments on, a save writes everything into one again.
+const MAX_SEGMENTS: usize = 128;
+
+/// What a save did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saved {
+    /// Segments that the saved buffer consists of.
+    pub segments: usize,
+    /// Bytes of the segment written for this save; 0 if nothing was new.
+    pub new_bytes: u64,
+}
+
+/// Name of the manifest that an `MmapReplayBuffer` is reopened from.
+pub(in crate::buffer) const NEWEST: &str = "newest";
+
+/// Checks that a save may have this name.
+pub(in crate::buffer) fn check_name(name: &str) -> Result<()> {
+    if name == NEWEST {
+        let expected = "another name; this one is of the rows of an MmapReplayBuffer";
+        return Err(Error::config("name", name, expected));
+    }
+    Ok(())
+}
+
+/// Removes every save of the folder `path` but those named in `keep`, and the segments that none of
+/// these lists; returns how many segments went. The rows that an `MmapReplayBuffer` left stay.
+///
+/// # Errors
+/// [`Error::Storage`] if there is no such folder, the disk refuses, or another process writes there;
+/// [`Error::Damaged`] if a save that is kept cannot be read: no segment is removed then.
+pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
+    if !path.is_dir() {
+        return Err(Error::storage("prune", path, "there is no such folder"));
+    }
+    Ok(Folder::open_real(path)?.prune(&[keep, &[NEWEST]].concat())?.files)
+}
+
+/// A segment and the numbers of its rows, `[sources]`: first and behind the last.
+#[derive(Debug, Clone)]
+pub(in crate::buffer) struct Entry {
+    pub reference: SegmentRef,
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// Which rows are sealed, and where.
+#[derive(Debug)]
+pub(in crate::buffer) struct Archive {
+    pub fs: Arc<dyn Fs>,
+    folder: Option<PathBuf>,
+    pub entries: Vec<Entry>,
+    /// Rows below this number are sealed, `[sources]`.
+    sealed: Vec<u64>,
+    /// Those of the rows at the last seal: what was written to since is sealed again.
+    updates: u64,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self::on(Arc::new(RealFs))
+    }
+}
+
+impl Archive {
+    /// Nothing sealed yet.
+    pub(in crate::buffer) fn on(fs: Arc<dyn Fs>) -> Self {
+        Self { fs, folder: None, entries: Vec::new(), sealed: Vec::new(), updates: 0 }
+    }
+
+    /// What there is when every row of `rows` is in `entries` of `folder`.
+    pub(in crate::buffer) fn resumed(
+        fs: Arc<dyn Fs>,
+        folder: &Path,
+        entries: Vec<Entry>,
+        rows: &MemoryRows,
+    ) -> Result<Self> {
+        let folder = canonical(folder)?;
+        let sealed = sources(rows).iter().map(|source| source.end).collect();
+        Ok(Self { fs, folder: Some(folder), entries, sealed, updates: rows.updates })
+    }
+
+    /// Goes on with `entries`, in which the rows below `ends`, `[sources]`, are.
+    pub(in crate::buffer) fn follow(&mut self, entries: Vec<Entry>, ends: Vec<u64>) {
+        (self.entries, self.sealed) = (entries, ends);
+    }
+
+    /// Position below which the records of `env` are sealed.
+    pub(in crate::buffer) fn sealed_rows(&self, n_envs: usize, env: usize) -> u64 {
+        let each = self.sealed.len() / n_envs.max(1);
+        self.sealed.get(env * each).copied().unwrap_or(0)
+    }
+
+    /// Whether what is sealed can be shared by a save into `folder`.
+    pub(super) fn is_of(&self, folder: &Folder) -> Result<bool> {
+        let same = self.folder.as_ref() == Some(&canonical(folder.path())?);
+        let missing = |entry: &Entry| folder.segment(entry.reference).is_err();
+        Ok(same && !self.entries.iter().any(missing))
+    }
+
+    /// Before a save of `rows`: forgets the segments that it cannot use.
+    pub(super) fn prepare(
+        &mut self,
+        rows: &MemoryRows,
+        folder: &Folder,
+        shared: bool,
+    ) -> Result<()> {
+        self.folder = Some(canonical(folder.path())?);
+        self.retire(sources(rows).iter().map(|source| source.start));
+        if !shared || self.entries.is_empty() || self.entries.len() >= MAX_SEGMENTS {
+            self.entries.clear();
+            self.sealed.clear();
+        }
+        Ok(())
+    }
+
+    /// Number of the first row of each source that has to be sealed; None if there is none.
+    pub(super) fn unsealed(&mut self, rows: &MemoryRows, all: &[Source]) -> Option<Vec<u64>> {
+        self.sealed.resize(all.len(), 0);
+        let again = self.updates != rows.updates;
+        let from = all.iter().zip(&self.sealed).map(|(source, &sealed)| {
+            if again && source.is_records() {
+                source.start
+            } else {
+                sealed.clamp(source.start, source.end)
+            }
+        });
+        let from: Vec<u64> = from.collect();
+        all.iter().zip(&from).any(|(source, &from)| from < source.end).then_some(from)
+    }
+
+    /// Lists a new segment of the rows of `all` from `from` on, made after so many `updates`.
+    pub(super) fn sealed(
+        &mut self,
+        reference: SegmentRef,
+        all: &[Source],
+        from: &[u64],
+        updates: u64,
+    ) {
+        if self.updates != updates {
+            // The new segment holds all records.
+            for (at, _) in all.iter().enumerate().filter(|(_, source)| source.is_records()) {
+                for entry in &mut self.entries {
+                    if let Some(range) = entry.ranges.get_mut(at) {
+                        *range = (0, 0);
+                    }
+                }
+            }
+        }
+        let ranges = from.iter().zip(all).map(|(&from, source)| (from, source.end)).collect();
+        self.entries.push(Entry { reference, ranges });
+        self.sealed = all.iter().map(|source| source.end).collect();
+        self.updates = updates;
+    }
+
+    /// The numbers up to which the newest segment's rows were sealed before it, if all of these are
+    /// still in memory and it has fewer than `rows` of each environment: then they are sealed again
+    /// with what came since.
+    pub(super) fn reopened(&self, all: &[Source], rows: u64) -> Option<Vec<u64>> {
+        let entry = self.entries.last()?;
+        let small = entry.ranges.iter().zip(all).all(|(&(first, end), source)| {
+            first >= source.start && (end - first < rows || !source.is_records())
+        });
+        small.then(|| entry.ranges.iter().map(|&(first, _)| first).collect())
+    }
+
+    /// Forgets the newest segment.
+    pub(super) fn forget_newest(&mut self) {
+        self.entries.pop();
+    }
+
+    /// Forgets the segments without a row at or after `starts`, `[sources]`.
+    pub(in crate::buffer) fn retire(&mut self, starts: impl Iterator<Item = u64> + Clone) {
+        let alive = |entry: &Entry| {
+            let mut rows = entry.ranges.iter().zip(starts.clone());
+            rows.any(|(&(first, end), start)| first < end && end > start)
+        };
+        self.entries.retain(alive);
+    }
+}
+
+fn canonical(folder: &Path) -> Result<PathBuf> {
+    folder.canonicalize().map_err(|cause| Error::storage("open", folder, cause))
+}
+
+/// The segments with the numbers of their rows.
+pub(in crate::buffer) fn entries(segments: &[(SegmentRef, Segment)]) -> Vec<Entry> {
+    let ranges =
+        |segment: &Segment| segment.columns().iter().map(|c| (c.first, c.first + c.rows)).collect();
+    let entry = |(reference, segment): &(SegmentRef, Segment)| Entry {
+        reference: *reference,
+        ranges: ranges(segment),
+    };
+    segments.iter().map(entry).collect()
+}
+
+/// Opens the segments of a manifest of rows like `rows`.
+pub(in crate::buffer) fn open_all(
+    fs: &dyn Fs,
+    folder: &Path,
+    manifest: &Manifest,
+    rows: &MemoryRows,
+) -> Result<Vec<(SegmentRef, Segment)>> {
+    let all = sources(rows);
+    let segments = manifest.segments.iter().map(|&which| {
+        let segment = open_segment(fs, folder, which)?;
+        let columns = segment.columns();
+        let fits = columns.len() == all.len()
+            && columns
+                .iter()
+                .zip(&all)
+                .all(|(c, source)| c.name == source.name && c.row_bytes == source.row_bytes);
+        if fits {
+            Ok((which, segment))
+        } else {
+            Err(Error::damaged(segment.path(), 0, "columns of another buffer"))
+        }
+    });
+    segments.collect()
+}

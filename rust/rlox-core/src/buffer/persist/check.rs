@@ -1,0 +1,174 @@
+//! The rules that rows keep among themselves: what breaks one was never pushed.
+
+use crate::buffer::rows::{EnvRing, number_at};
+use crate::error::{Error, Result};
+
+/// Checks the rows of one environment as they go by in order.
+///
+/// - The observation of a row is stored right behind that of the row before it, or one further: its
+///   next observation lies between, and is shared if the bytes are the same.
+/// - Every observation and frame that is referred to is there.
+/// - A row that ends an episode is followed by one that begins one.
+#[derive(Debug)]
+pub(in crate::buffer) struct Checker<'a> {
+    ring: &'a EnvRing,
+    /// Offset of the flags in a record.
+    flags: usize,
+    /// Range of each observation column's queue.
+    items: Vec<(u64, u64)>,
+    /// Number of the newest row's observation in each column.
+    newest: Vec<Option<u64>>,
+    /// That of the oldest row's.
+    oldest: Vec<u64>,
+    ended: bool,
+    /// Whether rows are all that there were, so that the first has the first observation.
+    whole: bool,
+}
+
+impl<'a> Checker<'a> {
+    /// For rows of `ring`; `whole` if no row that left shares their queues.
+    pub(in crate::buffer) fn new(
+        ring: &'a EnvRing,
+        flags: usize,
+        items: Vec<(u64, u64)>,
+        whole: bool,
+    ) -> Self {
+        let newest = vec![None; items.len()];
+        let oldest = vec![0; items.len()];
+        Self { ring, flags, items, newest, oldest, ended: false, whole }
+    }
+
+    /// The next record, of the row at `position`.
+    pub(in crate::buffer) fn record(&mut self, position: u64, record: &[u8]) -> Result<()> {
+        let begins = self.ring.is_first(position);
+        if self.whole && self.ended && !begins {
+            return Err(Error::snapshot(
+                "episodes",
+                format!("none at {position}"),
+                "one after an end",
+            ));
+        }
+        let numbers = self.newest.iter_mut().zip(&mut self.oldest);
+        for (column, (range, (newest, oldest))) in self.items.iter().zip(numbers).enumerate() {
+            let &(start, end) = range;
+            let number = full(end, number_at(record, 4 * column));
+            // Where a store was reopened, the newest row may have been left out.
+            let most = if begins && !self.whole { 3 } else { 2 };
+            let fits = match *newest {
+                Some(before) => (before + 1..=before + most).contains(&number),
+                None if self.whole => (start..=start + 1).contains(&number),
+                None => number >= start,
+            };
+            if !fits || number >= end {
+                let expected = format!("one that follows, of {start} to {end}");
+                let got = format!("{number} at row {position}");
+                return Err(Error::snapshot("observation number", got, expected));
+            }
+            if newest.replace(number).is_none() {
+                *oldest = number;
+            }
+        }
+        self.ended = record.get(self.flags) != Some(&0);
+        if record.get(self.flags).is_none_or(|&flags| flags > 3) {
+            return Err(Error::snapshot("flags", format!("others at row {position}"), "0 to 3"));
+        }
+        Ok(())
+    }
+
+    /// Number of the oldest row's observation in each column.
+    pub(in crate::buffer) fn oldest(&self) -> Vec<u64> {
+        self.oldest.clone()
+    }
+
+    /// After the last record.
+    pub(in crate::buffer) fn finish(&self) -> Result<()> {
+        let (ring, rows) = (self.ring, self.newest.first().is_some_and(Option::is_some));
+        if self.ended && (ring.open || !ring.begins) {
+            return Err(Error::snapshot(
+                "streams",
+                "an episode that goes on",
+                "one that has ended",
+            ));
+        }
+        let covered = ring.episodes.front().is_some_and(|&first| first <= ring.start);
+        if self.whole && rows && !covered {
+            let expected = "increasing positions that cover the rows held";
+            return Err(Error::snapshot("episodes", format!("{:?}", ring.episodes), expected));
+        }
+        let next = if ring.open { 1 } else { 2 };
+        for (&(_, end), newest) in self.items.iter().zip(&self.newest) {
+            let fits = |&newest: &u64| {
+                if self.whole { end == newest + next } else { end >= newest + next }
+            };
+            if !newest.as_ref().is_none_or(fits) {
+                return Err(Error::snapshot("queues", end, "the newest row's observations"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number below 2^32 before `end` that has this lower half; as [`ChunkQueue`] finds it.
+///
+/// [`ChunkQueue`]: crate::buffer::rows::ChunkQueue
+const fn full(end: u64, lower: u32) -> u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    let behind = (end as u32).wrapping_sub(lower);
+    end.wrapping_sub(behind as u64)
+}
+
+/// Checks the frames of stacks as they go by in order.
+///
+/// A frame of a stack is one of the stack before (at its place or the next), its neighbour, or new;
+/// new ones are numbered in the order in which they came.
+#[derive(Debug)]
+pub(in crate::buffer) struct StackChecker {
+    range: (u64, u64),
+    before: Vec<u64>,
+    /// The next new frame, once one was seen.
+    next: Option<u64>,
+    /// The oldest frame of the first stack.
+    oldest: u64,
+}
+
+impl StackChecker {
+    /// For stacks whose frames have these numbers.
+    pub(in crate::buffer) const fn new(range: (u64, u64)) -> Self {
+        Self { range, before: Vec::new(), next: None, oldest: range.0 }
+    }
+
+    /// The oldest frame that a stack refers to: later stacks share frames with those before only.
+    pub(in crate::buffer) const fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    /// The next stack, as the lower halves of its frames' numbers.
+    pub(in crate::buffer) fn stack(&mut self, lower_halves: &[u8]) -> Result<()> {
+        let (start, end) = self.range;
+        let halves = lower_halves.as_chunks().0.iter().map(|half| u32::from_ne_bytes(*half));
+        let numbers: Vec<u64> = halves.map(|half| full(end, half)).collect();
+        let mut neighbour = None;
+        for (place, &number) in numbers.iter().enumerate() {
+            let shared = [self.before.get(place + 1), neighbour, self.before.get(place)];
+            let known = shared.into_iter().flatten().any(|&shared| shared == number);
+            let new = match self.next {
+                Some(next) => number == next,
+                None => self.before.iter().chain(neighbour).all(|&other| other < number),
+            };
+            let first = self.before.is_empty();
+            if !(start..end).contains(&number) || !(known || new || first) {
+                let expected = format!("one that follows, of {start} to {end}");
+                return Err(Error::snapshot("frame number", number, expected));
+            }
+            if !known && !first {
+                self.next = Some(number + 1);
+            }
+            neighbour = numbers.get(place);
+        }
+        if self.before.is_empty() {
+            self.oldest = numbers.iter().copied().min().unwrap_or(start);
+        }
+        self.before = numbers;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What is saved of rows besides their bytes: where each ring and queue stands, and the draws.
+
+use crate::buffer::rows::{EnvRing, MemoryRows, sources};
+use crate::buffer::sampling::SamplerState;
+use crate::error::{Error, Result};
+
+/// Numbers per environment in the column `streams`.
+const RING_NUMBERS: usize = 6;
+/// Positions beyond this belong to no buffer that ran.
+const MAX_NUMBER: u64 = 1 << 62;
+
+/// A column to be saved: name, bytes of an element, bytes.
+pub(in crate::buffer) type Column = (String, usize, Vec<u8>);
+
+/// Where rows and draws stand.
+#[derive(Debug, Clone)]
+pub(in crate::buffer) struct Header {
+    /// One of each environment.
+    pub rings: Vec<EnvRing>,
+    /// First number and the one behind the last, of each source.
+    pub ranges: Vec<(u64, u64)>,
+    pub seed: u64,
+    pub drawn: u64,
+}
+
+impl Header {
+    /// That of rows and draws as they are.
+    pub(in crate::buffer) fn of(rows: &MemoryRows, state: &SamplerState) -> Self {
+        let ranges = sources(rows).iter().map(|source| (source.start, source.end)).collect();
+        let rings = rows.rings().rings.clone();
+        Self { rings, ranges, seed: state.seed(), drawn: state.drawn() }
+    }
+
+    /// Where draws come from.
+    pub(in crate::buffer) const fn sampler_state(&self) -> SamplerState {
+        SamplerState::at(self.seed, self.drawn)
+    }
+
+    /// The header as columns of little-endian numbers.
+    pub(in crate::buffer) fn columns(&self) -> Vec<Column> {
+        let rings = self.rings.iter().flat_map(|ring| {
+            [
+                ring.start,
+                ring.pushed,
+                ring.head as u64,
+                u64::from(ring.open),
+                u64::from(ring.begins),
+                ring.episodes.len() as u64,
+            ]
+        });
+        let episodes = self.rings.iter().flat_map(|ring| ring.episodes.iter().copied());
+        let ranges = self.ranges.iter().flat_map(|&(start, end)| [start, end]);
+        let column = |name: &str, width, numbers: &mut dyn Iterator<Item = u64>| {
+            (name.to_owned(), 8 * width, numbers.flat_map(u64::to_le_bytes).collect())
+        };
+        vec![
+            column("streams", RING_NUMBERS, &mut { rings }),
+            column("episodes", 1, &mut { episodes }),
+            column("queues", 2, &mut { ranges }),
+            column("draws", 2, &mut [self.seed, self.drawn].into_iter()),
+        ]
+    }
+
+    /// Reads what [`Header::columns`] gave for rows like `rows`, of which each ring holds at most
+    /// `most`; `column` finds the bytes of a column.
+    pub(in crate::buffer) fn parse(
+        rows: &MemoryRows,
+        most: u64,
+        column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
+    ) -> Result<Self> {
+        let numbers = |name| numbers(name, &column(name)?);
+        let &[seed, drawn] = numbers("draws")?.as_slice() else {
+            return Err(Error::snapshot("draws", "of another length", "2 numbers"));
+        };
+        let (states, episodes) = (numbers("streams")?, numbers("episodes")?);
+        let (states, rest) = states.as_chunks::<RING_NUMBERS>();
+        let n = rows.rings().n_envs();
+        if states.len() != n || !rest.is_empty() {
+            return Err(Error::snapshot("streams", states.len(), format!("{n} environments")));
+        }
+        let mut episodes = episodes.into_iter();
+        let ring = |state: &[u64; RING_NUMBERS]| {
+            ring(state, &mut episodes, most, rows.rings().capacity).ok_or_else(|| {
+                Error::snapshot(
+                    "streams",
+                    format!("{state:?}"),
+                    "rows and episodes that fit a ring",
+                )
+            })
+        };
+        let rings = states.iter().map(ring).collect::<Result<_>>()?;
+        if let Some(stray) = episodes.next() {
+            return Err(Error::snapshot(
+                "episodes",
+                format!("{stray} beside"),
+                "those of the rings",
+            ));
+        }
+        let ranges = numbers("queues")?;
+        let (pairs, rest) = ranges.as_chunks::<2>();
+        let expected = sources(rows).len();
+        let sound = pairs.iter().all(|[start, end]| start <= end && *end <= MAX_NUMBER);
+        if pairs.len() != expected || !rest.is_empty() || !sound {
+            return Err(Error::snapshot(
+                "queues",
+                format!("{ranges:?}"),
+                format!("{expected} ranges"),
+            ));
+        }
+        Ok(Self { rings, ranges: pairs.iter().map(|&[a, b]| (a, b)).collect(), seed, drawn })
+    }
+}
+
+fn numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
+    let (numbers, rest) = bytes.as_chunks();
+    if rest.is_empty() {
+        return Ok(numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect());
+    }
+    Err(Error::snapshot(name, format!("{} bytes", bytes.len()), "whole numbers of 8 bytes"))
+}
+
+/// The ring with these numbers and as many of `episodes` as they say; None if no ring has them.
+fn ring(
+    &[start, pushed, head, open, begins, count]: &[u64; RING_NUMBERS],
+    episodes: &mut impl Iterator<Item = u64>,
+    most: u64,
+    capacity: usize,
+) -> Option<EnvRing> {
+    let rows = pushed.checked_sub(start)?;
+    let (head, count) = (usize::try_from(head).ok()?, usize::try_from(count).ok()?);
+    let flag = |number| (number <= 1).then_some(number == 1);
+    let (open, begins) = (flag(open)?, flag(begins)?);
+    let episodes: std::collections::VecDeque<u64> = episodes.take(count).collect();
+    let rising = episodes.iter().zip(episodes.iter().skip(1)).all(|(a, b)| a < b);
+    let within = episodes.back().is_none_or(|&last| last < pushed);
+    let sound = rows <= most && pushed <= MAX_NUMBER && head < capacity && rising && within;
+    let whole = episodes.len() == count && !(open && begins);
+    (sound && whole).then_some(EnvRing { start, pushed, head, open, episodes, begins })
+}
+
+/// Checks that what was saved is of a buffer described by `expected`.
+pub(in crate::buffer) fn check_meta(got: &[u8], expected: &str) -> Result<()> {
+    if got == expected.as_bytes() {
+        return Ok(());
+    }
+    let got = String::from_utf8_lossy(got).replace('\n', "; ");
+    Err(Error::snapshot("layout", got, expected.replace('\n', "; ")))
+}

@@ -1,0 +1,147 @@
+//! Filling rows in memory from numbered rows of bytes.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::archive::{Archive, entries, open_all};
+use super::check::{Checker, StackChecker};
+use super::header::{Header, check_meta};
+use crate::buffer::rows::{DiskRows, MemoryRows, describe, queues_mut, sources};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::store::{Fs, Manifest, RealFs, read_manifest};
+
+/// Bytes that are read at a time, about.
+const PIECE: usize = 1 << 20;
+
+/// Where the bytes of numbered rows come from: source, numbers, and where to.
+pub(in crate::buffer) type Read<'a> = dyn Fn(usize, Range<u64>, &mut [u8]) -> Result<()> + 'a;
+
+/// Fills `rows`, which are empty, with what `header` says and `read` gives.
+///
+/// # Errors
+/// [`Error::Snapshot`] for rows that were never pushed in this way.
+pub(in crate::buffer) fn fill(
+    mut rows: MemoryRows,
+    header: &Header,
+    read: &Read<'_>,
+) -> Result<MemoryRows> {
+    let each = sources(&rows).len() / header.rings.len().max(1);
+    rows.rings.rings.clone_from(&header.rings);
+    for env in 0..header.rings.len() {
+        let ranges = header.ranges.get(env * each..(env + 1) * each).unwrap_or_default();
+        fill_queues(&mut rows, env, (env * each, ranges), read)?;
+        fill_records(&mut rows, env, (env * each, ranges), read)?;
+    }
+    Ok(rows)
+}
+
+/// Reads the records of an environment and checks them.
+fn fill_records(
+    rows: &mut MemoryRows,
+    env: usize,
+    (source, ranges): (usize, &[(u64, u64)]),
+    read: &Read<'_>,
+) -> Result<()> {
+    let Some(ring) = rows.rings.rings.get(env).cloned() else { return Ok(()) };
+    if ranges.first() != Some(&(ring.start, ring.pushed)) {
+        let expected = format!("{} to {}", ring.start, ring.pushed);
+        return Err(Error::snapshot("queues", "records of other rows", expected));
+    }
+    let (capacity, stride) = (rows.rings.capacity, rows.layout.stride);
+    let mut checker = Checker::new(&ring, rows.layout.flags, items(rows, ranges), true);
+    pieces(ring.start..ring.pushed, stride, |numbers, bytes| {
+        read(source, numbers.clone(), bytes)?;
+        for (position, record) in numbers.zip(bytes.chunks_exact(stride)) {
+            checker.record(position, record)?;
+            let at = (env * capacity + ring.slot(position, capacity)) * stride;
+            rows.records.get_mut(at..at + stride).unwrap_or_default().copy_from_slice(record);
+        }
+        Ok(())
+    })?;
+    checker.finish()
+}
+
+/// The ranges of the observation columns' items, out of those of an environment's sources.
+pub(in crate::buffer) fn items(rows: &MemoryRows, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut ranges = ranges.iter().skip(1);
+    let column = |envs: &Vec<crate::buffer::rows::Observations>| {
+        let items = ranges.next().copied().unwrap_or_default();
+        if envs.first().is_some_and(|observations| observations.stacks().is_some()) {
+            ranges.next();
+        }
+        items
+    };
+    rows.obs.iter().map(column).collect()
+}
+
+/// Reads the queues of an environment and checks the stacks.
+fn fill_queues(
+    rows: &mut MemoryRows,
+    env: usize,
+    (source, ranges): (usize, &[(u64, u64)]),
+    read: &Read<'_>,
+) -> Result<()> {
+    let stacked = rows.obs.iter().flat_map(|envs| match envs.get(env) {
+        Some(observations) if observations.stacks().is_some() => vec![true, false],
+        _ => vec![false],
+    });
+    let stacked: Vec<bool> = stacked.collect();
+    for (at, (queue, stacked)) in queues_mut(rows, env).zip(stacked).enumerate() {
+        let (start, end) = ranges.get(at + 1).copied().unwrap_or_default();
+        let frames = ranges.get(at + 2).copied().unwrap_or_default();
+        let mut stacks = stacked.then(|| StackChecker::new(frames));
+        queue.restart(start);
+        let width = queue.width();
+        pieces(start..end, width, |numbers, bytes| {
+            read(source + 1 + at, numbers, bytes)?;
+            for row in bytes.chunks_exact(width) {
+                if let Some(stacks) = &mut stacks {
+                    stacks.stack(row)?;
+                }
+                queue.push(row);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `each` with consecutive parts of `numbers` and memory for rows of `width` bytes.
+pub(in crate::buffer) fn pieces(
+    numbers: Range<u64>,
+    width: usize,
+    mut each: impl FnMut(Range<u64>, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let rows = (PIECE / width.max(1)).max(1);
+    let mut bytes = Vec::new();
+    let mut next = numbers.start;
+    while next < numbers.end {
+        interrupt::check()?;
+        let until = numbers.end.min(next.saturating_add(rows as u64));
+        bytes.resize(usize::try_from(until - next).unwrap_or(usize::MAX) * width, 0);
+        each(next..until, &mut bytes)?;
+        next = until;
+    }
+    Ok(())
+}
+
+/// What was saved as `name` in `folder`, of rows like the empty `rows`: the rows, their header, what
+/// further saves share, and the manifest.
+pub(in crate::buffer) fn load(
+    rows: MemoryRows,
+    folder: &Path,
+    name: &str,
+) -> Result<(MemoryRows, Header, Archive, Manifest)> {
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let manifest = read_manifest(&*fs, folder, name)?;
+    check_meta(&manifest.meta, &describe(&rows))?;
+    let segments = open_all(&*fs, folder, &manifest, &rows)?;
+    let most = rows.rings().capacity as u64;
+    let header = Header::parse(&rows, most, &|name| Ok(manifest.column(name)?.to_vec()))?;
+    let disk = DiskRows::new(folder, segments);
+    let rows = fill(rows, &header, &|source, numbers, out| disk.read(source, numbers, out))?;
+    let archive = Archive::resumed(fs, folder, entries(disk.segments()), &rows)?;
+    Ok((rows, header, archive, manifest))
+}

@@ -1,0 +1,99 @@
+//! Rows that are in sealed segments on disk.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::store::{Segment, SegmentRef};
+
+/// Segments of the sources of some rows, open for reading.
+#[derive(Debug)]
+pub(in crate::buffer) struct DiskRows {
+    folder: PathBuf,
+    segments: Vec<(SegmentRef, Segment)>,
+}
+
+impl DiskRows {
+    /// The rows in `segments`; where two have a row, the later holds.
+    pub(in crate::buffer) fn new(folder: &Path, segments: Vec<(SegmentRef, Segment)>) -> Self {
+        Self { folder: folder.to_owned(), segments }
+    }
+
+    /// The segments, oldest first.
+    pub(in crate::buffer) fn segments(&self) -> &[(SegmentRef, Segment)] {
+        &self.segments
+    }
+
+    /// Adds a newer segment.
+    pub(in crate::buffer) fn push(&mut self, reference: SegmentRef, segment: Segment) {
+        self.segments.push((reference, segment));
+    }
+
+    /// Closes the segments for which `keep` is false.
+    pub(in crate::buffer) fn retain(&mut self, keep: impl Fn(&SegmentRef) -> bool) {
+        self.segments.retain(|(reference, _)| keep(reference));
+    }
+
+    /// Reads rows of a source into `out`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a row that no segment has or that is not what was written,
+    /// [`Error::Storage`] if the disk refuses.
+    pub(in crate::buffer) fn read(
+        &self,
+        source: usize,
+        numbers: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (mut scratch, mut next, mut rest) = (Vec::new(), numbers.start, out);
+        while next < numbers.end {
+            let (segment, until) = self.find(source, next..numbers.end)?;
+            let width =
+                rest.len() / usize::try_from(numbers.end - next).unwrap_or(usize::MAX).max(1);
+            let bytes = usize::try_from(until - next).unwrap_or(usize::MAX) * width;
+            let (now, later) = rest.split_at_mut(bytes);
+            segment.read_rows(source, next..until, now, &mut scratch)?;
+            (rest, next) = (later, until);
+        }
+        Ok(())
+    }
+
+    /// Checks that segments have every one of the rows `numbers` of a source.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if one is missing.
+    pub(in crate::buffer) fn covers(&self, source: usize, numbers: Range<u64>) -> Result<()> {
+        let mut next = numbers.start;
+        while next < numbers.end {
+            next = self.find(source, next..numbers.end)?.1;
+        }
+        Ok(())
+    }
+
+    /// The segment that holds the first of `numbers`, and where another begins to.
+    fn find(&self, source: usize, numbers: Range<u64>) -> Result<(&Segment, u64)> {
+        let mut until = numbers.end;
+        for (_, segment) in self.segments.iter().rev() {
+            let Some(rows) = segment.columns().get(source) else { continue };
+            let (first, end) = (rows.first, rows.first + rows.rows);
+            if (first..end).contains(&numbers.start) {
+                return Ok((segment, until.min(end)));
+            }
+            if first > numbers.start && first < end {
+                until = until.min(first);
+            }
+        }
+        let what = format!("no segment has row {} of source {source}", numbers.start);
+        Err(Error::damaged(&self.folder, 0, what))
+    }
+
+    /// Reads and checks every byte.
+    pub(in crate::buffer) fn verify(&self) -> Result<()> {
+        self.segments.iter().try_for_each(|(_, segment)| segment.verify())
+    }
+
+    /// Bytes of the segments.
+    pub(in crate::buffer) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|(_, segment)| segment.bytes()).sum()
+    }
+}

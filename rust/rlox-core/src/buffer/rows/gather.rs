@@ -1,0 +1,172 @@
+//! Copying rows out of memory.
+
+use super::chunks::lower;
+use super::layout::{self, TERMINATED, TRUNCATED, number_at};
+use super::memory::MemoryRows;
+use super::obs::{self, Item, ObsOf, Observations};
+use super::{Rings, RowRef, Rows, width};
+use crate::buffer::batch::Batch;
+use crate::buffer::schema::Schema;
+use crate::error::Result;
+use crate::interrupt;
+
+/// Bytes of an array that are copied between two looks at whether to stop.
+const PIECE: usize = 64 << 20;
+
+impl Rows for MemoryRows {
+    fn schema(&self) -> &Schema {
+        self.schema()
+    }
+
+    fn rings(&self) -> &Rings {
+        self.rings()
+    }
+
+    fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
+        // What follows finds the records in the cache.
+        self.gather_heads(rows, ends, out);
+        let both = std::ptr::eq(rows, ends) && !out.next_obs.is_empty();
+        let obs = out.obs.iter_mut().zip(&self.layout.obs).enumerate();
+        if both {
+            for ((column, (now, &width)), next) in obs.zip(out.next_obs.iter_mut()) {
+                let pieces = now.chunks_mut(piece(width)).zip(next.chunks_mut(piece(width)));
+                for (rows, (now, next)) in rows.chunks(piece_rows(width)).zip(pieces) {
+                    interrupt::check()?;
+                    self.gather_both(column, rows, now, next);
+                }
+            }
+        } else {
+            for (column, (now, _)) in obs {
+                self.gather_obs(column, ObsOf::Obs, rows, now)?;
+            }
+            for (column, next) in out.next_obs.iter_mut().enumerate() {
+                self.gather_obs(column, ObsOf::NextObs, ends, next)?;
+            }
+        }
+        for (&(offset, width), out) in self.layout.columns.iter().zip(out.columns.iter_mut()) {
+            let stride = self.layout.stride;
+            for (rows, out) in rows.chunks(piece_rows(width)).zip(out.chunks_mut(piece(width))) {
+                interrupt::check()?;
+                let places = rows.iter().map(|row| row.slot as usize * stride);
+                width::gather(&self.records, places, offset, width, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn rewards(
+        &self,
+        first: RowRef,
+        end: u64,
+        each: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+    ) -> Result<()> {
+        for position in first.position..end {
+            let row = self.rings.row(first.env as usize, position);
+            let (reward, flags) = self.layout.reward_and_flags(self.record(row));
+            if !each(row, reward, flags) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of `width` bytes that make up a [`PIECE`].
+fn piece_rows(width: usize) -> usize {
+    (PIECE / width.max(1)).max(1)
+}
+
+/// Their bytes.
+fn piece(width: usize) -> usize {
+    piece_rows(width) * width.max(1)
+}
+
+impl MemoryRows {
+    /// The record of a row.
+    #[inline]
+    pub(super) fn record(&self, row: RowRef) -> &[u8] {
+        layout::record(&self.records, row.slot as usize * self.layout.stride, self.layout.stride)
+    }
+
+    /// Copies an observation column of `rows` into `out`, `[rows, ...]` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
+    pub fn gather_obs(
+        &self,
+        column: usize,
+        of: ObsOf,
+        rows: &[RowRef],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let Some((width, envs)) = self.observations(column) else { return Ok(()) };
+        for (rows, out) in rows.chunks(piece_rows(width)).zip(out.chunks_mut(piece(width))) {
+            interrupt::check()?;
+            let items = self.items(column, envs, rows);
+            let items = items.map(|(now, next)| if of == ObsOf::Obs { now } else { next });
+            obs::gather(envs, items, width, out);
+        }
+        Ok(())
+    }
+
+    /// [`MemoryRows::gather_obs`] of both at once.
+    pub(super) fn gather_both(
+        &self,
+        column: usize,
+        rows: &[RowRef],
+        now: &mut [u8],
+        next: &mut [u8],
+    ) {
+        let Some((width, envs)) = self.observations(column) else { return };
+        if let [Observations::Plain(all)] = envs {
+            let newest = lower(all.end()).wrapping_sub(1);
+            let numbers = rows.iter().map(|row| {
+                number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column)
+            });
+            let numbers: Vec<u32> = numbers.collect();
+            if obs::gather_neighbours(all, &numbers, newest, width, (now, next)) {
+                return;
+            }
+        }
+        obs::gather_pairs(envs, self.items(column, envs, rows), width, now, next);
+    }
+
+    /// Bytes of an observation, and the observations of each env.
+    fn observations(&self, column: usize) -> Option<(usize, &[Observations])> {
+        Some((*self.layout.obs.get(column)?, self.obs.get(column)?))
+    }
+
+    /// The observations of each row: acted on, and led to.
+    fn items<'a>(
+        &'a self,
+        column: usize,
+        envs: &'a [Observations],
+        rows: &'a [RowRef],
+    ) -> impl Iterator<Item = (Item, Item)> + 'a {
+        let newest =
+            |env: usize| envs.get(env).map_or(0, |all| lower(all.items().end())).wrapping_sub(1);
+        let only = (envs.len() == 1).then(|| newest(0));
+        rows.iter().map(move |row| {
+            let env = row.env as usize;
+            let newest = only.unwrap_or_else(|| newest(env));
+            let number =
+                number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
+            // The newest row may still wait for what follows: its own observation stands in.
+            let next = if number == newest { number } else { number.wrapping_add(1) };
+            ((env, number), (env, next))
+        })
+    }
+
+    /// Writes what a single look at a record gives: the index of each row and the flags of its end.
+    fn gather_heads(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) {
+        for (row, index) in rows.iter().zip(out.indices.as_chunks_mut().0) {
+            *index = self.rings.index(*row).to_ne_bytes();
+        }
+        let flags = out.terminated.iter_mut().zip(out.truncated.iter_mut());
+        for (row, (terminated, truncated)) in ends.iter().zip(flags) {
+            let flags = self.layout.flags(self.record(*row));
+            *terminated = flags & TERMINATED;
+            *truncated = (flags & TRUNCATED) / TRUNCATED;
+        }
+    }
+}

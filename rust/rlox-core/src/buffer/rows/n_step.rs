@@ -1,0 +1,74 @@
+//! n-step returns over stored rows.
+
+use super::layout::TERMINATED;
+use super::{RowRef, Rows};
+use crate::buffer::batch::{Batch, put_real};
+use crate::buffer::schema::Schema;
+use crate::error::{Error, Result};
+
+/// How far returns look ahead.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NStep {
+    n: usize,
+    gamma: f64,
+}
+
+/// The n-step window of a row.
+struct Window {
+    last: RowRef,
+    /// Discounted sum of its rewards.
+    total: f64,
+    /// Discount of what follows its last row; 0 after a terminal state.
+    discount: f64,
+}
+
+impl NStep {
+    /// `n` steps discounted by `gamma` each.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless `n` is in 1 to 65,536 and `gamma` in [0, 1].
+    pub fn new(n: usize, gamma: f64) -> Result<Self> {
+        if !(1..=65_536).contains(&n) {
+            return Err(Error::config("n_step", n, "1 to 65536"));
+        }
+        if !(0.0..=1.0).contains(&gamma) {
+            return Err(Error::config("gamma", gamma, "a number in [0, 1]"));
+        }
+        Ok(Self { n, gamma })
+    }
+
+    /// Copies `rows` out as n-step windows: the first row's observation, columns and index, the last
+    /// row's next observation and flags, R = sum_{k<m} gamma^k r_{t+k} as rewards (summed in f64), and
+    /// `discounts`, gamma^m (1 - terminated).
+    ///
+    /// m is n, or less where the episode ends or the newest row is reached first, so that
+    /// R + discount V(next_obs) is always a valid target (Sutton & Barto 2018, equation 7.1).
+    ///
+    /// # Errors
+    /// As [`Rows::gather`].
+    pub fn gather(self, from: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
+        let windows = rows.iter().map(|&row| self.window(from, row));
+        let windows: Vec<Window> = windows.collect::<Result<_>>()?;
+        let last: Vec<RowRef> = windows.iter().map(|window| window.last).collect();
+        from.gather(rows, &last, out)?;
+        if let Some(rewards) = out.columns.get_mut(Schema::REWARDS) {
+            put_real(rewards, windows.iter().map(|window| window.total));
+        }
+        put_real(out.discounts, windows.iter().map(|window| window.discount));
+        Ok(())
+    }
+
+    fn window(self, from: &impl Rows, row: RowRef) -> Result<Window> {
+        let end = from.rings().ring(row)?.episode(row.position).1;
+        let mut window = Window { last: row, total: 0.0, discount: 0.0 };
+        let mut factor = 1.0;
+        from.rewards(row, end.min(row.position + self.n as u64), &mut |row, reward, flags| {
+            window.total += factor * reward;
+            factor *= self.gamma;
+            window.last = row;
+            window.discount = if flags & TERMINATED == 0 { factor } else { 0.0 };
+            flags == 0
+        })?;
+        Ok(window)
+    }
+}

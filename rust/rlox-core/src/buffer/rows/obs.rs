@@ -1,0 +1,344 @@
+//! Observations of one column and stream, each stored once.
+
+use super::chunks::{ChunkQueue, lower};
+use super::stacks::Stacks;
+use super::width::with_width;
+use crate::buffer::schema::ObsField;
+use crate::row_copy::RowCopy;
+use crate::threads;
+
+/// From this many bytes on, rows are copied by several threads.
+const PARALLEL_FROM: usize = 2 << 20;
+
+/// The observations of one stream in the order they were met: the `next_obs` of a row follows
+/// its `obs`, and is the `obs` of the next row too unless that was pushed with other bytes.
+#[derive(Debug, Clone)]
+pub(in crate::buffer) enum Observations {
+    /// Whole rows.
+    Plain(ChunkQueue),
+    /// Stacks that share frames.
+    Stacked(Box<Stacks>),
+}
+
+/// Which observation of a row is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObsOf {
+    /// The one acted on.
+    Obs,
+    /// The one that the action led to.
+    NextObs,
+}
+
+/// What a block of pushed rows brings, `rows` of `width` bytes each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pushed<'a> {
+    /// Observations, `[n]` rows.
+    pub obs: &'a [u8],
+    /// Next observations, `[n]` rows; without them the next row's `obs` follows.
+    pub next_obs: Option<&'a [u8]>,
+    /// Bytes per row.
+    pub width: usize,
+    /// True if the newest row still waits for the next `obs` to follow it.
+    pub open: bool,
+}
+
+impl Observations {
+    /// None yet, of which about `expected` will live at once.
+    pub(super) fn new(column: &ObsField, expected: usize) -> Self {
+        match column.stack {
+            Some(stack) => Self::Stacked(Box::new(Stacks::new(column, stack, expected))),
+            None => Self::Plain(ChunkQueue::new(column.field.row_bytes(), expected)),
+        }
+    }
+
+    /// The queue whose numbers rows refer to.
+    #[inline]
+    pub(in crate::buffer) const fn items(&self) -> &ChunkQueue {
+        match self {
+            Self::Plain(rows) => rows,
+            Self::Stacked(stacks) => stacks.items(),
+        }
+    }
+
+    /// Appends rows; `number` is told the number of each row's `obs`, `ended` whether row i ends
+    /// an episode. Returns whether the newest row waits for the next `obs`.
+    pub(super) fn push(
+        &mut self,
+        pushed: Pushed<'_>,
+        ended: impl Fn(usize) -> bool,
+        mut number: impl FnMut(usize, u32),
+    ) -> bool {
+        if let Self::Plain(rows) = self {
+            with_width!(pushed.width, N => {
+                return push_fixed::<N>(rows, pushed, ended, number);
+            }, else ());
+        }
+        let Pushed { obs, next_obs, width, mut open } = pushed;
+        let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
+        for (row, obs) in obs.chunks_exact(width).enumerate() {
+            if open || !self.newest_is(obs) {
+                self.append(obs);
+            }
+            number(row, lower(self.items().end() - 1));
+            let next = next_rows.as_mut().and_then(Iterator::next);
+            // A row that ends an episode never takes the observation after the reset.
+            let next = next.or_else(|| ended(row).then_some(obs));
+            open = next.is_none();
+            if let Some(next) = next {
+                self.append(next);
+            }
+        }
+        open
+    }
+
+    /// Makes the newest observation follow itself.
+    pub(super) fn repeat_newest(&mut self) {
+        let newest = self.items().end().saturating_sub(1);
+        let mut row = vec![0; self.width()];
+        self.copy(newest, &mut row, RowCopy::Cached);
+        self.append(&row);
+    }
+
+    /// Makes `row` follow the newest observation.
+    pub(super) fn follow(&mut self, row: &[u8]) {
+        self.append(row);
+    }
+
+    /// Forgets every observation before `number`.
+    #[inline]
+    pub(super) fn release_before(&mut self, number: u64) {
+        match self {
+            Self::Plain(rows) => rows.release_before(number),
+            Self::Stacked(stacks) => stacks.release_before(number),
+        }
+    }
+
+    /// Writes observation `number` into `out`.
+    #[inline]
+    pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
+        match self {
+            Self::Plain(rows) => {
+                // One that is not there ends in a panic, never in what `out` held before.
+                copy.row(rows.get(number).unwrap_or_default(), out);
+            }
+            Self::Stacked(stacks) => stacks.copy(number, out, copy),
+        }
+    }
+
+    /// The queue of items, then that of frames if items are stacks.
+    pub(in crate::buffer) fn queues(&self) -> impl Iterator<Item = &ChunkQueue> {
+        let (items, frames) = match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => (stacks.items(), Some(stacks.frames())),
+        };
+        std::iter::once(items).chain(frames)
+    }
+
+    /// As [`Observations::queues`], to be filled.
+    pub(in crate::buffer) fn queues_mut(&mut self) -> impl Iterator<Item = &mut ChunkQueue> {
+        let (items, frames) = match self {
+            Self::Plain(rows) => (rows, None),
+            Self::Stacked(stacks) => {
+                let (items, frames) = stacks.queues_mut();
+                (items, Some(frames))
+            }
+        };
+        std::iter::once(items).chain(frames)
+    }
+
+    /// The number behind the newest item and frame, for [`Observations::truncate`].
+    pub(super) fn ends(&self) -> Vec<u64> {
+        self.queues().map(ChunkQueue::end).collect()
+    }
+
+    /// Forgets what was appended since [`Observations::ends`].
+    pub(super) fn truncate(&mut self, ends: Vec<u64>) {
+        self.queues_mut().zip(ends).for_each(|(queue, end)| queue.truncate(end));
+    }
+
+    /// The stacks, if there are any.
+    pub(in crate::buffer) fn stacks(&self) -> Option<&Stacks> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Stacked(stacks) => Some(stacks),
+        }
+    }
+
+    /// Bytes of one observation.
+    fn width(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.width(),
+            Self::Stacked(stacks) => stacks.width(),
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn nbytes(&self) -> usize {
+        match self {
+            Self::Plain(rows) => rows.nbytes(),
+            Self::Stacked(stacks) => stacks.nbytes(),
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, obs: &[u8]) {
+        match self {
+            Self::Plain(rows) => rows.push(obs),
+            Self::Stacked(stacks) => stacks.push(obs),
+        }
+    }
+
+    #[inline]
+    fn newest_is(&mut self, obs: &[u8]) -> bool {
+        match self {
+            Self::Plain(rows) => {
+                rows.end().checked_sub(1).and_then(|newest| rows.get(newest)) == Some(obs)
+            }
+            Self::Stacked(stacks) => stacks.newest_is(obs),
+        }
+    }
+}
+
+/// [`Observations::push`] of rows of `N` bytes.
+fn push_fixed<const N: usize>(
+    rows: &mut ChunkQueue,
+    pushed: Pushed<'_>,
+    ended: impl Fn(usize) -> bool,
+    mut number: impl FnMut(usize, u32),
+) -> bool {
+    let mut open = pushed.open;
+    let mut next_rows = pushed.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
+    for (row, obs) in pushed.obs.as_chunks::<N>().0.iter().enumerate() {
+        let newest = lower(rows.end()).wrapping_sub(1);
+        let same = rows.end() > rows.start() && rows.fixed(newest) == Some(obs);
+        if open || !same {
+            rows.push_fixed(obs);
+        }
+        number(row, lower(rows.end()).wrapping_sub(1));
+        let next = next_rows.as_mut().and_then(Iterator::next);
+        let next = next.or_else(|| ended(row).then_some(obs));
+        open = next.is_none();
+        if let Some(next) = next {
+            rows.push_fixed(next);
+        }
+    }
+    open
+}
+
+/// An observation of a stream: the lower half of its number.
+pub(super) type Item = (usize, u32);
+
+/// Copies each item into its row of `out`.
+pub(super) fn gather(
+    streams: &[Observations],
+    items: impl Iterator<Item = Item>,
+    width: usize,
+    out: &mut [u8],
+) {
+    with_width!(width, N => {
+        let out = out.as_chunks_mut::<N>().0;
+        if let [Observations::Plain(rows)] = streams {
+            let rows = rows.reader::<N>();
+            for ((_, number), row) in items.zip(out) {
+                rows.copy(number, row);
+            }
+            return;
+        }
+        for (item, row) in items.zip(out) {
+            copy_fixed(streams, item, row);
+        }
+    }, else {
+        let items: Vec<_> = items.map(|item| [item]).collect();
+        Wide::new(streams, width, out.len()).gather(&items, [out]);
+    });
+}
+
+/// [`gather_pairs`] of rows of one stream with the one behind each, the `newest` standing for what
+/// is not there yet; false if rows are so wide that this would gain nothing.
+pub(super) fn gather_neighbours(
+    rows: &ChunkQueue,
+    numbers: &[u32],
+    newest: u32,
+    width: usize,
+    (now, next): (&mut [u8], &mut [u8]),
+) -> bool {
+    with_width!(width, N => {
+        let (now, next) = (now.as_chunks_mut::<N>().0, next.as_chunks_mut::<N>().0);
+        let rows = rows.reader::<N>();
+        for ((&number, now), next) in numbers.iter().zip(now).zip(next) {
+            rows.copy_pair(number, number == newest, now, next);
+        }
+        true
+    }, else false)
+}
+
+/// [`gather`] of two items for each row, the second mostly next to the first.
+pub(super) fn gather_pairs(
+    streams: &[Observations],
+    items: impl Iterator<Item = (Item, Item)>,
+    width: usize,
+    now: &mut [u8],
+    next: &mut [u8],
+) {
+    with_width!(width, N => {
+        let out = now.as_chunks_mut::<N>().0.iter_mut().zip(next.as_chunks_mut::<N>().0);
+        for ((first, second), (now, next)) in items.zip(out) {
+            copy_fixed(streams, first, now);
+            copy_fixed(streams, second, next);
+        }
+    }, else {
+        let items: Vec<_> = items.map(|(first, second)| [first, second]).collect();
+        Wide::new(streams, width, now.len() + next.len()).gather(&items, [now, next]);
+    });
+}
+
+/// Copies of observations that are longer than a few loads and stores.
+#[derive(Debug, Clone, Copy)]
+struct Wide<'a> {
+    streams: &'a [Observations],
+    width: usize,
+    copy: RowCopy,
+    threads: bool,
+}
+
+impl<'a> Wide<'a> {
+    /// For a call that copies so many `bytes` in all.
+    fn new(streams: &'a [Observations], width: usize, bytes: usize) -> Self {
+        let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
+        Self { streams, width, copy: RowCopy::of(bytes), threads }
+    }
+
+    /// Row i of each array becomes what the i-th items name.
+    fn gather<const M: usize>(self, items: &[[Item; M]], mut out: [&mut [u8]; M]) {
+        let half = items.len() / 2;
+        if self.threads && half * self.width * M >= PARALLEL_FROM / 2 {
+            let (first, rest) = items.split_at(half);
+            let mut parts = out.map(|rows| rows.split_at_mut(half * self.width));
+            let left = parts.each_mut().map(|part| std::mem::take(&mut part.0));
+            let right = parts.map(|part| part.1);
+            threads::join(|| self.gather(first, left), || self.gather(rest, right));
+            return;
+        }
+        for (row, items) in items.iter().enumerate() {
+            for (&item, out) in items.iter().zip(&mut out) {
+                let rows = out.get_mut(row * self.width..(row + 1) * self.width);
+                copy_any(self.streams, item, rows.unwrap_or_default(), self.copy);
+            }
+        }
+    }
+}
+
+#[inline]
+fn copy_fixed<const N: usize>(streams: &[Observations], item: Item, row: &mut [u8; N]) {
+    if let Some(Observations::Plain(rows)) = streams.get(item.0) {
+        row.copy_from_slice(rows.fixed::<N>(item.1).map_or(&[], <[u8; N]>::as_slice));
+    } else {
+        copy_any(streams, item, row, RowCopy::Cached);
+    }
+}
+
+fn copy_any(streams: &[Observations], (stream, number): Item, row: &mut [u8], copy: RowCopy) {
+    if let Some(observations) = streams.get(stream) {
+        observations.copy(observations.items().full(number), row, copy);
+    }
+}

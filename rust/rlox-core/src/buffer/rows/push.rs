@@ -1,0 +1,398 @@
+//! Storing rows in memory.
+
+use std::ops::Range;
+
+use super::layout::{TERMINATED, TRUNCATED, number_at, put_number};
+use super::memory::MemoryRows;
+use super::obs::{Observations, Pushed};
+use super::rings::no_such_env;
+use super::{RowRef, width};
+use crate::error::{Result, check_len};
+use crate::interrupt;
+
+/// Rows stored at a time.
+const BLOCK: usize = 1_024;
+
+/// From so many bytes on, some 30 ms, rows are stored in two steps of which the first can be
+/// interrupted.
+const LONG_BYTES: usize = 64 << 20;
+
+/// Rows to store, each column row-major with `n` rows, as bytes in native order.
+#[derive(Debug, Clone, Copy)]
+pub struct Transitions<'a> {
+    /// Number of rows.
+    pub n: usize,
+    /// The observation columns, in the schema's order.
+    pub obs: &'a [&'a [u8]],
+    /// What each step led to, in the same order. Without them the next observation of the same
+    /// environment is taken, and for a row that ends an episode its own.
+    pub next_obs: Option<&'a [&'a [u8]]>,
+    /// Actions, rewards and extras, in the schema's order.
+    pub columns: &'a [&'a [u8]],
+    /// Whether the state reached is terminal, `[n]`; 0 is false.
+    pub terminated: &'a [u8],
+    /// Whether the episode was cut short, `[n]`; 0 is false.
+    pub truncated: &'a [u8],
+}
+
+/// Which environment each of some rows came from.
+#[derive(Debug, Clone, Copy)]
+pub enum EnvIndex<'a> {
+    /// All from this one, consecutive in time.
+    One(usize),
+    /// Row i from environment i.
+    Each,
+    /// Row i from environment `ids[i]`; rows of one environment in time order.
+    Ids(&'a [usize]),
+}
+
+impl MemoryRows {
+    /// Stores rows; `stored` is told of each that is held afterwards, in order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for a column of another size,
+    /// [`Error::Config`](crate::Error::Config) for an environment that does not exist,
+    /// [`Error::Interrupted`](crate::Error::Interrupted). Nothing is stored then.
+    pub fn push(
+        &mut self,
+        to: EnvIndex<'_>,
+        rows: Transitions<'_>,
+        mut stored: impl FnMut(RowRef),
+    ) -> Result<()> {
+        self.check(to, &rows)?;
+        match to {
+            EnvIndex::One(env) if self.is_long(rows.n) => {
+                return self.push_long(env, &rows, &mut stored);
+            }
+            EnvIndex::One(env) => {
+                for start in (0..rows.n).step_by(self.rings.capacity.min(BLOCK)) {
+                    let end = rows.n.min(start + self.rings.capacity.min(BLOCK));
+                    self.push_block(env, &rows, start..end, &mut stored);
+                }
+            }
+            EnvIndex::Each => {
+                (0..rows.n).for_each(|at| self.push_row(at, &rows, at, &mut stored));
+            }
+            EnvIndex::Ids(ids) => {
+                for (at, &env) in ids.iter().enumerate() {
+                    self.push_row(env, &rows, at, &mut stored);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that rows fit the schema and the environments.
+    pub(in crate::buffer) fn check(&self, to: EnvIndex<'_>, rows: &Transitions<'_>) -> Result<()> {
+        let n = self.rings.n_envs();
+        let wrong = match to {
+            EnvIndex::One(env) => Some(env).filter(|&env| env >= n),
+            EnvIndex::Each => {
+                check_len("rows", rows.n, n, "one per environment")?;
+                None
+            }
+            EnvIndex::Ids(ids) => {
+                check_len("env_ids", ids.len(), rows.n, "one per row")?;
+                ids.iter().copied().find(|&id| id >= n)
+            }
+        };
+        if let Some(env) = wrong {
+            return Err(no_such_env(env, n));
+        }
+        for given in std::iter::once(rows.obs).chain(rows.next_obs) {
+            check_len("observation columns", given.len(), self.obs.len(), "the schema's")?;
+            for (bytes, width) in given.iter().zip(&self.layout.obs) {
+                check_len("obs", bytes.len(), rows.n * width, "bytes")?;
+            }
+        }
+        check_len("columns", rows.columns.len(), self.layout.columns.len(), "the schema's")?;
+        for (bytes, &(_, width)) in rows.columns.iter().zip(&self.layout.columns) {
+            check_len("column", bytes.len(), rows.n * width, "bytes")?;
+        }
+        check_len("terminated", rows.terminated.len(), rows.n, "one per row")?;
+        check_len("truncated", rows.truncated.len(), rows.n, "one per row")
+    }
+
+    /// Stores rows `part` of `rows`, which were checked; all of them for [`EnvIndex::Each`].
+    pub(in crate::buffer) fn push_part(
+        &mut self,
+        to: EnvIndex<'_>,
+        rows: &Transitions<'_>,
+        part: Range<usize>,
+    ) {
+        match to {
+            EnvIndex::One(env) => self.push_block(env, rows, part, &mut |_| {}),
+            EnvIndex::Each => part.for_each(|at| self.push_row(at, rows, at, &mut |_| {})),
+            EnvIndex::Ids(ids) => {
+                let ids = ids.iter().enumerate().skip(part.start).take(part.len());
+                ids.for_each(|(at, &env)| self.push_row(env, rows, at, &mut |_| {}));
+            }
+        }
+    }
+
+    /// Whether storing `n` rows takes so long that it has to be interruptible.
+    fn is_long(&self, n: usize) -> bool {
+        let row = self.layout.stride + self.layout.obs.iter().sum::<usize>();
+        n.saturating_mul(row) >= LONG_BYTES
+    }
+
+    /// Stores many rows in one environment, or none if interrupted: no row leaves before the new
+    /// observations are there, which takes memory for them meanwhile. Of more rows than fit only the
+    /// newest are stored, the others counted.
+    fn push_long(
+        &mut self,
+        env: usize,
+        rows: &Transitions<'_>,
+        stored: &mut impl FnMut(RowRef),
+    ) -> Result<()> {
+        let skipped = rows.n.saturating_sub(self.rings.capacity);
+        let before: Vec<_> =
+            self.obs.iter().filter_map(|o| o.get(env)).map(Observations::ends).collect();
+        let mut numbers = vec![0; (rows.n - skipped) * self.obs.len()];
+        let open = self.rings.rings.get(env).is_some_and(|ring| ring.open) && skipped == 0;
+        let appended = self.append_obs(env, rows, skipped, open, &mut numbers);
+        let Ok(open) = appended else {
+            let observations = self.obs.iter_mut().filter_map(|o| o.get_mut(env));
+            observations.zip(before).for_each(|(o, ends)| o.truncate(ends));
+            return appended.map(|_| ());
+        };
+        if let Some(ring) = self.rings.rings.get_mut(env) {
+            ring.skip(sub(rows.terminated, 0, skipped), sub(rows.truncated, 0, skipped));
+        }
+        self.evict(env, rows.n - skipped);
+        let each = self.obs.len();
+        for start in (skipped..rows.n).step_by(BLOCK) {
+            let part = start..rows.n.min(start + BLOCK);
+            let head = self.rings.rings.get(env).map_or(0, |ring| ring.head);
+            self.push_records(env, rows, part.clone(), stored);
+            for row in part.clone() {
+                let place = self.place(env, head, row - part.start);
+                let own = numbers.iter().skip((row - skipped) * each).take(each);
+                for (column, &lower) in own.enumerate() {
+                    put_number(&mut self.records, place + 4 * column, lower);
+                }
+            }
+            self.advance(env, part.len(), open);
+        }
+        self.release(env);
+        Ok(())
+    }
+
+    /// Appends the observations of the rows from `first` on; `numbers`, `[rows, columns]`, are told.
+    fn append_obs(
+        &mut self,
+        env: usize,
+        rows: &Transitions<'_>,
+        first: usize,
+        open: bool,
+        numbers: &mut [u32],
+    ) -> Result<bool> {
+        let (each, mut result) = (self.obs.len(), open);
+        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
+            let Some(observations) = envs.get_mut(env) else { continue };
+            let mut open = open;
+            for start in (first..rows.n).step_by(BLOCK) {
+                interrupt::check()?;
+                let part = start..rows.n.min(start + BLOCK);
+                open = observations.push(
+                    rows.obs_of(column, &part, width, open),
+                    |row| rows.ended(part.start + row),
+                    |row, lower| {
+                        let at = (part.start - first + row) * each + column;
+                        if let Some(slot) = numbers.get_mut(at) {
+                            *slot = lower;
+                        }
+                    },
+                );
+            }
+            result = open;
+        }
+        Ok(result)
+    }
+
+    /// Byte of the record of the `row`-th row pushed when the ring's head was `head`.
+    #[inline]
+    fn place(&self, env: usize, head: usize, row: usize) -> usize {
+        let (capacity, slot) = (self.rings.capacity, head + row);
+        (env * capacity + if slot < capacity { slot } else { slot - capacity }) * self.layout.stride
+    }
+
+    /// Counts `count` rows of an environment as stored.
+    fn advance(&mut self, env: usize, count: usize, open: bool) {
+        let capacity = self.rings.capacity;
+        if let Some(ring) = self.rings.rings.get_mut(env) {
+            ring.open = open;
+            ring.advance(count, capacity);
+        }
+    }
+
+    /// Writes flags and columns of rows `part`, at most the capacity, whose room was made.
+    fn push_records(
+        &mut self,
+        env: usize,
+        rows: &Transitions<'_>,
+        part: Range<usize>,
+        stored: &mut impl FnMut(RowRef),
+    ) {
+        let Some(ring) = self.rings.rings.get(env) else { return };
+        let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.pushed);
+        let (count, first) = (part.len(), env * capacity);
+        let wrapped = (head + count).saturating_sub(capacity);
+        self.keep_held(first + head, count - wrapped);
+        self.keep_held(first, wrapped);
+        let stride = self.layout.stride;
+        let slot = |row: usize| {
+            let slot = head + row;
+            first + if slot < capacity { slot } else { slot - capacity }
+        };
+        for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
+            let places = (0..count).map(|row| slot(row) * stride);
+            let bytes = sub(bytes, part.start * width, part.end * width);
+            width::scatter(&mut self.records, places, offset, width, bytes);
+        }
+        let flags_at = self.layout.flags;
+        let Some(ring) = self.rings.rings.get_mut(env) else { return };
+        for (row, position) in (0..count).zip(pushed..) {
+            let flags = rows.flags(part.start + row);
+            let at = slot(row) * stride + flags_at;
+            self.records.get_mut(at..=at).unwrap_or_default().copy_from_slice(&[flags]);
+            ring.mark(position, flags != 0);
+            #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
+            stored(RowRef { position, slot: slot(row) as u32, env: env as u32 });
+        }
+    }
+
+    /// Stores rows `part` in one environment; at most its capacity.
+    fn push_block(
+        &mut self,
+        env: usize,
+        rows: &Transitions<'_>,
+        part: Range<usize>,
+        stored: &mut impl FnMut(RowRef),
+    ) {
+        if part.len() == 1 {
+            return self.push_row(env, rows, part.start, stored);
+        }
+        self.make_room(env, part.len());
+        self.push_records(env, rows, part.clone(), stored);
+        let Some(ring) = self.rings.rings.get(env) else { return };
+        let (capacity, head, stride) = (self.rings.capacity, ring.head, self.layout.stride);
+        let place = |row: usize| {
+            let slot = head + row;
+            (env * capacity + if slot < capacity { slot } else { slot - capacity }) * stride
+        };
+        let (records, was_open, mut open) = (&mut self.records, ring.open, false);
+        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
+            let Some(observations) = envs.get_mut(env) else { continue };
+            let ended = |row: usize| rows.ended(part.start + row);
+            open = observations.push(
+                rows.obs_of(column, &part, width, was_open),
+                ended,
+                |row, lower| {
+                    put_number(records, place(row) + 4 * column, lower);
+                },
+            );
+        }
+        self.advance(env, part.len(), open);
+    }
+
+    /// [`MemoryRows::push_block`] of row `at` alone.
+    fn push_row(
+        &mut self,
+        env: usize,
+        rows: &Transitions<'_>,
+        at: usize,
+        stored: &mut impl FnMut(RowRef),
+    ) {
+        self.make_room(env, 1);
+        let Some(ring) = self.rings.rings.get(env) else { return };
+        let (slot, capacity) = (env * self.rings.capacity + ring.head, self.rings.capacity);
+        self.keep_held(slot, 1);
+        let stride = self.layout.stride;
+        let record = self.records.get_mut(slot * stride..(slot + 1) * stride).unwrap_or_default();
+        for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
+            width::copy(sub(bytes, at * width, (at + 1) * width), record, offset);
+        }
+        let flags = rows.flags(at);
+        width::copy(&[flags], record, self.layout.flags);
+        let Some(ring) = self.rings.rings.get_mut(env) else { return };
+        ring.mark(ring.pushed, flags != 0);
+        #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
+        stored(RowRef { position: ring.pushed, slot: slot as u32, env: env as u32 });
+        let mut open = false;
+        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
+            let Some(observations) = envs.get_mut(env) else { continue };
+            let pushed = rows.obs_of(column, &(at..at + 1), width, ring.open);
+            let number = |_, lower| put_number(record, 4 * column, lower);
+            open = observations.push(pushed, |_| flags != 0, number);
+        }
+        ring.open = open;
+        ring.advance(1, capacity);
+    }
+
+    /// Drops the oldest rows of an environment so that `count` more fit.
+    fn make_room(&mut self, env: usize, count: usize) {
+        if self.evict(env, count) {
+            self.release(env);
+        }
+    }
+
+    /// [`MemoryRows::make_room`] but for the observations; whether rows were dropped.
+    fn evict(&mut self, env: usize, count: usize) -> bool {
+        let capacity = self.rings.capacity;
+        let Some(ring) = self.rings.rings.get_mut(env) else { return false };
+        let over = (ring.len() + count).saturating_sub(capacity);
+        if over > 0 {
+            ring.evict_before(ring.start + over as u64);
+        }
+        over > 0
+    }
+
+    /// Forgets the observations of an environment that no row has any more.
+    fn release(&mut self, env: usize) {
+        let capacity = self.rings.capacity;
+        let Some(ring) = self.rings.rings.get(env) else { return };
+        let record = (env * capacity + ring.slot(ring.start, capacity)) * self.layout.stride;
+        for (column, envs) in self.obs.iter_mut().enumerate() {
+            let Some(observations) = envs.get_mut(env) else { continue };
+            let items = observations.items();
+            // The newest is kept to be compared with what is pushed next.
+            let oldest = if ring.len() == 0 {
+                items.end().saturating_sub(1)
+            } else {
+                items.full(number_at(&self.records, record + 4 * column))
+            };
+            observations.release_before(oldest);
+        }
+    }
+}
+
+impl<'a> Transitions<'a> {
+    /// The flags of row `at`.
+    #[inline]
+    fn flags(&self, at: usize) -> u8 {
+        let flag = |flags: &[u8], bit| if flags.get(at) == Some(&0) { 0 } else { bit };
+        flag(self.terminated, TERMINATED) | flag(self.truncated, TRUNCATED)
+    }
+
+    #[inline]
+    fn ended(&self, at: usize) -> bool {
+        self.flags(at) != 0
+    }
+
+    /// What rows `part` bring to an observation column of `width` bytes.
+    #[inline]
+    fn obs_of(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> Pushed<'a> {
+        let rows = |columns: &[&'a [u8]]| {
+            let bytes = columns.get(column).copied().unwrap_or_default();
+            sub(bytes, part.start * width, part.end * width)
+        };
+        Pushed { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, open }
+    }
+}
+
+/// `[from, to)` of a slice whose length was checked.
+#[inline]
+fn sub<T>(values: &[T], from: usize, to: usize) -> &[T] {
+    values.get(from..to).unwrap_or_default()
+}

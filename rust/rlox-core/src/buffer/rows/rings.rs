@@ -1,0 +1,244 @@
+//! Where the rows of each environment stand: all that finding and drawing rows needs.
+
+use std::collections::VecDeque;
+
+use super::RowRef;
+use crate::error::{Error, Result};
+
+/// One environment's rows: positions count its pushes for ever, slots go round.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::buffer) struct EnvRing {
+    /// Position of the oldest row held.
+    pub start: u64,
+    /// Position of the next row, which is the number of rows pushed so far.
+    pub pushed: u64,
+    /// Slot of the next row.
+    pub head: usize,
+    /// True if the newest row waits for the next `obs` as its `next_obs`.
+    pub open: bool,
+    /// Positions where the episodes begin that have rows here, oldest first; the first of them
+    /// may be before `start`.
+    pub episodes: VecDeque<u64>,
+    /// True if the next row begins an episode.
+    pub begins: bool,
+}
+
+impl EnvRing {
+    /// A ring without rows, its first to be at `position`.
+    pub(in crate::buffer) fn empty_at(position: u64) -> Self {
+        Self { start: position, pushed: position, begins: true, ..Self::default() }
+    }
+
+    /// Rows held.
+    #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
+    #[inline]
+    pub(in crate::buffer) const fn len(&self) -> usize {
+        (self.pushed - self.start) as usize
+    }
+
+    /// Slot of a held row of a ring of `capacity`.
+    #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
+    #[inline]
+    pub(in crate::buffer) const fn slot(&self, position: u64, capacity: usize) -> usize {
+        let back = (self.pushed - position) as usize;
+        if back <= self.head { self.head - back } else { self.head + capacity - back }
+    }
+
+    /// Notes where episodes begin: told of each row at its position and whether it ends one.
+    #[inline]
+    pub(in crate::buffer) fn mark(&mut self, position: u64, ended: bool) {
+        if self.begins {
+            self.episodes.push_back(position);
+        }
+        self.begins = ended;
+    }
+
+    /// Counts `count` rows, at most `capacity`, as pushed.
+    #[inline]
+    pub(in crate::buffer) const fn advance(&mut self, count: usize, capacity: usize) {
+        self.pushed += count as u64;
+        let head = self.head + count;
+        self.head = if head < capacity { head } else { head - capacity };
+    }
+
+    /// Counts rows with these flags that are pushed and overwritten at once.
+    pub(in crate::buffer) fn skip(&mut self, terminated: &[u8], truncated: &[u8]) {
+        if terminated.is_empty() {
+            return;
+        }
+        for (&terminal, &cut) in terminated.iter().zip(truncated) {
+            self.mark(self.pushed, (terminal | cut) != 0);
+            self.pushed += 1;
+        }
+        self.open = false;
+        self.evict_before(self.pushed);
+    }
+
+    /// Drops the rows before `start` and the episodes that only they were of.
+    pub(in crate::buffer) fn evict_before(&mut self, start: u64) {
+        self.start = self.start.max(start);
+        while self.episodes.get(1).is_some_and(|&second| second <= self.start) {
+            self.episodes.pop_front();
+        }
+    }
+
+    /// The held rows of the episode that `position` is in: from the first to behind the last.
+    pub(in crate::buffer) fn episode(&self, position: u64) -> (u64, u64) {
+        let later = self.episodes.partition_point(|&start| start <= position);
+        let first = later.checked_sub(1).and_then(|at| self.episodes.get(at));
+        let start = first.copied().unwrap_or(self.start).max(self.start);
+        (start, self.episodes.get(later).copied().unwrap_or(self.pushed))
+    }
+
+    /// True if an episode begins at `position`.
+    pub(in crate::buffer) fn is_first(&self, position: u64) -> bool {
+        self.episodes.binary_search(&position).is_ok()
+    }
+}
+
+/// The rings of all environments, each of `capacity` rows.
+#[derive(Debug, Clone)]
+pub struct Rings {
+    pub(in crate::buffer) rings: Vec<EnvRing>,
+    pub(in crate::buffer) capacity: usize,
+}
+
+impl Rings {
+    /// Empty rings.
+    pub(in crate::buffer) fn new(n_envs: usize, capacity: usize) -> Self {
+        Self { rings: vec![EnvRing::empty_at(0); n_envs], capacity }
+    }
+
+    /// Number of environments.
+    #[must_use]
+    pub const fn n_envs(&self) -> usize {
+        self.rings.len()
+    }
+
+    /// Rows held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rings.iter().map(EnvRing::len).sum()
+    }
+
+    /// True without rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rings.iter().all(|ring| ring.len() == 0)
+    }
+
+    /// The largest number of rows held.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity * self.rings.len()
+    }
+
+    /// Rows pushed so far, overwritten ones included.
+    #[must_use]
+    pub fn pushed(&self) -> u64 {
+        self.rings.iter().map(|ring| ring.pushed).sum()
+    }
+
+    /// The index of a row: its position times the number of environments plus its environment. Rows
+    /// pushed for every environment at once get consecutive indices; an index is never used again.
+    #[must_use]
+    #[inline]
+    pub const fn index(&self, row: RowRef) -> u64 {
+        row.position * self.rings.len() as u64 + row.env as u64
+    }
+
+    /// The row with an index.
+    ///
+    /// # Errors
+    /// [`Error::StaleIndex`] if it was overwritten or never written.
+    pub fn find(&self, index: u64) -> Result<RowRef> {
+        self.held(index).ok_or_else(|| Error::StaleIndex { index, held: self.held_range() })
+    }
+
+    /// The row with an index, None if it is not held.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
+    pub fn held(&self, index: u64) -> Option<RowRef> {
+        let n = self.rings.len() as u64;
+        let (position, env) = (index.checked_div(n)?, (index % n) as usize);
+        let ring = self.rings.get(env)?;
+        (ring.start..ring.pushed).contains(&position).then(|| self.row(env, position))
+    }
+
+    /// The lowest and the highest index held, as text.
+    fn held_range(&self) -> String {
+        let n = self.rings.len() as u64;
+        let filled = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
+        let ends = filled.map(|(ring, env)| (ring.start * n + env, (ring.pushed - 1) * n + env));
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+            .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
+    }
+
+    /// The rows held, environment after environment, oldest first.
+    pub fn rows(&self) -> impl Iterator<Item = RowRef> + '_ {
+        let rings = self.rings.iter().enumerate();
+        rings.flat_map(move |(env, ring)| {
+            (ring.start..ring.pushed).map(move |position| self.row(env, position))
+        })
+    }
+
+    /// The held row of an environment at a position.
+    #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
+    #[inline]
+    pub(in crate::buffer) fn row(&self, env: usize, position: u64) -> RowRef {
+        let slot = self.rings.get(env).map_or(0, |ring| ring.slot(position, self.capacity));
+        RowRef { position, slot: (env * self.capacity + slot) as u32, env: env as u32 }
+    }
+
+    /// The ring that a row is in.
+    #[inline]
+    pub(in crate::buffer) fn ring(&self, row: RowRef) -> Result<&EnvRing> {
+        self.rings.get(row.env as usize).ok_or_else(|| no_such_env(row.env as usize, self.n_envs()))
+    }
+
+    /// Checks that there is a row to sample.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there is none.
+    pub fn check_filled(&self) -> Result<()> {
+        if self.is_empty() {
+            return Err(Error::config("buffer", "empty", "at least one row; push before sampling"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn no_such_env(env: usize, n: usize) -> Error {
+    Error::config("env", env, format!("an environment in 0..{n}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_in_the_slot_of_its_position_at_every_head() {
+        for capacity in 1..6_usize {
+            for pushed in 0..20_u64 {
+                let start = pushed - pushed.min(capacity as u64);
+                let head = usize::try_from(pushed).unwrap() % capacity;
+                let ring = EnvRing { start, pushed, head, ..EnvRing::default() };
+                for position in ring.start..pushed {
+                    let slot = ring.slot(position, capacity);
+                    assert_eq!(slot, usize::try_from(position).unwrap() % capacity);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_episode_is_cut_at_the_oldest_row_and_at_the_head() {
+        let mut ring = EnvRing { pushed: 9, episodes: [0, 4, 7].into(), ..EnvRing::default() };
+        ring.evict_before(2);
+        assert_eq!([2, 3].map(|p| ring.episode(p)), [(2, 4); 2]);
+        assert_eq!([4, 6, 7, 8].map(|p| ring.episode(p)), [(4, 7), (4, 7), (7, 9), (7, 9)]);
+        ring.evict_before(4);
+        assert_eq!(ring.episodes, [4, 7]);
+        assert!(ring.is_first(4) && !ring.is_first(5));
+    }
+}

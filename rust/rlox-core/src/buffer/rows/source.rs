@@ -1,0 +1,109 @@
+//! Rows in memory as numbered rows of bytes that are only ever appended: what goes into segments.
+
+use super::memory::MemoryRows;
+use super::obs::Observations;
+
+/// The records of one environment, or a queue of its observations, stacks or frames.
+#[derive(Debug, Clone)]
+pub(in crate::buffer) struct Source {
+    /// Its name in a segment, such as `records/0`.
+    pub name: String,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Number of the oldest row held.
+    pub start: u64,
+    /// Number of the next row.
+    pub end: u64,
+    env: usize,
+    rows: Held,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    /// Records, of which the next goes to this slot of the ring.
+    Records { head: usize },
+    /// The queue of that number among the environment's.
+    Queue(usize),
+}
+
+impl Source {
+    /// Whether rows may change after they were pushed.
+    pub(in crate::buffer) const fn is_records(&self) -> bool {
+        matches!(self.rows, Held::Records { .. })
+    }
+}
+
+/// Everything that rows consist of, environment by environment, in an order that follows from their
+/// schema: records first, then the items of each observation column and the frames of its stacks.
+pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
+    let mut all = Vec::new();
+    for (env, ring) in rows.rings.rings.iter().enumerate() {
+        all.push(Source {
+            name: format!("records/{env}"),
+            row_bytes: rows.layout.stride,
+            start: ring.start,
+            end: ring.pushed,
+            env,
+            rows: Held::Records { head: ring.head },
+        });
+        let mut number = 0;
+        for (column, envs) in rows.obs.iter().enumerate() {
+            let Some(observations) = envs.get(env) else { continue };
+            let names = match observations {
+                Observations::Plain(_) => ["obs", ""],
+                Observations::Stacked(_) => ["stacks", "frames"],
+            };
+            for (name, queue) in names.iter().zip(observations.queues()) {
+                all.push(Source {
+                    name: format!("{name}{column}/{env}"),
+                    row_bytes: queue.width(),
+                    start: queue.start(),
+                    end: queue.end(),
+                    env,
+                    rows: Held::Queue(number),
+                });
+                number += 1;
+            }
+        }
+    }
+    all
+}
+
+impl MemoryRows {
+    /// The bytes of the rows of a source from `number` on: at least one row. Between
+    /// [`MemoryRows::hold`] and [`MemoryRows::let_go`] they are as they were then.
+    pub(in crate::buffer) fn part(&self, source: &Source, number: u64) -> &[u8] {
+        match source.rows {
+            Held::Queue(at) => {
+                let envs = self.obs.iter().filter_map(|envs| envs.get(source.env));
+                let queue = envs.flat_map(Observations::queues).nth(at);
+                queue.map_or(&[], |queue| queue.part(number, source.end))
+            }
+            Held::Records { head } => {
+                let capacity = self.rings.capacity;
+                let back = usize::try_from(source.end - number).unwrap_or(usize::MAX);
+                let slot = if back <= head { head - back } else { head + capacity - back };
+                self.held_records(source.env * capacity + slot, back.min(capacity - slot))
+            }
+        }
+    }
+}
+
+/// The queues of an environment in the order of [`sources`], to be filled.
+pub(in crate::buffer) fn queues_mut(
+    rows: &mut MemoryRows,
+    env: usize,
+) -> impl Iterator<Item = &mut super::ChunkQueue> {
+    let envs = rows.obs.iter_mut().filter_map(move |envs| envs.get_mut(env));
+    envs.flat_map(Observations::queues_mut)
+}
+
+/// The columns and environments of rows in words, to recognise what was saved of others.
+pub(in crate::buffer) fn layout_of(rows: &MemoryRows) -> String {
+    format!("rlox buffer 1\nenvs {}\n{}", rows.rings.n_envs(), rows.schema.describe())
+}
+
+/// [`layout_of`] and the capacity.
+pub(in crate::buffer) fn describe(rows: &MemoryRows) -> String {
+    format!("{}\ncapacity {}", layout_of(rows), rows.rings.capacity())
+}

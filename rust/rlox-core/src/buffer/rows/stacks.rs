@@ -1,0 +1,207 @@
+//! Frame stacks whose frames are stored once.
+//!
+//! A stack is kept as the numbers of its frames. A pushed stack is compared with the one before it
+//! by bytes, frame by frame; a frame that has moved on by one place, stands still, or repeats its
+//! neighbour is shared, any other is stored. So every convention for resets (repeated first
+//! frames, zeros, frames of the last episode) is reproduced exactly and none has to be known.
+
+use super::chunks::ChunkQueue;
+use crate::buffer::schema::{FrameStack, ObsField, StackAxis};
+use crate::row_copy::RowCopy;
+
+/// A frame older than this many stacks' worth of newer ones is stored again rather than shared,
+/// so that a frame that never changes cannot keep all frames since alive.
+const REACH: u64 = 4;
+
+/// The stacks of one stream.
+#[derive(Debug, Clone)]
+pub(in crate::buffer) struct Stacks {
+    stack: FrameStack,
+    /// Bytes of the contiguous piece that a pixel adds to a frame, for [`StackAxis::Last`].
+    piece: usize,
+    frame_bytes: usize,
+    /// Frame numbers modulo 2^32, `[size]` u32 per stack.
+    numbers: ChunkQueue,
+    frames: ChunkQueue,
+    /// The stack being compared as frames, `[size, frame_bytes]`; only for [`StackAxis::Last`].
+    planes: Vec<u8>,
+}
+
+impl Stacks {
+    /// No stacks yet, of which about `expected` will live at once.
+    pub(super) fn new(column: &ObsField, stack: FrameStack, expected: usize) -> Self {
+        let bytes = column.field.row_bytes();
+        let last = column.field.shape.last().copied().unwrap_or(1);
+        let frame_bytes = bytes / stack.size;
+        Self {
+            stack,
+            piece: last / stack.size * column.field.dtype.size(),
+            frame_bytes,
+            numbers: ChunkQueue::new(4 * stack.size, expected),
+            frames: ChunkQueue::new(frame_bytes, expected),
+            planes: if stack.axis == StackAxis::Last { vec![0; bytes] } else { Vec::new() },
+        }
+    }
+
+    /// The queue of stacks (as frame numbers).
+    pub(in crate::buffer) const fn items(&self) -> &ChunkQueue {
+        &self.numbers
+    }
+
+    /// The queue of frames.
+    pub(in crate::buffer) const fn frames(&self) -> &ChunkQueue {
+        &self.frames
+    }
+
+    /// Both queues, to be filled.
+    pub(super) const fn queues_mut(&mut self) -> (&mut ChunkQueue, &mut ChunkQueue) {
+        (&mut self.numbers, &mut self.frames)
+    }
+
+    /// True if the newest stack has the bytes `row`.
+    pub(super) fn newest_is(&mut self, row: &[u8]) -> bool {
+        let Some(newest) = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n))
+        else {
+            return false;
+        };
+        let frames = planes(&mut self.planes, row, self.stack, self.piece, self.frame_bytes);
+        newest.as_chunks().0.iter().zip(frames.chunks_exact(self.frame_bytes)).all(
+            |(&number, frame)| {
+                self.frames.get(self.frames.full(u32::from_ne_bytes(number))) == Some(frame)
+            },
+        )
+    }
+
+    /// Appends a stack.
+    pub(super) fn push(&mut self, row: &[u8]) {
+        let newest = self.numbers.end().checked_sub(1).and_then(|n| self.numbers.get(n));
+        let before: Vec<u64> = newest.map(|ids| absolute(&self.frames, ids)).unwrap_or_default();
+        let frames = planes(&mut self.planes, row, self.stack, self.piece, self.frame_bytes);
+        let mut numbers = Vec::with_capacity(4 * self.stack.size);
+        let mut neighbour = None;
+        let oldest = self.frames.end().saturating_sub(REACH * self.stack.size as u64);
+        for (place, frame) in frames.chunks_exact(self.frame_bytes).enumerate() {
+            let known = [before.get(place + 1).copied(), neighbour, before.get(place).copied()]
+                .into_iter()
+                .flatten()
+                .find(|&number| number >= oldest && self.frames.get(number) == Some(frame));
+            let number = known.unwrap_or_else(|| {
+                self.frames.push(frame);
+                self.frames.end() - 1
+            });
+            neighbour = Some(number);
+            #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^32 frames live")]
+            numbers.extend_from_slice(&(number as u32).to_ne_bytes());
+        }
+        self.numbers.push(&numbers);
+    }
+
+    /// Forgets every stack before `number` and the frames that only those show.
+    pub(super) fn release_before(&mut self, number: u64) {
+        self.numbers.release_before(number);
+        let oldest = self.numbers.get(self.numbers.start());
+        // A stack shares frames only with the one before it, so later stacks show no older frame.
+        let frame = oldest.and_then(|ids| absolute(&self.frames, ids).into_iter().min());
+        self.frames.release_before(frame.unwrap_or(self.frames.end()));
+    }
+
+    /// Writes stack `number` into `out`.
+    pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
+        let ids = self.numbers.get(number).unwrap_or_default();
+        if ids.is_empty() {
+            // Nor is there a row to copy: as with one that is not stacked, a panic.
+            return copy.row(ids, out);
+        }
+        for (place, &id) in ids.as_chunks().0.iter().enumerate() {
+            let frame = self.frames.get(self.frames.full(u32::from_ne_bytes(id)));
+            self.put(frame.unwrap_or_default(), place, out, copy);
+        }
+    }
+
+    /// The axis that counts the frames.
+    pub(super) const fn axis(&self) -> StackAxis {
+        self.stack.axis
+    }
+
+    /// The number of a frame from its lower half.
+    pub(in crate::buffer) const fn frame_number(&self, lower: u32) -> u64 {
+        self.frames.full(lower)
+    }
+
+    /// Writes a frame into its place of the stack `out`.
+    pub(super) fn put(&self, frame: &[u8], place: usize, out: &mut [u8], copy: RowCopy) {
+        match self.stack.axis {
+            StackAxis::First => {
+                let start = place * self.frame_bytes;
+                copy.row(frame, out.get_mut(start..start + self.frame_bytes).unwrap_or_default());
+            }
+            StackAxis::Last => interleave(frame, self.piece, self.stack.size, place, out),
+        }
+    }
+
+    /// Bytes of a stack.
+    pub(super) const fn width(&self) -> usize {
+        self.frame_bytes * self.stack.size
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn nbytes(&self) -> usize {
+        self.numbers.nbytes() + self.frames.nbytes() + self.planes.len()
+    }
+}
+
+/// The frame numbers of a stack.
+fn absolute(frames: &ChunkQueue, ids: &[u8]) -> Vec<u64> {
+    ids.as_chunks().0.iter().map(|&id| frames.full(u32::from_ne_bytes(id))).collect()
+}
+
+/// `row` as `[size, frame_bytes]`.
+fn planes<'a>(
+    scratch: &'a mut [u8],
+    row: &'a [u8],
+    stack: FrameStack,
+    piece: usize,
+    frame_bytes: usize,
+) -> &'a [u8] {
+    if stack.axis == StackAxis::First {
+        return row;
+    }
+    for (place, frame) in scratch.chunks_exact_mut(frame_bytes).enumerate() {
+        split(row, piece, stack.size, place, frame);
+    }
+    scratch
+}
+
+/// Frame `place` of an interleaved stack.
+fn split(row: &[u8], piece: usize, size: usize, place: usize, frame: &mut [u8]) {
+    if piece == 1 && size == 4 {
+        for (pixel, four) in frame.iter_mut().zip(row.as_chunks::<4>().0) {
+            *pixel = four.get(place).copied().unwrap_or_default();
+        }
+        return;
+    }
+    let pixels = row.chunks_exact(piece * size);
+    for (slot, pixel) in frame.chunks_exact_mut(piece).zip(pixels) {
+        if let Some(part) = pixel.get(place * piece..(place + 1) * piece) {
+            slot.copy_from_slice(part);
+        }
+    }
+}
+
+/// The converse of [`split`].
+fn interleave(frame: &[u8], piece: usize, size: usize, place: usize, out: &mut [u8]) {
+    if piece == 1 && size == 4 {
+        for (&pixel, four) in frame.iter().zip(out.as_chunks_mut::<4>().0) {
+            if let Some(slot) = four.get_mut(place) {
+                *slot = pixel;
+            }
+        }
+        return;
+    }
+    let pixels = out.chunks_exact_mut(piece * size);
+    for (part, pixel) in frame.chunks_exact(piece).zip(pixels) {
+        if let Some(slot) = pixel.get_mut(place * piece..(place + 1) * piece) {
+            slot.copy_from_slice(part);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Rows of which the newer are in memory and all others on disk.
+
+use std::collections::VecDeque;
+
+use super::disk::DiskRows;
+use super::layout::{TERMINATED, TRUNCATED, number_at};
+use super::memory::MemoryRows;
+use super::rings::{EnvRing, Rings};
+use super::{RowRef, Rows};
+use crate::buffer::batch::Batch;
+use crate::buffer::schema::{Schema, StackAxis};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::row_copy::RowCopy;
+
+/// Rows in memory, and beside them those that are sealed.
+#[derive(Debug)]
+pub(in crate::buffer) struct TieredRows {
+    pub memory: MemoryRows,
+    pub disk: DiskRows,
+    /// Where all rows stand. Of episodes only the beginnings that no flag says are known.
+    pub rings: Rings,
+    /// Position of the oldest row there ever was, `[envs]`.
+    floors: Vec<u64>,
+    /// Sources of one environment.
+    each: usize,
+    /// The source of each observation column's items among an environment's.
+    items: Vec<usize>,
+}
+
+/// Memory for one read, used again and again.
+#[derive(Debug, Default)]
+struct Scratch {
+    record: Vec<u8>,
+    ids: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+impl TieredRows {
+    /// Rows of which each environment holds `capacity` at most.
+    pub(in crate::buffer) fn new(memory: MemoryRows, disk: DiskRows, capacity: usize) -> Self {
+        let mut each = 1;
+        let items = memory.obs.iter().map(|envs| {
+            let own = each;
+            each += envs.first().map_or(1, |observations| observations.queues().count());
+            own
+        });
+        let items = items.collect();
+        let rings = Rings::new(memory.rings.n_envs(), capacity);
+        let floors = vec![0; memory.rings.n_envs()];
+        Self { memory, disk, rings, floors, each, items }
+    }
+
+    /// Begins with rows on disk that stand like `rings`, and none in memory.
+    pub(in crate::buffer) fn begin(&mut self, rings: &[EnvRing]) {
+        self.floors = rings.iter().map(|ring| ring.start).collect();
+        self.rings.rings = rings.iter().map(|ring| EnvRing { head: 0, ..ring.clone() }).collect();
+        for ring in &mut self.rings.rings {
+            if ring.begins && ring.pushed > ring.start {
+                ring.episodes.push_back(ring.pushed);
+            }
+        }
+        self.follow();
+    }
+
+    /// Forgets every row.
+    pub(in crate::buffer) fn close(&mut self) {
+        self.memory.clear();
+        self.disk.retain(|_| false);
+        self.rings.rings.iter_mut().for_each(|ring| ring.evict_before(ring.pushed));
+    }
+
+    /// Position of an environment's oldest row when `pushed` rows were pushed.
+    pub(in crate::buffer) fn start_of(&self, env: usize, pushed: u64) -> u64 {
+        let floor = self.floors.get(env).copied().unwrap_or(0);
+        floor.max(pushed.saturating_sub(self.rings.capacity as u64))
+    }
+
+    /// Where episodes of an environment begin though no flag says so, from `start` on, before `end`.
+    pub(in crate::buffer) fn cuts(&self, env: usize, start: u64, end: u64) -> VecDeque<u64> {
+        let ring = self.rings.rings.get(env).into_iter();
+        let cuts = ring.flat_map(|ring| ring.episodes.iter().copied());
+        cuts.filter(|cut| (start..end).contains(cut)).collect()
+    }
+
+    /// Makes the newest observation of an environment follow itself if its row waits for that and is
+    /// on disk only.
+    pub(in crate::buffer) fn repeat_newest(&mut self, env: usize) -> Result<()> {
+        let ring = self.memory.rings.rings.get(env);
+        let Some(ring) = ring.filter(|ring| ring.open && ring.len() == 0) else { return Ok(()) };
+        let newest = self.rings.row(env, ring.pushed.saturating_sub(1));
+        let mut scratch = Scratch::default();
+        let record = self.record(newest, &mut scratch.record)?.to_vec();
+        let mut rows = Vec::with_capacity(self.memory.obs.len());
+        for (column, &width) in self.memory.layout.obs.iter().enumerate() {
+            let mut row = vec![0; width];
+            let lower = number_at(&record, 4 * column);
+            self.obs((env, column, lower, 0), &mut row, (&mut scratch.ids, &mut scratch.frame))?;
+            rows.push(row);
+        }
+        for (envs, row) in self.memory.obs.iter_mut().zip(rows) {
+            if let Some(observations) = envs.get_mut(env) {
+                observations.follow(&row);
+            }
+        }
+        if let Some(ring) = self.memory.rings.rings.get_mut(env) {
+            ring.open = false;
+        }
+        Ok(())
+    }
+
+    /// Counts the rows that were pushed to memory since the last call.
+    pub(in crate::buffer) fn follow(&mut self) {
+        for (all, ring) in self.rings.rings.iter_mut().zip(&self.memory.rings.rings) {
+            all.pushed = ring.pushed;
+            all.open = ring.open;
+            all.evict_before(ring.pushed.saturating_sub(self.rings.capacity as u64));
+        }
+    }
+
+    /// The row in memory, None if it is on disk only.
+    fn in_memory(&self, row: RowRef) -> Option<RowRef> {
+        let ring = self.memory.rings.rings.get(row.env as usize)?;
+        let held = (ring.start..ring.pushed).contains(&row.position);
+        held.then(|| self.memory.rings.row(row.env as usize, row.position))
+    }
+
+    /// The record of a row; one from disk is read into `scratch`.
+    fn record<'s>(&'s self, row: RowRef, scratch: &'s mut Vec<u8>) -> Result<&'s [u8]> {
+        if let Some(row) = self.in_memory(row) {
+            return Ok(self.memory.record(row));
+        }
+        scratch.resize(self.memory.layout.stride, 0);
+        let source = row.env as usize * self.each;
+        self.disk.read(source, row.position..row.position + 1, scratch)?;
+        Ok(scratch)
+    }
+
+    /// Reads the observation `ahead` of the one that a row with this record was acted on.
+    fn obs(
+        &self,
+        (env, column, lower, ahead): (usize, usize, u32, u64),
+        out: &mut [u8],
+        (ids, frame): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Result<()> {
+        let observations = self.memory.obs.get(column).and_then(|envs| envs.get(env));
+        let observations = observations.ok_or_else(|| Error::internal("no such column"))?;
+        let items = observations.items();
+        // The newest row may still wait for what follows: its own observation stands in.
+        let number = (items.full(lower) + ahead).min(items.end().wrapping_sub(1));
+        if number >= items.start() {
+            observations.copy(number, out, RowCopy::Cached);
+            return Ok(());
+        }
+        let source = env * self.each + self.items.get(column).copied().unwrap_or_default();
+        let Some(stacks) = observations.stacks() else {
+            return self.disk.read(source, number..number + 1, out);
+        };
+        ids.resize(items.width(), 0);
+        self.disk.read(source, number..number + 1, ids)?;
+        let places = ids.as_chunks::<4>().0.len().max(1);
+        for (place, &id) in ids.as_chunks().0.iter().enumerate() {
+            let number = stacks.frame_number(u32::from_ne_bytes(id));
+            if let Some(frame) = stacks.frames().get(number) {
+                stacks.put(frame, place, out, RowCopy::Cached);
+            } else if stacks.axis() == StackAxis::First {
+                let bytes = out.len() / places;
+                let slot = out.get_mut(place * bytes..(place + 1) * bytes).unwrap_or_default();
+                self.disk.read(source + 1, number..number + 1, slot)?;
+            } else {
+                frame.resize(stacks.frames().width(), 0);
+                self.disk.read(source + 1, number..number + 1, frame)?;
+                stacks.put(frame, place, out, RowCopy::Cached);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies row `at` of a batch.
+    fn gather_row(
+        &self,
+        at: usize,
+        (row, end): (RowRef, RowRef),
+        out: &mut Batch<'_, '_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Scratch { record, ids, frame } = scratch;
+        let n = out.n;
+        let (layout, env) = (&self.memory.layout, row.env as usize);
+        let bytes = self.record(row, record)?;
+        let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
+        for (&(offset, width), out) in layout.columns.iter().zip(out.columns.iter_mut()) {
+            let column = bytes.get(offset..offset + width).unwrap_or_default();
+            place(out, at, n).copy_from_slice(column);
+        }
+        place(out.indices, at, n).copy_from_slice(&self.rings.index(row).to_ne_bytes());
+        for ((column, out), &lower) in out.obs.iter_mut().enumerate().zip(&lower) {
+            self.obs((env, column, lower, 0), place(out, at, n), (ids, frame))?;
+        }
+        let bytes = self.record(end, record)?;
+        let flags = layout.flags(bytes);
+        let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
+        place(out.terminated, at, n).fill(u8::from(flags & TERMINATED != 0));
+        place(out.truncated, at, n).fill(u8::from(flags & TRUNCATED != 0));
+        for ((column, out), lower) in out.next_obs.iter_mut().enumerate().zip(lower) {
+            self.obs((env, column, lower, 1), place(out, at, n), (ids, frame))?;
+        }
+        Ok(())
+    }
+
+    /// Number of the oldest row needed of each source, when each environment's oldest row is at
+    /// `starts`.
+    pub(in crate::buffer) fn needed(&self, starts: &[u64]) -> Result<Vec<u64>> {
+        let mut needed = Vec::new();
+        let (mut record, mut ids) = (Vec::new(), Vec::new());
+        for (env, (&start, ring)) in starts.iter().zip(&self.memory.rings.rings).enumerate() {
+            let row =
+                RowRef { position: start, slot: 0, env: u32::try_from(env).unwrap_or(u32::MAX) };
+            needed.push(start);
+            let record = (start < ring.start).then(|| self.record(row, &mut record)).transpose()?;
+            for (column, envs) in self.memory.obs.iter().enumerate() {
+                let Some(observations) = envs.get(env) else { continue };
+                let Some(record) = record else {
+                    needed.extend(observations.queues().map(super::ChunkQueue::start));
+                    continue;
+                };
+                let number = observations.items().full(number_at(record, 4 * column));
+                needed.push(number);
+                if let Some(stacks) = observations.stacks() {
+                    let source =
+                        env * self.each + self.items.get(column).copied().unwrap_or_default();
+                    ids.resize(stacks.items().width(), 0);
+                    self.disk.read(source, number..number + 1, &mut ids)?;
+                    let frames = ids.as_chunks().0.iter();
+                    let frames = frames.map(|&id| stacks.frame_number(u32::from_ne_bytes(id)));
+                    needed.push(frames.min().unwrap_or(0));
+                }
+            }
+        }
+        Ok(needed)
+    }
+}
+
+impl Rows for TieredRows {
+    fn schema(&self) -> &Schema {
+        self.memory.schema()
+    }
+
+    fn rings(&self) -> &Rings {
+        &self.rings
+    }
+
+    fn gather(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
+        let mut scratch = Scratch::default();
+        for (at, (&row, &end)) in rows.iter().zip(ends).enumerate() {
+            interrupt::check()?;
+            self.gather_row(at, (row, end), out, &mut scratch)?;
+        }
+        Ok(())
+    }
+
+    fn rewards(
+        &self,
+        first: RowRef,
+        end: u64,
+        each: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+    ) -> Result<()> {
+        let mut scratch = Vec::new();
+        for position in first.position..end {
+            let row = RowRef { position, ..first };
+            let record = self.record(row, &mut scratch)?;
+            let (reward, flags) = self.memory.layout.reward_and_flags(record);
+            if !each(row, reward, flags) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Row `at` of `[n, ...]` bytes.
+fn place(out: &mut [u8], at: usize, n: usize) -> &mut [u8] {
+    let width = out.len().checked_div(n).unwrap_or(0);
+    out.get_mut(at * width..(at + 1) * width).unwrap_or_default()
+}

@@ -1,0 +1,77 @@
+//! Copies whose length the compiler knows: small rows are moved by a few loads and stores.
+
+/// Runs `$fixed` with `const $n` set to `$width` if that is a common small row, else `$any`.
+macro_rules! with_width {
+    ($width:expr, $n:ident => $fixed:expr, else $any:expr) => {
+        $crate::buffer::rows::width::with_width!(@ $width, $n, $fixed, $any;
+            1 2 4 8 12 16 20 24 28 32 40 48 56 64 68 72 80 96 112 128)
+    };
+    (@ $width:expr, $n:ident, $fixed:expr, $any:expr; $($size:literal)*) => {
+        match $width {
+            $($size => { const $n: usize = $size; $fixed })*
+            _ => $any,
+        }
+    };
+}
+
+pub(super) use with_width;
+
+/// Copies `[offset, offset + width)` of the record at each byte of `places` into `out`, row after
+/// row. A record that is not there ends in a panic, never in what `out` held before.
+pub(super) fn gather(
+    records: &[u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    width: usize,
+    out: &mut [u8],
+) {
+    with_width!(width, N => {
+        for (place, row) in places.zip(out.as_chunks_mut::<N>().0) {
+            row.copy_from_slice(part(records, place + offset, N));
+        }
+    }, else {
+        for (place, row) in places.zip(out.chunks_exact_mut(width)) {
+            row.copy_from_slice(part(records, place + offset, width));
+        }
+    });
+}
+
+#[inline]
+fn part(records: &[u8], at: usize, width: usize) -> &[u8] {
+    records.get(at..at + width).unwrap_or_default()
+}
+
+/// The converse of [`gather`]: writes row i of `rows` into the i-th record.
+pub(super) fn scatter(
+    records: &mut [u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    width: usize,
+    rows: &[u8],
+) {
+    with_width!(width, N => {
+        for (place, row) in places.zip(rows.as_chunks::<N>().0) {
+            let at = place + offset;
+            records.get_mut(at..at + N).unwrap_or_default().copy_from_slice(row);
+        }
+    }, else {
+        for (place, row) in places.zip(rows.chunks_exact(width)) {
+            let at = place + offset;
+            records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(row);
+        }
+    });
+}
+
+/// Writes a few bytes at `offset` of a record.
+#[inline]
+pub(super) fn copy(source: &[u8], record: &mut [u8], offset: usize) {
+    let place = record.get_mut(offset..offset + source.len()).unwrap_or_default();
+    // A call of memcpy would take longer than one number.
+    if let (Ok(place), Ok(source)) =
+        (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(source))
+    {
+        *place = *source;
+    } else {
+        place.copy_from_slice(source);
+    }
+}

@@ -1,0 +1,118 @@
+//! Hindsight goals: which rows are relabelled, and with what some row of their episode achieved.
+//!
+//! Andrychowicz et al. 2017, "Hindsight Experience Replay", section 4.5.
+
+use super::Drawn;
+use super::rng::SampleRng;
+use crate::buffer::rows::{Rings, RowRef};
+use crate::error::{Error, Result};
+
+/// Which row's achieved goal becomes the goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoalStrategy {
+    /// Any row of the episode from the relabelled one on.
+    Future,
+    /// The last row of the episode.
+    Final,
+    /// Any row of the episode.
+    Episode,
+}
+
+impl GoalStrategy {
+    /// Every strategy with its name.
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Future, "future"), (Self::Final, "final"), (Self::Episode, "episode")];
+
+    /// The strategy called `name`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the strategies there are.
+    pub fn parse(name: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(strategy, _)| *strategy).ok_or_else(|| {
+            let names = Self::NAMES.map(|(_, known)| known);
+            Error::unknown_name("hindsight strategy", name, &names)
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(strategy, _)| *strategy == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// How often and how goals are replaced.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hindsight {
+    strategy: GoalStrategy,
+    ratio: f64,
+}
+
+impl Hindsight {
+    /// Each row drawn is relabelled with probability `ratio`, independently.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless `ratio` is in [0, 1].
+    pub fn new(strategy: GoalStrategy, ratio: f64) -> Result<Self> {
+        if !(0.0..=1.0).contains(&ratio) {
+            return Err(Error::config("ratio", ratio, "a number in [0, 1]"));
+        }
+        Ok(Self { strategy, ratio })
+    }
+
+    /// The strategy.
+    #[must_use]
+    pub const fn strategy(&self) -> GoalStrategy {
+        self.strategy
+    }
+
+    /// The probability that a row is relabelled.
+    #[must_use]
+    pub const fn ratio(&self) -> f64 {
+        self.ratio
+    }
+}
+
+/// A row of a batch and the row whose `next_obs` says which goal replaces its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Relabel {
+    /// Place in the batch.
+    pub place: usize,
+    /// The row that achieved the new goal.
+    pub goal: RowRef,
+}
+
+impl Hindsight {
+    /// Draws which of the rows from `place` on are relabelled, and by which goals.
+    ///
+    /// An episode that still runs counts up to the newest row, one that was partly overwritten
+    /// from the oldest row held.
+    pub(in crate::buffer) fn relabel(
+        self,
+        rings: &Rings,
+        rng: &mut SampleRng,
+        place: usize,
+        drawn: &mut Drawn,
+    ) {
+        for (place, row) in drawn.rows.iter().enumerate().skip(place) {
+            if rng.uniform() < self.ratio {
+                let goal = self.goal(rings, rng, *row);
+                drawn.relabels.push(Relabel { place, goal });
+            }
+        }
+    }
+
+    /// Draws the row whose achievement becomes the goal of `row`.
+    #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
+    fn goal(self, rings: &Rings, rng: &mut SampleRng, row: RowRef) -> RowRef {
+        let Ok(state) = rings.ring(row) else { return row };
+        let (start, end) = state.episode(row.position);
+        let position = match self.strategy {
+            GoalStrategy::Final => end - 1,
+            GoalStrategy::Future => row.position + rng.below((end - row.position) as usize) as u64,
+            GoalStrategy::Episode => start + rng.below((end - start) as usize) as u64,
+        };
+        rings.row(row.env as usize, position)
+    }
+}

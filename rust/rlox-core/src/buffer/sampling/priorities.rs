@@ -1,0 +1,209 @@
+//! Proportional prioritization of buffer slots: Schaul et al. 2016, "Prioritized Experience Replay".
+
+use super::rng::SampleRng;
+use super::sum_tree::SumTree;
+use crate::error::{Error, Result};
+
+/// Largest priority accepted: sums of 10^9 of them stay finite.
+const MAX_PRIORITY: f64 = 1e100;
+
+/// Priorities of a buffer's slots.
+///
+/// Slot i is drawn with probability P(i) = `p_i` / sum of p, where `p_i` = priority^alpha (0^0 = 1); a
+/// slot of priority 0 is not drawn if alpha > 0. Its weight is (N P(i))^-beta, divided by the largest
+/// weight any drawable slot of the buffer has, which is (`p_min` / `p_i`)^beta (eq. 1 and section 3.4).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Priorities {
+    tree: SumTree,
+    alpha: f64,
+    beta: f64,
+    /// Largest priority ever set, 1 at first: what a row gets that comes without one.
+    max: f64,
+}
+
+impl Priorities {
+    /// Priorities of `capacity` slots, all empty.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if `capacity` is 0 or too large, or `alpha` or `beta` not in [0, 1].
+    pub fn new(capacity: usize, alpha: f64, beta: f64) -> Result<Self> {
+        check_exponent("alpha", alpha)?;
+        check_exponent("beta", beta)?;
+        Ok(Self { tree: SumTree::new(capacity)?, alpha, beta, max: 1.0 })
+    }
+
+    /// The exponent of the priorities.
+    #[must_use]
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// The exponent of the importance weights.
+    #[must_use]
+    pub fn beta(&self) -> f64 {
+        self.beta
+    }
+
+    /// Replaces beta.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if it is not in [0, 1].
+    pub fn set_beta(&mut self, beta: f64) -> Result<()> {
+        check_exponent("beta", beta)?;
+        self.beta = beta;
+        Ok(())
+    }
+
+    /// The priority that a row gets without one: the largest set so far, 1 at first.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.max
+    }
+
+    /// The tree of p = priority^alpha.
+    #[must_use]
+    pub fn tree(&self) -> &SumTree {
+        &self.tree
+    }
+
+    /// Sets the priority of a row that came into `slot`; `None` stands for [`Priorities::max`].
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a priority not in [0, 1e100] or a slot that is not there.
+    pub fn insert(&mut self, slot: usize, priority: Option<f64>) -> Result<()> {
+        let priority = priority.unwrap_or(self.max);
+        check_priority(0, priority)?;
+        self.tree.set(slot, self.weight(priority))?;
+        self.max = self.max.max(priority);
+        Ok(())
+    }
+
+    /// Counts priorities of rows that came and left at once.
+    pub fn raise(&mut self, priorities: &[f64]) {
+        self.max = priorities.iter().copied().fold(self.max, f64::max);
+    }
+
+    /// Takes every row out; the largest priority seen stays.
+    pub fn clear(&mut self) {
+        self.tree.clear();
+    }
+
+    /// Sets the priorities of rows. `slot_of` maps each index to its slot, or to `None` if the row is
+    /// gone, which leaves it out. Returns how many were left out.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a priority not in [0, 1e100].
+    /// Nothing is changed then.
+    pub fn update(
+        &mut self,
+        indices: &[u64],
+        priorities: &[f64],
+        slot_of: impl Fn(u64) -> Option<usize>,
+    ) -> Result<usize> {
+        crate::error::check_len("priorities", priorities.len(), indices.len(), "one per index")?;
+        check_all(priorities)?;
+        let mut slots = Vec::with_capacity(indices.len());
+        let mut weights = Vec::with_capacity(indices.len());
+        let mut most = self.max;
+        for (&index, &priority) in indices.iter().zip(priorities) {
+            if let Some(slot) = slot_of(index) {
+                slots.push(slot);
+                weights.push(self.weight(priority));
+                most = most.max(priority);
+            }
+        }
+        self.tree.set_many(&slots, &weights)?;
+        self.max = most;
+        Ok(indices.len() - slots.len())
+    }
+
+    /// Draws `weights.len()` slots with replacement and their importance weights: `stratified`, one
+    /// point in each of as many equal parts of the sum.
+    ///
+    /// The draws depend on the priorities, the stream and the batch size only.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if no slot can be drawn.
+    pub fn sample(
+        &self,
+        stratified: bool,
+        rng: &mut SampleRng,
+        weights: &mut [f64],
+    ) -> Result<Vec<usize>> {
+        let (total, least) = (self.tree.total(), self.tree.min());
+        if total <= 0.0 {
+            return Err(Error::config(
+                "buffer",
+                "without a row of positive priority",
+                "at least one row to sample from; push first",
+            ));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "batches are far smaller than 2^53")]
+        let size = weights.len() as f64;
+        let mut part = 0.0;
+        let points = weights.iter().map(|_| {
+            let unit = rng.uniform();
+            part += 1.0;
+            if stratified { (part - 1.0 + unit) / size * total } else { unit * total }
+        });
+        let (mut points, mut slots): (Vec<f64>, _) = (points.collect(), Vec::new());
+        self.tree.find_many(&mut points, &mut slots);
+        for (weight, &slot) in weights.iter_mut().zip(&slots) {
+            *weight = importance(least, self.tree.get(slot), self.beta);
+        }
+        Ok(slots)
+    }
+
+    /// priority^alpha.
+    fn weight(&self, priority: f64) -> f64 {
+        priority.powf(self.alpha)
+    }
+
+    /// The p = priority^alpha of every slot and the largest priority, to be saved.
+    #[must_use]
+    pub fn state(&self) -> (Vec<f64>, f64) {
+        ((0..self.tree.len()).map(|slot| self.tree.get(slot)).collect(), self.max)
+    }
+
+    /// Continues from a saved [`Priorities::state`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another capacity, [`Error::Config`] for numbers that no state holds.
+    /// Nothing is changed then.
+    pub fn restore(&mut self, weights: &[f64], most: f64) -> Result<()> {
+        crate::error::check_len("priorities", weights.len(), self.tree.len(), "the capacity")?;
+        check_priority(0, most)?;
+        let slots: Vec<usize> = (0..weights.len()).collect();
+        self.tree.set_many(&slots, weights)?;
+        self.max = most;
+        Ok(())
+    }
+}
+
+/// The importance weight of a slot: 1 for the least likely.
+fn importance(least: f64, p: f64, beta: f64) -> f64 {
+    if p > 0.0 { (least / p).powf(beta) } else { 0.0 }
+}
+
+fn check_exponent(name: &'static str, value: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::config(name, value, "a number in [0, 1]"))
+}
+
+/// Checks that each is a priority.
+pub(in crate::buffer) fn check_all(priorities: &[f64]) -> Result<()> {
+    priorities.iter().enumerate().try_for_each(|(at, &priority)| check_priority(at, priority))
+}
+
+fn check_priority(index: usize, priority: f64) -> Result<()> {
+    if !priority.is_finite() {
+        return Err(Error::NonFinite { name: "priorities", index, value: priority });
+    }
+    if (0.0..=MAX_PRIORITY).contains(&priority) {
+        return Ok(());
+    }
+    let expected = "a number in [0, 1e100]; pass magnitudes of errors, such as abs(td_error)";
+    Err(Error::config("priority", priority, expected))
+}

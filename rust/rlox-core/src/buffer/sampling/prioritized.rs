@@ -1,0 +1,127 @@
+//! Rows in proportion to their priority; see [`Priorities`].
+
+use super::priorities::Priorities;
+use super::rng::SampleRng;
+use super::{Drawn, Sampler, Want};
+use crate::buffer::rows::{Rings, RowRef};
+use crate::error::{Error, Result};
+
+/// Draws in proportion to priority^alpha, with importance weights.
+#[derive(Debug, Clone)]
+pub struct Prioritized {
+    pub(in crate::buffer) priorities: Priorities,
+    stratified: bool,
+}
+
+impl Prioritized {
+    /// A rule for `capacity` rows; see [`Priorities::new`]. `stratified` draws one point in each of B
+    /// equal parts (Schaul et al. 2016, appendix B.2.1): each row has the same expected count as by
+    /// independent draws, with less variance.
+    ///
+    /// # Errors
+    /// As [`Priorities::new`].
+    pub fn new(capacity: usize, alpha: f64, beta: f64, stratified: bool) -> Result<Self> {
+        Ok(Self { priorities: Priorities::new(capacity, alpha, beta)?, stratified })
+    }
+
+    /// The priorities.
+    #[must_use]
+    pub const fn priorities(&self) -> &Priorities {
+        &self.priorities
+    }
+}
+
+impl Sampler for Prioritized {
+    fn draw(
+        &self,
+        rings: &Rings,
+        want: Want,
+        rng: &mut SampleRng,
+        drawn: &mut Drawn,
+    ) -> Result<()> {
+        let first = drawn.weights.len();
+        drawn.weights.resize(first + want.size, 0.0);
+        let weights = drawn.weights.get_mut(first..).unwrap_or_default();
+        for leaf in self.priorities.sample(self.stratified, rng, weights)? {
+            let missing = || Error::internal(format!("priority {leaf} has no row"));
+            drawn.rows.push(row(rings, leaf).ok_or_else(missing)?);
+        }
+        Ok(())
+    }
+
+    fn follows(&self) -> bool {
+        true
+    }
+
+    fn pushed(&mut self, rings: &Rings, row: RowRef, priority: Option<f64>) -> Result<()> {
+        self.priorities.insert(leaf(rings, row), priority)
+    }
+
+    fn passed_over(&mut self, priorities: &[f64]) {
+        self.priorities.raise(priorities);
+    }
+
+    fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {
+        let slot_of = |index| rings.held(index).map(|row| leaf(rings, row));
+        self.priorities.update(indices, priorities, slot_of)
+    }
+
+    fn cleared(&mut self) {
+        self.priorities.clear();
+    }
+
+    fn saved(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
+        let (tree, most) = self.priorities.state();
+        let exponents = [self.priorities.alpha(), self.priorities.beta(), most];
+        let bytes = |all: &[f64]| all.iter().flat_map(|x| x.to_le_bytes()).collect();
+        vec![("tree", 8, bytes(&tree)), ("exponents", 8, bytes(&exponents))]
+    }
+
+    /// Beta becomes the saved one; [`Error::Snapshot`] for another alpha, or a priority of a row that
+    /// is not there.
+    fn restore(
+        &mut self,
+        rings: &Rings,
+        column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
+    ) -> Result<()> {
+        let floats = |name| -> Result<Vec<f64>> {
+            let bytes = column(name)?;
+            Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+        };
+        let [alpha, beta, most] = floats("exponents")?.try_into().map_err(|all: Vec<f64>| {
+            Error::snapshot("exponents", format!("{} numbers", all.len()), "3")
+        })?;
+        if alpha.to_bits() != self.priorities.alpha().to_bits() {
+            return Err(Error::snapshot("alpha", alpha, self.priorities.alpha()));
+        }
+        let tree = floats("tree")?;
+        let mut priorities = Priorities::new(rings.capacity(), alpha, beta)?;
+        priorities.restore(&tree, most)?;
+        let stray = |&(leaf, &weight): &(usize, &f64)| weight > 0.0 && row(rings, leaf).is_none();
+        if let Some((leaf, _)) = tree.iter().enumerate().find(stray) {
+            return Err(Error::snapshot("tree", format!("place {leaf} without a row"), "a row"));
+        }
+        self.priorities = priorities;
+        Ok(())
+    }
+}
+
+/// The place of a row among the priorities. It follows from the row's index alone, so that a
+/// restored buffer draws the same rows.
+#[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
+fn leaf(rings: &Rings, row: RowRef) -> usize {
+    let ahead = row.position.checked_rem(rings.capacity as u64).unwrap_or(0);
+    row.env as usize * rings.capacity + ahead as usize
+}
+
+/// The row in a place; None if it is empty.
+fn row(rings: &Rings, leaf: usize) -> Option<RowRef> {
+    let capacity = rings.capacity;
+    // Divisions are a good part of a draw's cost, and mostly not needed.
+    let (env, ahead) =
+        if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
+    let ring = rings.rings.get(env)?;
+    let first = ring.start - ring.start.checked_rem(capacity as u64)? + ahead as u64;
+    let position = if first < ring.start { first + capacity as u64 } else { first };
+    (position < ring.pushed).then(|| rings.row(env, position))
+}

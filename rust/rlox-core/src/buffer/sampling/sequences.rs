@@ -1,0 +1,89 @@
+//! Windows of consecutive rows, for recurrent and model-based learners.
+
+use super::rng::SampleRng;
+use super::{Drawn, Sampler, Want, uniform};
+use crate::buffer::batch::Batch;
+use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
+use crate::error::Result;
+use crate::interrupt;
+
+/// The index of a padded place of a window; no row has it.
+pub const PADDING: u64 = u64::MAX;
+
+/// Draws windows of consecutive rows of one environment.
+///
+/// Uniform over all places where a whole window fits into its episode (which ends at the newest row
+/// if it still runs, and begins at the oldest row held); an episode shorter than a window has one
+/// place, its first row, and its window is padded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sequences {
+    /// All rows of an environment count as one episode.
+    pub cross_episodes: bool,
+}
+
+impl Sampler for Sequences {
+    fn draw(
+        &self,
+        rings: &Rings,
+        want: Want,
+        rng: &mut SampleRng,
+        drawn: &mut Drawn,
+    ) -> Result<()> {
+        let mut row = Vec::with_capacity(1);
+        for _ in 0..want.size {
+            interrupt::check()?;
+            // Until the row drawn is a place to begin.
+            loop {
+                row.clear();
+                uniform::rows(rings, rng, 1, &mut row);
+                let Some(&first) = row.first() else { break };
+                let state = rings.ring(first)?;
+                let (start, end) = if self.cross_episodes {
+                    (state.start, state.pushed)
+                } else {
+                    state.episode(first.position)
+                };
+                if first.position + want.len as u64 <= end || first.position == start {
+                    push_window(rings, first, end, want.len, drawn);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends the rows from `first` on, before position `end`, as a window of `len` places.
+pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, drawn: &mut Drawn) {
+    let last = end.min(first.position + len as u64) - 1;
+    let places = (0..len as u64).map(|k| last.min(first.position + k));
+    drawn.rows.extend(places.map(|position| rings.row(first.env as usize, position)));
+    #[expect(clippy::cast_possible_truncation, reason = "at most `len`")]
+    drawn.filled.push((last + 1 - first.position) as usize);
+}
+
+impl MemoryRows {
+    /// Copies windows of `len` places out; `is_first` is 1 where an episode begins, `mask` 0 at padded
+    /// places, where all else is 0 but the index, [`PADDING`].
+    ///
+    /// # Errors
+    /// As [`Rows::gather`].
+    pub fn gather_windows(&self, drawn: &Drawn, len: usize, out: &mut Batch<'_, '_>) -> Result<()> {
+        self.gather(&drawn.rows, &drawn.rows, out)?;
+        for (row, first) in drawn.rows.iter().zip(out.is_first.iter_mut()) {
+            *first = u8::from(self.rings().ring(*row)?.is_first(row.position));
+        }
+        out.mask.fill(1);
+        let indices = out.indices.as_ptr();
+        for array in out.arrays() {
+            interrupt::check()?;
+            let padding = if array.as_ptr() == indices { u8::MAX } else { 0 };
+            let width = array.len().checked_div(drawn.rows.len()).unwrap_or(0);
+            let windows = array.chunks_exact_mut((width * len).max(1));
+            for (window, &filled) in windows.zip(&drawn.filled) {
+                window.iter_mut().skip(filled * width).for_each(|byte| *byte = padding);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! A tree of sums and minima over priorities, eight children to a node.
+//!
+//! Every parent is recomputed from its children in one fixed order and never adjusted by a
+//! difference, so after any number of updates the tree holds the bits of one built afresh.
+
+use super::sum_node::{self, FAN, Node};
+use crate::error::{Error, Result};
+
+/// Sums and minima of the leaves below each node of one level.
+#[derive(Debug, Clone, PartialEq)]
+struct Level {
+    /// Sums of the children, 8 to a node.
+    sums: Vec<Node>,
+    /// Smallest positive leaf below each child, infinity if there is none.
+    mins: Vec<Node>,
+}
+
+impl Level {
+    /// Recomputes sum and minimum of node `index` of the level below: `below`, or `leaves` if none.
+    fn refresh(&mut self, index: usize, leaves: &[Node], below: Option<&Self>) {
+        let (sum, min) = below.map_or_else(
+            || sum_node::of_leaves(leaves, index),
+            |below| sum_node::of_nodes(&below.sums, &below.mins, index),
+        );
+        sum_node::set_child(&mut self.sums, index, sum);
+        sum_node::set_child(&mut self.mins, index, min);
+    }
+}
+
+/// Non-negative finite weights of `len` leaves with their total, minimum and inverse cumulative sum.
+///
+/// A leaf of weight 0 is empty: never found, and not part of the minimum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SumTree {
+    len: usize,
+    leaves: Vec<Node>,
+    /// Level above the leaves first; the last has one node.
+    levels: Vec<Level>,
+}
+
+impl SumTree {
+    /// A tree of `len` empty leaves.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if `len` is 0 or the tree would not fit into memory.
+    pub fn new(len: usize) -> Result<Self> {
+        if len == 0 {
+            return Err(Error::config("capacity", len, "at least 1"));
+        }
+        let mut nodes = len.div_ceil(FAN);
+        let leaves = nodes_of(nodes, 0.0)?;
+        let mut levels = Vec::new();
+        loop {
+            nodes = nodes.div_ceil(FAN);
+            levels
+                .push(Level { sums: nodes_of(nodes, 0.0)?, mins: nodes_of(nodes, f64::INFINITY)? });
+            if nodes == 1 {
+                return Ok(Self { len, leaves, levels });
+            }
+        }
+    }
+
+    /// Number of leaves.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if every leaf is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total() <= 0.0
+    }
+
+    /// The weight of a leaf; 0 beyond the last.
+    #[must_use]
+    pub fn get(&self, leaf: usize) -> f64 {
+        sum_node::child(&self.leaves, leaf)
+    }
+
+    /// The sum of all weights: of each node's children from left to right, level by level.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.levels.last().and_then(|top| top.sums.first()).map_or(0.0, sum_node::sum)
+    }
+
+    /// The smallest positive weight; infinity if there is none.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        let top = self.levels.last().and_then(|top| top.mins.first());
+        top.map_or(f64::INFINITY, sum_node::min)
+    }
+
+    /// Sets the weight of one leaf.
+    ///
+    /// # Errors
+    /// As [`SumTree::set_many`]; nothing is changed then.
+    pub fn set(&mut self, leaf: usize, weight: f64) -> Result<()> {
+        check(leaf, weight, self.len)?;
+        sum_node::set_child(&mut self.leaves, leaf, weight);
+        let mut node = leaf / FAN;
+        let mut below: Option<&Level> = None;
+        for level in &mut self.levels {
+            level.refresh(node, &self.leaves, below);
+            node /= FAN;
+            below = Some(level);
+        }
+        Ok(())
+    }
+
+    /// Sets the weights of `leaves`, in their order: the last wins where one is named twice.
+    ///
+    /// Leaves in rising order cost least.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a leaf that is not there or a
+    /// weight that is negative or not finite. Nothing is changed then.
+    pub fn set_many(&mut self, leaves: &[usize], weights: &[f64]) -> Result<()> {
+        crate::error::check_len("weights", weights.len(), leaves.len(), "one for each leaf")?;
+        for (&leaf, &weight) in leaves.iter().zip(weights) {
+            check(leaf, weight, self.len)?;
+        }
+        for (&leaf, &weight) in leaves.iter().zip(weights) {
+            sum_node::set_child(&mut self.leaves, leaf, weight);
+        }
+        let mut touched: Vec<usize> = Vec::with_capacity(leaves.len());
+        parents(leaves, &mut touched);
+        self.refresh(&mut touched);
+        Ok(())
+    }
+
+    /// Empties every leaf.
+    pub fn clear(&mut self) {
+        self.leaves.fill(Node::filled(0.0));
+        for level in &mut self.levels {
+            level.sums.fill(Node::filled(0.0));
+            level.mins.fill(Node::filled(f64::INFINITY));
+        }
+    }
+
+    /// Recomputes the ancestors of the leaf nodes in `touched`.
+    fn refresh(&mut self, touched: &mut Vec<usize>) {
+        let mut below: Option<&Level> = None;
+        let mut above = Vec::with_capacity(touched.len());
+        for level in &mut self.levels {
+            for &node in touched.iter() {
+                level.refresh(node, &self.leaves, below);
+            }
+            above.clear();
+            parents(touched, &mut above);
+            std::mem::swap(touched, &mut above);
+            below = Some(level);
+        }
+    }
+
+    /// Fills `leaves` with the leaf below each of `points` in [0, total): the first whose cumulative
+    /// sum exceeds the point. `points` is used up.
+    ///
+    /// A point that rounding puts at or beyond the end of the sum finds the last leaf that is not
+    /// empty. An empty tree finds leaf 0.
+    pub fn find_many(&self, points: &mut [f64], leaves: &mut Vec<usize>) {
+        leaves.clear();
+        leaves.resize(points.len(), 0);
+        // Level by level: descents of different points do not wait for each other's cache misses.
+        let sums = self.levels.iter().rev().map(|level| &level.sums).chain([&self.leaves]);
+        for nodes in sums {
+            for (point, node) in points.iter_mut().zip(leaves.iter_mut()) {
+                *node = sum_node::descend(nodes, *node, point);
+            }
+        }
+    }
+
+    /// The leaf below one point; see [`SumTree::find_many`].
+    #[must_use]
+    pub fn find(&self, point: f64) -> usize {
+        let mut leaves = Vec::with_capacity(1);
+        self.find_many(&mut [point], &mut leaves);
+        leaves.first().copied().unwrap_or(0)
+    }
+}
+
+fn check(leaf: usize, weight: f64, len: usize) -> Result<()> {
+    if leaf >= len {
+        return Err(Error::config("leaf", leaf, format!("less than {len}")));
+    }
+    if !(weight.is_finite() && weight >= 0.0) {
+        return Err(Error::config("weight", weight, "a finite number, 0 or more"));
+    }
+    Ok(())
+}
+
+/// The parents of `nodes` in their order, neighbours that are equal only once.
+fn parents(nodes: &[usize], out: &mut Vec<usize>) {
+    out.extend(nodes.iter().map(|node| node / FAN));
+    out.dedup();
+}
+
+fn nodes_of(count: usize, fill: f64) -> Result<Vec<Node>> {
+    let mut nodes = Vec::new();
+    nodes.try_reserve_exact(count).map_err(|_| {
+        Error::config(
+            "capacity",
+            count.saturating_mul(FAN),
+            "a number of rows that fits into memory",
+        )
+    })?;
+    nodes.resize(count, Node::filled(fill));
+    Ok(nodes)
+}

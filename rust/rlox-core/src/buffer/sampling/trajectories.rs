@@ -1,0 +1,35 @@
+//! Stretches of episodes, as the Decision Transformer trains on.
+
+use super::rng::SampleRng;
+use super::sequences::push_window;
+use super::{Drawn, Sampler, Want, uniform};
+use crate::buffer::rows::Rings;
+use crate::error::Result;
+use crate::interrupt;
+
+/// Draws windows whose first row is uniform over all rows: an episode is met in proportion to its
+/// length (Chen et al. 2021, "Decision Transformer"). A window ends with its episode.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Trajectories;
+
+impl Sampler for Trajectories {
+    fn draw(
+        &self,
+        rings: &Rings,
+        want: Want,
+        rng: &mut SampleRng,
+        drawn: &mut Drawn,
+    ) -> Result<()> {
+        let mut row = Vec::with_capacity(1);
+        for _ in 0..want.size {
+            interrupt::check()?;
+            row.clear();
+            uniform::rows(rings, rng, 1, &mut row);
+            if let Some(&first) = row.first() {
+                let end = rings.ring(first)?.episode(first.position).1;
+                push_window(rings, first, end, want.len, drawn);
+            }
+        }
+        Ok(())
+    }
+}

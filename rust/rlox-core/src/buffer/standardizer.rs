@@ -1,0 +1,118 @@
+//! Standardising observations by the moments of a dataset.
+
+use crate::dtype::Dtype;
+use crate::error::Result;
+use crate::interrupt;
+
+/// A standard deviation below this is that of a constant; the element is then only centred.
+const CONSTANT: f64 = 1e-6;
+
+/// Bytes that are looked at before the next question whether to stop.
+const PIECE: usize = 1 << 20;
+
+/// Mean and population standard deviation of each element of an observation, `[elements]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standardizer {
+    mean: Vec<f64>,
+    std: Vec<f64>,
+}
+
+impl Standardizer {
+    /// The moments of rows of `width` floats, in two passes; None for another type.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
+    pub(super) fn of(dtype: Dtype, bytes: &[u8], width: usize) -> Result<Option<Self>> {
+        if !dtype.is_float() {
+            return Ok(None);
+        }
+        let row = width * dtype.size();
+        #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
+        let n = (bytes.len() / row.max(1)).max(1) as f64;
+        let over = |sums: &mut [f64], each: &dyn Fn(usize, f64) -> f64| -> Result<()> {
+            for part in bytes.chunks((PIECE / row.max(1)).max(1) * row) {
+                interrupt::check()?;
+                let places = (0..width).cycle();
+                for (x, at) in floats(dtype, part).zip(places) {
+                    if let Some(sum) = sums.get_mut(at) {
+                        *sum += each(at, x);
+                    }
+                }
+            }
+            Ok(())
+        };
+        let (mut mean, mut std) = (vec![0.0; width], vec![0.0; width]);
+        over(&mut mean, &|_, x| x)?;
+        for sum in &mut mean {
+            *sum /= n;
+        }
+        let off = |at: usize, x: f64| x - mean.get(at).copied().unwrap_or_default();
+        over(&mut std, &|at, x| off(at, x) * off(at, x))?;
+        for sum in &mut std {
+            *sum = (*sum / n).sqrt();
+        }
+        Ok(Some(Self { mean, std }))
+    }
+
+    /// The moments in one row, means first.
+    pub(super) fn to_row(&self) -> Vec<f64> {
+        [self.mean.as_slice(), &self.std].concat()
+    }
+
+    /// What [`Standardizer::to_row`] gave for an observation of `width` elements; None for another row.
+    pub(super) fn from_row(row: &[f64], width: usize) -> Option<Self> {
+        let (mean, std) = row.split_at_checked(width)?;
+        let sound = std.len() == width && row.iter().all(|x| x.is_finite());
+        sound.then(|| Self { mean: mean.to_vec(), std: std.to_vec() })
+    }
+
+    /// Mean of each element.
+    #[must_use]
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// Population standard deviation of each element.
+    #[must_use]
+    pub fn std(&self) -> &[f64] {
+        &self.std
+    }
+
+    /// What each element is divided by: its deviation, or 1 where that is below 1e-6.
+    #[must_use]
+    pub fn scale(&self) -> Vec<f64> {
+        self.std.iter().map(|&std| if std < CONSTANT { 1.0 } else { std }).collect()
+    }
+
+    /// (x - mean) / scale of rows of floats in place.
+    pub(super) fn apply(&self, dtype: Dtype, rows: &mut [u8]) {
+        let scale = self.scale();
+        let elements = self.mean.iter().zip(&scale).cycle();
+        #[expect(clippy::cast_possible_truncation, reason = "the result has the input's precision")]
+        match dtype {
+            Dtype::F32 => {
+                for (bytes, (mean, scale)) in rows.as_chunks_mut().0.iter_mut().zip(elements) {
+                    let x = f64::from(f32::from_ne_bytes(*bytes));
+                    *bytes = (((x - mean) / scale) as f32).to_ne_bytes();
+                }
+            }
+            Dtype::F64 => {
+                for (bytes, (mean, scale)) in rows.as_chunks_mut().0.iter_mut().zip(elements) {
+                    *bytes = ((f64::from_ne_bytes(*bytes) - mean) / scale).to_ne_bytes();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The numbers behind the bytes of a float column; none of another type.
+pub(super) fn floats(dtype: Dtype, bytes: &[u8]) -> impl Iterator<Item = f64> {
+    let (single, double) = match dtype {
+        Dtype::F32 => (bytes, &[][..]),
+        Dtype::F64 => (&[][..], bytes),
+        _ => (&[][..], &[][..]),
+    };
+    let single = single.as_chunks().0.iter().map(|bytes| f64::from(f32::from_ne_bytes(*bytes)));
+    single.chain(double.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)))
+}

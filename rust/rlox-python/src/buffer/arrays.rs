@@ -1,0 +1,138 @@
+//! The arrays of a batch: fresh ones, or memory of the caller.
+
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use rlox_core::buffer::{Batch, Kind, Part};
+use rlox_core::{Result, with_dtype};
+
+use super::columns::Columns;
+use crate::coerce;
+use crate::errors::{self, Class};
+use crate::views::{ViewMut, Written};
+
+/// The most dimensions of an array.
+const MAX_DIMS: usize = 16;
+
+/// The arrays of one call, in the order of [`Kind::parts`].
+pub(super) struct Arrays<'a, 'py> {
+    columns: &'a Columns,
+    kind: Kind,
+    /// Rows, over all leading axes.
+    n: usize,
+    given: Option<&'a Bound<'py, PyDict>>,
+    views: Vec<ViewMut<'py, u8>>,
+}
+
+impl<'a, 'py> Arrays<'a, 'py> {
+    /// Arrays with the leading axes `lead`: those of the caller's dict `given`, or fresh ones.
+    pub(super) fn new(
+        py: Python<'py>,
+        columns: &'a Columns,
+        lead: &[usize],
+        kind: Kind,
+        given: Option<&'a Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let schema = columns.schema();
+        let count = 2 * schema.obs().len() + schema.columns().len() + 5;
+        let mut views = Vec::with_capacity(count);
+        for part in kind.parts(schema) {
+            let (dtype, row) = part.row(schema);
+            let mut shape = [0; MAX_DIMS];
+            for (dim, &size) in shape.iter_mut().zip(lead.iter().chain(row)) {
+                *dim = size;
+            }
+            let shape = shape.get(..lead.len() + row.len()).unwrap_or_default();
+            views.push(match given {
+                None => with_dtype!(dtype, T => ViewMut::<T>::fresh(py, shape)?.into_bytes()),
+                Some(given) => {
+                    let (value, name) = found(py, columns, given, part)?;
+                    with_dtype!(dtype, T => writable::<T>(&value, &name, shape))?
+                }
+            });
+        }
+        Ok(Self { columns, kind, n: lead.iter().product(), given, views })
+    }
+
+    /// Lets `fill` write into the arrays; its own errors come back within.
+    pub(super) fn batch<T>(
+        &mut self,
+        py: Python<'py>,
+        fill: impl FnOnce(&mut Batch<'_, '_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut arrays: Vec<&mut [u8]> = self.views.iter_mut().map(ViewMut::slice_mut).collect();
+        let batch: Result<Batch<'_, '_>> =
+            Batch::over(self.columns.schema(), self.kind, self.n, &mut arrays);
+        fill(&mut batch.map_err(|error| errors::raise(py, &error))?)
+    }
+
+    /// The batch as a dict: the caller's own, or a new one.
+    pub(super) fn into_dict(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(given) = self.given {
+            return Ok(given.clone());
+        }
+        let dict = self.columns.batch(py, self.kind)?;
+        let mut nested: Option<(&str, Bound<'py, PyDict>)> = None;
+        for (part, view) in self.kind.parts(self.columns.schema()).zip(self.views) {
+            let array: Bound<'py, PyUntypedArray> = view.into_array();
+            let (home, key) = self.columns.key(py, part);
+            let Some(home) = home else {
+                dict.set_item(key, array)?;
+                continue;
+            };
+            let inner = match nested.take() {
+                Some((name, inner)) if name == home => inner,
+                _ => {
+                    let inner = PyDict::new(py);
+                    dict.set_item(PyString::intern(py, home), &inner)?;
+                    inner
+                }
+            };
+            inner.set_item(key, array)?;
+            nested = Some((home, inner));
+        }
+        Ok(dict)
+    }
+}
+
+/// The caller's array for a part, and its key.
+fn found<'py>(
+    py: Python<'py>,
+    columns: &Columns,
+    given: &Bound<'py, PyDict>,
+    part: Part,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyString>)> {
+    let (home, key) = columns.key(py, part);
+    let inner = match home {
+        Some(home) => {
+            let inner = given.get_item(home)?.and_then(|value| value.cast_into::<PyDict>().ok());
+            inner.ok_or_else(|| missing(&PyString::intern(py, home), "a dict of arrays"))?
+        }
+        None => given.clone(),
+    };
+    let value = inner.get_item(&key)?.ok_or_else(|| missing(&key, "an array"))?;
+    Ok((value, key))
+}
+
+/// Memory of the caller.
+fn writable<'py, T: Written>(
+    value: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyString>,
+    shape: &[usize],
+) -> PyResult<ViewMut<'py, u8>> {
+    let name = key.to_string();
+    // A tensor's NumPy view shares its memory; what a list becomes would be lost.
+    let array = coerce::array(value, &name)?;
+    let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();
+    if !array.is(value) && owned()? {
+        return Err(missing(key, "an array or tensor that can be written to"));
+    }
+    Ok(coerce::output::<T>(array.as_any(), &name, shape)?.into_bytes())
+}
+
+fn missing(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
+    let message = format!(
+        "out[{key:?}] is missing or of no use, expected {expected}; pass what sample() returned"
+    );
+    errors::new(key.py(), Class::Shape, message)
+}
