@@ -1,0 +1,184 @@
+"""Saving and loading beside a learner (P21): how long a sample waits, and what memory a load takes.
+
+A thread samples 256 rows again and again while another saves all of the buffer; the longest call counts,
+beside the longest when nobody saves. A load is measured in a process of its own: its largest resident
+memory less what is resident when it is done, in parts of what the buffer takes.
+
+    python benchmarks/saving_buffers.py --gate
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from harness import machine
+from harness.cli import RESULTS
+from memory_buffers import resident_bytes
+
+import rlox
+
+SCHEMA_VERSION = 1
+OBS, BATCH = 64, 256
+BYTES = 200 << 20
+LONGEST_WAIT, TRANSIENT = 0.020, 0.10  # seconds; part of the buffer
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured."""
+
+    bytes: int
+    save_seconds: float
+    longest_sample: float
+    longest_sample_otherwise: float
+    load_transient: float
+
+
+def filled(size: int) -> rlox.ReplayBuffer:
+    """A full buffer of about so many bytes."""
+    capacity = size // (4 * (OBS + 2) + 5)
+    buffer = rlox.ReplayBuffer(capacity, OBS, 1)
+    obs = np.random.default_rng(0).normal(size=(10_000, OBS)).astype(np.float32)
+    no, after = np.zeros(len(obs), bool), np.roll(obs, -1, axis=0)
+    for _ in range(-(-capacity // len(obs))):
+        buffer.push_batch(obs, obs[:, :1], obs[:, 0], no, no, after)
+    return buffer
+
+
+def longest_sample(buffer: rlox.ReplayBuffer, until: threading.Event) -> float:
+    """Seconds of the longest of the calls made until then."""
+    longest, out = 0.0, buffer.sample(BATCH)
+    while not until.is_set():
+        begin = time.perf_counter()
+        buffer.sample(BATCH, out=out)
+        longest = max(longest, time.perf_counter() - begin)
+    return longest
+
+
+def beside(
+    buffer: rlox.ReplayBuffer, folder: Path | None, pause: float = 0.0
+) -> tuple[float, float]:
+    """Seconds of a save (or of a pause) and of the longest sample meanwhile."""
+    done, found = threading.Event(), []
+    thread = threading.Thread(target=lambda: found.append(longest_sample(buffer, done)))
+    thread.start()
+    time.sleep(0.05)
+    begin = time.perf_counter()
+    if folder is None:
+        time.sleep(pause)
+    else:
+        buffer.save(folder)
+    taken = time.perf_counter() - begin
+    done.set()
+    thread.join()
+    return taken, found[0]
+
+
+def transient(folder: Path, capacity: int) -> float:
+    """Memory that a load takes for a time, in parts of the buffer, in a process of its own."""
+    command = [sys.executable, __file__, "--load", str(folder), str(capacity)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def peak_bytes() -> int:
+    """The largest resident memory of this program (of the process it was started from, `ru_maxrss`)."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
+
+def load_here(folder: Path, capacity: int) -> float:
+    """`transient` of this process."""
+    buffer = rlox.ReplayBuffer(capacity, OBS, 1)
+    before = resident_bytes()
+    spare = peak_bytes() - before
+    assert spare < 16 << 20, f"this process had {spare} bytes more before"
+    buffer.load(folder)
+    after = resident_bytes()
+    # the peak is counted in pages, so it can be a little below
+    return max(peak_bytes() - after, 0) / (after - before)
+
+
+def measure(size: int, folder: Path) -> Found:
+    """Everything, for a buffer of so many bytes."""
+    buffer = filled(size)
+    taken, waited = beside(buffer, folder / "saved")
+    _, otherwise = beside(buffer, None, pause=taken)
+    load = transient(folder / "saved", buffer.capacity)
+    return Found(buffer.nbytes, taken, waited, otherwise, load)
+
+
+def failures(found: Found) -> list[str]:
+    """One sentence for every goal missed."""
+    missed = []
+    if found.longest_sample >= LONGEST_WAIT:
+        ms, goal = 1e3 * found.longest_sample, 1e3 * LONGEST_WAIT
+        missed.append(
+            f"P21: a sample took {ms:.1f} ms during a save, the goal is below {goal:g} ms"
+        )
+    if found.load_transient >= TRANSIENT:
+        part = f"{found.load_transient:.0%} of the buffer"
+        missed.append(f"P21: a load took {part} for a time, the goal is below {TRANSIENT:.0%}")
+    return missed
+
+
+def table(found: Found) -> str:
+    """The figures as Markdown."""
+    rows = [
+        ("a save", f"{1e3 * found.save_seconds:,.0f} ms", ""),
+        ("longest sample meanwhile", f"{1e3 * found.longest_sample:.1f} ms", "< 20 ms"),
+        ("longest sample otherwise", f"{1e3 * found.longest_sample_otherwise:.1f} ms", ""),
+        ("memory of a load, besides the buffer", f"{found.load_transient:.1%}", "< 10%"),
+    ]
+    head = f"| {found.bytes / 1e6:,.0f} MB | measured | goal |\n|---|---|---|\n"
+    return head + "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def write(found: Found, folder: Path) -> None:
+    """buffer_saving.json and .md."""
+    report = {
+        "schema_version": SCHEMA_VERSION,
+        "date": machine.now(),
+        "commit": machine.describe_commit(),
+        "machine": machine.describe_machine(),
+        "saving": asdict(found),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "buffer_saving.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    about = (__doc__ or "").split("\n\n")[:2]
+    text = ["# Saving and loading replay buffers", *about, table(found)]
+    (folder / "buffer_saving.md").write_text("\n\n".join(text) + "\n", "utf-8")
+
+
+def main() -> int:
+    """Parses the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gate", action="store_true", help="exit 1 if a goal is missed")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.load:
+        print(load_here(Path(args.load[0]), int(args.load[1])))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(BYTES, Path(folder))
+    print(table(found))
+    write(found, args.out)
+    missed = failures(found)
+    print("\n".join(missed))
+    return int(args.gate and bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""A process that forks at random moments while its other threads push, sample, step and save.
+
+`python -m faults.forks FORKS SEED` prints one JSON line: how each child ended, by kind of fork. A child
+uses what it inherited (which may have been in use: then a typed error is as good) and what it makes
+itself (which has to work), and exits 0; one that does not end within `PATIENCE` is killed and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.utils.data
+
+import rlox
+from rlox.errors import RloxError
+
+PATIENCE = 20  # seconds that a child may take; it needs a tenth of one
+ENOUGH = 3  # so many that hung, and there is nothing more to learn
+ENVS = 32_768  # steps of so many are shared by threads
+WIDE = 4 * 84 * 84  # batches of so wide rows are copied by several threads
+ROWS = 200
+
+
+def batch(rows: int) -> tuple[Any, ...]:
+    obs, no = np.ones((rows, WIDE), np.float32), np.zeros(rows, bool)
+    return obs, np.zeros((rows, 1)), np.zeros(rows), no, no, obs
+
+
+class World:
+    """The objects, each used by a thread of its own."""
+
+    def __init__(self) -> None:
+        self.env = rlox.VecEnv(ENVS, seed=0)
+        self.buffer = rlox.ReplayBuffer(ROWS, WIDE, 1)
+        self.idle = rlox.ReplayBuffer(ROWS, WIDE, 1)  # nobody uses it at the time of a fork
+        self.actions = np.zeros(ENVS, np.int64)
+        for buffer in (self.buffer, self.idle):
+            buffer.push_batch(*batch(ROWS))
+        self.env.reset_all()
+
+    def works(self, folder: Path) -> list[Callable[[], object]]:
+        """What the threads do."""
+        return [
+            lambda: self.env.step_all(self.actions),
+            lambda: self.buffer.sample(64),
+            lambda: self.buffer.push_batch(*batch(20)),
+            lambda: self.buffer.save(folder),
+        ]
+
+    def use(self) -> None:
+        """What a child does: everything, with objects of its own, inherited idle ones and others."""
+        for buffer in (rlox.ReplayBuffer(ROWS, WIDE, 1), self.idle):
+            buffer.push_batch(*batch(ROWS))
+            assert (buffer.sample(64)["obs"] == 1).all()
+        env = rlox.VecEnv(ENVS, seed=1)
+        env.reset_all()
+        assert np.isfinite(env.step_all(self.actions)["obs"]).all()
+        with tempfile.TemporaryDirectory() as folder:
+            self.idle.save(folder)
+            self.idle.load(folder)
+        for work in (*self.works(Path(folder))[:3], lambda: len(self.buffer)):
+            try:
+                work()
+            except RloxError:
+                continue
+
+
+class Samples(torch.utils.data.Dataset[Any]):
+    """Batches drawn in the worker processes of a `DataLoader`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> float:
+        self.world.use()
+        return float(self.world.idle.sample(64, seed=index)["obs"].sum())
+
+
+def in_child(world: World) -> None:
+    """Never returns."""
+    try:
+        world.use()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def ended(poll: Callable[[], int | None], pid: int) -> str:
+    """How a child ended, killed if it takes too long."""
+    for _ in range(100 * PATIENCE):
+        code = poll()
+        if code is not None:
+            return "exit 0" if code == 0 else f"exit {code}"
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    while poll() is None:
+        time.sleep(0.01)
+    return "hung"
+
+
+def by_fork(world: World) -> list[str]:
+    pid = os.fork()
+    if pid == 0:
+        in_child(world)
+
+    def poll() -> int | None:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if done else None
+
+    return [ended(poll, pid)]
+
+
+def by_process(world: World) -> list[str]:
+    process = multiprocessing.get_context("fork").Process(target=in_child, args=(world,))
+    process.start()
+    assert process.pid is not None
+    return [ended(lambda: process.exitcode, process.pid)]
+
+
+def by_loader(world: World) -> list[str]:
+    loader = torch.utils.data.DataLoader(
+        Samples(world),
+        batch_size=2,
+        num_workers=2,
+        timeout=PATIENCE,
+        multiprocessing_context="fork",
+    )
+    try:
+        total = sum(float(part.sum()) for part in loader)
+    except RuntimeError as error:
+        return ["hung" if "timed out" in str(error) else f"raised {error}"] * 2
+    return ["exit 0" if total == 4 * 64 * WIDE else "wrong sum"] * 2
+
+
+def campaign(forks: int, seed: int) -> dict[str, dict[str, int]]:
+    """Counts of ends, by kind of fork."""
+    rng, world, found = random.Random(seed), World(), dict[str, Counter[str]]()
+    stop, raised = threading.Event(), Counter[str]()
+
+    def busy(work: Callable[[], object]) -> None:
+        while not stop.is_set():
+            try:
+                work()
+            except Exception as error:
+                raised[repr(error)] += 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        works = world.works(Path(folder))
+        threads = [threading.Thread(target=busy, args=(work,), daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        kinds = [by_fork, by_fork, by_process, by_loader]
+        while (done := sum(count.total() for count in found.values())) < forks:
+            time.sleep(rng.random() * 0.05)
+            kind = kinds[done % len(kinds)]
+            found.setdefault(kind.__name__, Counter()).update(kind(world))
+            if sum(count["hung"] for count in found.values()) >= ENOUGH:
+                break
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        alive = sum(thread.is_alive() for thread in threads)
+    found = {kind: Counter({how: n for how, n in c.items() if n}) for kind, c in found.items()}
+    return {**found, "parent": Counter({"stuck": alive}) + raised}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python's own about forks beside threads
+    print(json.dumps(campaign(int(sys.argv[1]), int(sys.argv[2]))), flush=True)
+    os._exit(0)

@@ -1,0 +1,182 @@
+"""What the rows of a saved folder are, read in Python from its parsed files alone.
+
+Rows are records that name their observations by number, and stacks name their frames; a number is kept
+modulo 2**32 and stands for the nearest one before the end of its queue. Where two segments have a row
+the later one holds; that observations disagree can only be forged, and then either is as good
+(`first`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from faults.forge import STREAM, Folder, numbers
+
+
+class Missing(Exception):
+    """The folder does not have what it refers to."""
+
+
+@dataclass
+class Queue:
+    """Numbered rows of one source."""
+
+    width: int
+    rows: dict[int, bytes] = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+
+    def full(self, lower: int) -> int:
+        """The number whose lower half is `lower`."""
+        return self.end - (self.end - lower) % 2**32
+
+    def get(self, number: int) -> bytes:
+        if number not in self.rows or number >= self.end:
+            raise Missing(f"row {number} before {self.end}")
+        return self.rows[number]
+
+
+@dataclass
+class Stream:
+    """Where an environment stands, and its rows."""
+
+    start: int
+    pushed: int
+    head: int
+    open: bool
+    begins: bool
+    episodes: list[int]
+    records: Queue
+    items: list[Queue]
+    frames: list[Queue | None]
+
+    def record(self, position: int) -> bytes:
+        if position not in self.records.rows:
+            raise Missing(f"record {position}")
+        return self.records.rows[position]
+
+    def obs(self, column: int, position: int, ahead: int) -> bytes:
+        """The bytes of an observation; of a stack, frame after frame."""
+        items, frames = self.items[column], self.frames[column]
+        lower = int.from_bytes(self.record(position)[4 * column : 4 * column + 4], "little")
+        number = items.full(lower)
+        items.get(number)
+        item = items.get(min(number + ahead, items.end - 1))
+        if frames is None:
+            return item
+        return b"".join(frames.get(frames.full(int(n))) for n in np.frombuffer(item, "<u4"))
+
+
+def decoded(folder: Folder, first: bool = False) -> list[Stream]:
+    """The streams of a folder; Missing if its manifest makes no sense."""
+    manifest = folder.manifest
+    states, episodes, ends = (
+        numbers(manifest.column(c)) for c in ("streams", "episodes", "queues")
+    )
+    sources: dict[str, Queue] = {}
+    for segment in folder.segments:
+        for column in segment.columns:
+            queue = sources.setdefault(column.name, Queue(column.row_bytes))
+            rows = {column.first + at: column.row(at) for at in range(len(column))}
+            older = first and not column.name.startswith("records")
+            queue.rows = rows | queue.rows if older else queue.rows | rows
+    if len(ends) != 2 * len(sources):
+        raise Missing("ranges of queues")
+    names = iter(sources.values())
+    for queue, start, end in zip(names, ends[::2], ends[1::2], strict=True):
+        queue.start, queue.end = start, end
+    streams, used = [], 0
+    for at in range(sum(name.startswith("records") for name in sources)):
+        state = states[STREAM * at : STREAM * at + STREAM]
+        if len(state) < STREAM:
+            raise Missing("streams")
+        own = [s for s in sources if s.endswith(f"/{at}") and s.startswith(("obs", "stacks"))]
+        frames = [sources.get(name.replace("stacks", "frames")) for name in own]
+        plain = [None if "stacks" not in name else f for name, f in zip(own, frames, strict=True)]
+        begin, used = used, used + state[5]
+        streams.append(
+            Stream(
+                state[0], state[1], state[2], bool(state[3]), bool(state[4]), episodes[begin:used],
+                sources[f"records/{at}"], [sources[name] for name in own], plain,
+            )
+        )  # fmt: skip
+    return streams
+
+
+def concatenated(parts: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(parts), np.uint8).copy()
+
+
+def state_of(folder: Folder, streams: list[Stream], empty: dict[str, Any]) -> dict[str, Any]:
+    """The state dict of a ring that holds what the folder says; Missing if it has not all of it."""
+    draws = numbers(folder.manifest.column("draws"))
+    if len(draws) != 2:
+        raise Missing("draws")
+    state = dict(empty) | {"seed": draws[0], "drawn": draws[1]}
+    for name in ("start", "pushed", "head", "open", "begins"):
+        state[name] = np.array([int(getattr(s, name)) for s in streams], np.uint64)
+    state["n_episodes"] = np.array([len(s.episodes) for s in streams], np.uint64)
+    state["episodes"] = np.array([e for s in streams for e in s.episodes], np.uint64)
+    if any(s.pushed - s.start > 1 << 20 for s in streams):
+        raise Missing("more rows than any folder here has")
+    records = [s.record(t) for s in streams for t in range(s.start, s.pushed)]
+    state["records"] = concatenated(records)
+    for column in range(len(streams[0].items)):
+        queues = {f"obs{column}": [s.items[column] for s in streams]}
+        frames = [f for s in streams if (f := s.frames[column]) is not None]
+        queues |= {f"frames{column}": frames} if frames else {}
+        for name, parts in queues.items():
+            if any(q.end - q.start > 1 << 20 for q in parts):
+                raise Missing("more observations than any folder here has")
+            rows = [q.get(number) for q in parts for number in range(q.start, q.end)]
+            state[name] = concatenated(rows)
+            state[f"{name}.start"] = np.array([q.start for q in parts], np.uint64)
+            state[f"{name}.end"] = np.array([q.end for q in parts], np.uint64)
+    return state
+
+
+def tiered(streams: list[Stream], each: int) -> list[Stream]:
+    """The streams of a buffer on disk as a ring of `each` rows would have them: a row is read where it
+    is needed, so what nobody refers to need not be there and stands as zeros.
+    """
+    return [ring_of(stream, each) for stream in streams]
+
+
+def ring_of(s: Stream, each: int) -> Stream:
+    start = max(s.start, s.pushed - each)
+    if not 0 <= s.pushed - start <= each:
+        raise Missing("rows held")
+    flags = {t: s.record(t)[4 * len(s.items)] & 3 for t in range(start, s.pushed)}
+    ends = {t + 1 for t, flag in flags.items() if flag and t + 1 < s.pushed}
+    cuts = {e for e in s.episodes if start < e < s.pushed}
+    begins = s.begins or bool(flags.get(s.pushed - 1, 0))
+    episodes = sorted({start, *ends, *cuts}) if flags else []
+    items: list[Queue] = []
+    frames: list[Queue | None] = []
+    for column, (queue, shown) in enumerate(zip(s.items, s.frames, strict=True)):
+        lowers = [s.record(t)[4 * column : 4 * column + 4] for t in flags]
+        needed = {queue.full(int.from_bytes(lower, "little")) for lower in lowers}
+        needed |= {min(number + 1, queue.end - 1) for number in needed}
+        rows = {number: queue.get(number) for number in needed}
+        begin = min(needed, default=queue.end)
+        if queue.end - begin > 1 << 20:
+            raise Missing("observations far apart")
+        if shown is not None:
+            used = {shown.full(int(i)) for row in rows.values() for i in np.frombuffer(row, "<u4")}
+            first = min(used, default=shown.end)
+            if shown.end - first > 1 << 20:
+                raise Missing("frames far apart")
+            blank = bytes(shown.width)
+            held = {n: shown.get(n) if n in used else blank for n in range(first, shown.end)}
+            frames.append(Queue(shown.width, held, first, shown.end))
+            newest = ((shown.end - 1) % 2**32).to_bytes(4, "little")
+            empty = newest * (queue.width // 4)
+        else:
+            frames.append(None)
+            empty = bytes(queue.width)
+        held = {number: rows.get(number, empty) for number in range(begin, queue.end)}
+        items.append(Queue(queue.width, held, begin, queue.end))
+    head = s.pushed % each
+    return Stream(start, s.pushed, head, s.open, begins, episodes, s.records, items, frames)

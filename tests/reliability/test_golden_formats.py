@@ -1,0 +1,125 @@
+"""What earlier versions wrote (tests/golden, made by its make.py) is read as they would have read it."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden import make
+from helpers.tagged import RINGS, TIERED, dataset
+
+import rlox
+from rlox.errors import CheckpointError
+
+HERE = Path(make.__file__).parent
+
+
+def recorded(name):
+    """The arrays of a file, one without dimensions as a Python object."""
+    with np.load(HERE / f"{name}.npz") as file:
+        return {key: file[key] if file[key].ndim else file[key].item() for key in file.files}
+
+
+def check(found, name):
+    """Everything is exactly as recorded, types and shapes too."""
+    expected = recorded(name)
+    expected = {key: value for key, value in expected.items() if not key.startswith("snapshot/")}
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        got = np.asarray(found[key])
+        assert got.dtype == np.asarray(array).dtype, key
+        np.testing.assert_array_equal(got, array, err_msg=key, strict=isinstance(array, np.ndarray))
+
+
+def copied(name, tmp_path):
+    """A copy of a golden folder, which may be written to."""
+    return Path(shutil.copytree(HERE / name, tmp_path / name))
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_a_saved_buffer_loads_with_its_rows_and_draws_and_goes_on(name, tmp_path):
+    case = RINGS[name]
+    buffer = case.make(tmp_path, seed=0)
+    buffer.load(copied(name, tmp_path))
+    check(make.contents(case, buffer, case.held()), name)
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_a_state_restores_with_its_rows_and_draws_and_goes_on(name, tmp_path):
+    case = RINGS[name]
+    buffer = case.make(tmp_path, seed=0)
+    buffer.restore(recorded(f"{name}.state"))
+    check(make.contents(case, buffer, case.held()), name)
+
+
+@pytest.mark.parametrize("name", TIERED)
+def test_the_rows_of_a_buffer_on_disk_are_taken_over(name, tmp_path):
+    case = TIERED[name]
+    buffer = case.make(copied(name, tmp_path))
+    buffer.verify()
+    check(make.contents(case, buffer, case.held()), f"{name}.newest")
+    buffer.close()
+
+
+@pytest.mark.parametrize("name", TIERED)
+def test_a_named_save_of_a_buffer_on_disk_loads_exactly(name, tmp_path):
+    case = TIERED[name]
+    buffer = case.make(copied(name, tmp_path), seed=0)
+    buffer.load("named")
+    held = recorded(f"{name}.named")["gather/indices"]
+    check(make.contents(case, buffer, held), f"{name}.named")
+    buffer.close()
+
+
+@pytest.mark.parametrize(("name", "normalize"), [("dataset", False), ("dataset_normalized", True)])
+def test_a_saved_dataset_loads_with_its_rows_moments_and_draws(name, normalize, tmp_path):
+    data = dataset(normalize=normalize, seed=0, real=False)
+    data.load(copied(name, tmp_path))
+    check(make.draws(data), name)
+
+
+def snapshot(name):
+    """A recorded snapshot as `snapshot()` returned it."""
+    return {k.removeprefix("snapshot/"): v for k, v in recorded(name).items() if "snapshot/" in k}
+
+
+@pytest.mark.parametrize("precision", ["f64", "f32"])
+@pytest.mark.parametrize("env_id", make.ENVS)
+def test_a_snapshot_of_a_batch_of_environments_goes_on_step_by_step(env_id, precision):
+    env = rlox.VecEnv(4, seed=0, env_id=env_id, precision=precision)
+    env.restore(snapshot(f"{env_id}.{precision}"))
+    check(make.continued(env, 60), f"{env_id}.{precision}")
+
+
+@pytest.mark.parametrize("env_id", make.ENVS)
+def test_a_snapshot_of_one_environment_goes_on_step_by_step(env_id):
+    env = rlox.SingleEnv(env_id, seed=0)
+    env.restore(snapshot(f"{env_id}.single"))
+    check(make.rest_of(env, 2), f"{env_id}.single")
+
+
+@pytest.mark.parametrize("suffix", ["manifest", "seg"])
+def test_a_file_of_a_later_version_is_refused_with_both_versions(suffix, tmp_path):
+    folder = copied("plain", tmp_path)
+    for path in folder.glob(f"*.{suffix}"):
+        data = bytearray(path.read_bytes())
+        struct.pack_into("<I", data, 8, 2)
+        (head,) = struct.unpack_from("<I", data, 12)
+        struct.pack_into("<I", data, head - 4, zlib.crc32(data[: head - 4]))
+        path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=rf"\.{suffix} .*version 2, expected 1"):
+        RINGS["plain"].make(tmp_path).load(folder)
+
+
+def test_a_state_or_snapshot_of_a_later_version_is_refused_with_both_versions(tmp_path):
+    state = recorded("plain.state")
+    with pytest.raises(CheckpointError, match="format is 2, expected 1"):
+        RINGS["plain"].make(tmp_path).restore(state | {"format": 2})
+    env = rlox.VecEnv(4, env_id="CartPole-v1")
+    now = snapshot("CartPole-v1.f64")
+    with pytest.raises(CheckpointError, match=rf"format.*{now['format'] + 1}.*{now['format']}"):
+        env.restore(now | {"format": now["format"] + 1})
