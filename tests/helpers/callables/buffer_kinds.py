@@ -14,6 +14,7 @@ from helpers.callables.calls import LARGEST, count_of, named_save, save_name, st
 from helpers.callables.engine import Arguments, Draw, any_numeric, as_array, require, whole, within
 from helpers.callables.rings import indices_of, outputs
 from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
+from helpers.callables.schemas import FLAT, Schema, each
 from rlox import _core
 
 
@@ -28,7 +29,7 @@ class SequenceProgram(Program):
         return super().settings() | {"cross_episodes": self.capacity % 2 == 0}
 
     def made(self) -> Any:
-        model = Sequences(self.capacity, self.n_envs, self.seed)
+        model = Sequences(self.capacity, self.n_envs, self.seed, self.schema)
         model.cross = self.capacity % 2 == 0
         return model
 
@@ -46,7 +47,7 @@ class SequenceProgram(Program):
         size, count, lead = count_of(batch_size, n_batches, length)
         seed = None if seed is None else whole(seed, 0, LARGEST)
         like = self.model.batch([])
-        shapes = {k: np.zeros((*lead, length, *a.shape[1:]), a.dtype) for k, a in like.items()}
+        shapes = each(lambda a: np.zeros((*lead, length, *a.shape[1:]), a.dtype), like)
         shapes |= {k: np.zeros((*lead, length), bool) for k in ("is_first", "mask")}
         outputs(out, shapes)
         require(self.model.held())
@@ -66,7 +67,7 @@ class PrioritizedProgram(Program):
         return super().settings() | {"alpha": 0.7, "stratified": stratified}
 
     def made(self) -> Any:
-        model = Priorities(self.capacity, self.n_envs, self.seed)
+        model = Priorities(self.capacity, self.n_envs, self.seed, self.schema)
         model.alpha, model.stratified = 0.7, self.capacity % 2 == 0
         return model
 
@@ -78,7 +79,7 @@ class PrioritizedProgram(Program):
     def draw_push_batch(self) -> Arguments:
         given = super().draw_push_batch()
         if self.draw.boolean():
-            given["priorities"] = self.draw.rng.uniform(0.1, 3, len(given["obs"]))
+            given["priorities"] = self.draw.rng.uniform(0.1, 3, len(given["rewards"]))
         return given
 
     def model_push(self, priority: Any = None, **given: Any) -> None:  # type: ignore[override]
@@ -104,7 +105,7 @@ class PrioritizedProgram(Program):
         for env, row, own in zip(envs, rows, self.own, strict=True):
             self.model.store(env, row | {"priority": own})
 
-    def drawn(self, seed: int | None, count: int, size: int, horizon: Any) -> Any:
+    def drawn(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
         require((self.model.leaves() > 0).any())
         batches = []
         for key, number in self.model.batches(seed, count):
@@ -112,7 +113,7 @@ class PrioritizedProgram(Program):
             batches.append(self.model.batch(rows, horizon) | {"weights": weights})
         return batches
 
-    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, np.ndarray]:
+    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
         return super().like(lead, windows) | {"weights": np.zeros(lead, np.float32)}
 
     def draw_sample(self) -> Arguments:
@@ -170,18 +171,18 @@ class TieredProgram(Program):
     steps = (*COMMON, "flush", "verify", "close", "construct")
     facts_read = ("capacity", "n_envs", "n_hot", "n_unsealed", "nbytes", "disk_bytes")
 
-    def __init__(self, draw: Draw, folder: Path) -> None:
+    def __init__(self, draw: Draw, folder: Path, schema: Schema = FLAT) -> None:
         self.hot = draw.integer(3, 6)
         self.path = folder / "cold"
-        super().__init__(draw, folder)
+        super().__init__(draw, folder, schema)
 
     def made(self) -> Any:
         self.capacity = self.capacity + 3 * self.hot
-        return Tiers(self.hot, self.capacity, self.n_envs, self.seed)
+        return Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema)
 
     def make(self, seed: int) -> Any:
         sizes = (self.hot, self.capacity)
-        return self.kind(*sizes, 2, 1, self.path, seed=seed, **self.settings())
+        return self.kind(*sizes, cold_path=self.path, seed=seed, **self.settings())
 
     def close(self) -> None:
         self.buffer.close()
@@ -246,7 +247,10 @@ class TieredProgram(Program):
             self.model.flush()
             self.model.reopened()
         else:
-            self.model, self.saved = Tiers(self.hot, self.capacity, self.n_envs, self.seed), {}
+            self.model, self.saved = (
+                Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema),
+                {},
+            )
 
     def call_close(self, **given: Any) -> None:
         self.buffer.close(**given)

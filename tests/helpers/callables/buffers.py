@@ -22,7 +22,8 @@ from helpers.callables.engine import (
     whole,
     within,
 )
-from helpers.callables.rings import COLUMNS, OBS, Draws, Rings, column, flags, indices_of, outputs
+from helpers.callables.rings import COLUMNS, Draws, Rings, flags, indices_of, outputs
+from helpers.callables.schemas import FLAT, SCHEMAS, Schema, column, each
 from rlox import _core
 from rlox.errors import RloxError
 
@@ -43,8 +44,11 @@ class Program:
     ends: tuple[str, ...] = ENDS
     """How calls come out."""
 
-    def __init__(self, draw: Draw, folder: Path) -> None:
-        self.draw, self.folder, self.saved = draw, folder, {}
+    schemas = tuple(SCHEMAS)
+    """Names of the observations that it is run with."""
+
+    def __init__(self, draw: Draw, folder: Path, schema: Schema = FLAT) -> None:
+        self.draw, self.folder, self.schema, self.saved = draw, folder, schema, {}
         self.capacity, self.n_envs = draw.integer(3, 12), draw.integer(1, 3)
         self.seed = draw.integer(0, LARGEST)
         self.model = self.made()
@@ -54,13 +58,14 @@ class Program:
     model: Any
 
     def settings(self) -> Arguments:
-        return {"n_envs": self.n_envs, "extra_columns": {"latent": ("float32", (2,))}}
+        own = {"act_dim": 1, "n_envs": self.n_envs, "extra_columns": {"latent": ("float32", (2,))}}
+        return self.schema.settings() | own
 
     def made(self) -> Any:
-        return Rings(self.capacity, self.n_envs, self.seed)
+        return Rings(self.capacity, self.n_envs, self.seed, self.schema)
 
     def make(self, seed: int) -> Any:
-        return self.kind(self.capacity, *OBS, 1, seed=seed, **self.settings())
+        return self.kind(self.capacity, seed=seed, **self.settings())
 
     def close(self) -> None:
         """Ends what the program leaves open."""
@@ -69,7 +74,7 @@ class Program:
 
     def draw_rows(self, *lead: int) -> Arguments:
         given = {
-            "obs": self.draw.numbers(*lead, *OBS),
+            "obs": self.schema.draw(self.draw, *lead),
             "actions": self.draw.numbers(*lead, 1),
             "rewards": self.draw.numbers(*lead),
             "terminated": self.draw.flags(*lead),
@@ -77,7 +82,7 @@ class Program:
             "extra": {"latent": self.draw.numbers(*lead, 2)},
         }
         if self.draw.boolean():
-            given["next_obs"] = self.draw.numbers(*lead, *OBS)
+            given["next_obs"] = self.schema.draw(self.draw, *lead)
         return given
 
     def draw_push(self) -> Arguments:
@@ -107,11 +112,23 @@ class Program:
 
     def draw_sample(self) -> Arguments:
         given = self.draw_request()
-        if self.draw.boolean():
+        how = self.draw.integer(0, 2)
+        if how == 1 and self.goals:
+            given["her"] = self.draw_goals()
+        elif how:
             given |= {"n_step": self.draw.integer(1, 5), "gamma": self.draw.unit()}
         if self.draw.boolean():
             given["out"] = self.buffer.sample(**{"seed": 0, **given})
         return given
+
+    @property
+    def goals(self) -> bool:
+        """Whether samples may be relabelled with other goals."""
+        return self.kind is _core.ReplayBuffer and self.schema.goals
+
+    def draw_goals(self) -> Any:
+        strategy = self.draw.one_of("future", "final", "episode")
+        return _core.HindsightConfig(making.goal_reward, strategy, ratio=self.draw.unit())
 
     def draw_indices(self) -> Any:
         held = self.model.held()
@@ -175,18 +192,21 @@ class Program:
         require(isinstance(extra, dict) and extra.keys() == {"latent"})
         given["latent"] = extra["latent"]
         arrays = {name: column(given[name], lead, shape) for name, shape in COLUMNS.items()}
-        arrays["obs"] = column(given["obs"], lead, OBS)
+        arrays["obs"] = self.schema.read(given["obs"], lead)
         for name in ("terminated", "truncated"):
             arrays[name] = flags(given[name], lead)
         after = None
         if given["next_obs"] is not None:
-            after = column(given["next_obs"], lead, OBS)
+            after = self.schema.read(given["next_obs"], lead)
         if not lead:
             return [arrays | {"next_obs": after}]
-        rows = [{name: array[i] for name, array in arrays.items()} for i in range(lead[0])]
-        return [
-            row | {"next_obs": None if after is None else after[i]} for i, row in enumerate(rows)
-        ]
+        arrays["next_obs"] = after
+
+        def row(i: int) -> Any:
+            at = lambda array: array[i]  # noqa: E731
+            return {name: None if a is None else each(at, a) for name, a in arrays.items()}
+
+        return [row(i) for i in range(lead[0])]
 
     def model_push(
         self, obs: Any = None, action: Any = None, reward: Any = None, terminated: Any = None,
@@ -216,37 +236,38 @@ class Program:
 
     def model_sample(
         self, batch_size: Any = None, seed: Any = None, n_batches: Any = None, n_step: Any = None,
-        gamma: Any = None, out: Any = None,
+        gamma: Any = None, out: Any = None, her: Any = None,
     ) -> Any:  # fmt: skip
         size, count, lead = count_of(batch_size, n_batches)
         seed = None if seed is None else whole(seed, 0, LARGEST)
         horizon = None
+        require(her is None or (self.goals and isinstance(her, _core.HindsightConfig)))
+        require(her is None or n_step is None)
         require((n_step is None) == (gamma is None))
         if n_step is not None:
             horizon = whole(n_step, 1, 65_536), within(gamma, 0, 1)
         outputs(out, self.like(lead, horizon is not None))
         require(self.model.held())
-        return self.near(self.drawn(seed, count, size, horizon), lead)
+        return stacked(self.drawn(seed, count, size, horizon, her), lead)
 
-    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, np.ndarray]:
+    def like(self, lead: tuple[int, ...], windows: bool) -> dict[str, Any]:
         empty = self.model.batch([], (1, 1.0) if windows else None)
-        return {name: np.zeros(lead + a.shape[1:], a.dtype) for name, a in empty.items()}
+        return each(lambda a: np.zeros(lead + a.shape[1:], a.dtype), empty)
 
-    def near(self, batches: list[dict[str, np.ndarray]], lead: tuple[int, ...]) -> Any:
-        return stacked(batches, lead)
-
-    def drawn(self, seed: int | None, count: int, size: int, horizon: Any) -> Any:
+    def drawn(self, seed: int | None, count: int, size: int, horizon: Any, her: Any) -> Any:
         model, batches = self.model, []
         for key, number in model.batches(seed, count):
             draws = Draws(key, number)
             rows = [model.draw(draws) for _ in range(size)]
             batches.append(model.batch(rows, horizon))
+            if her is not None:
+                making.relabel(model, draws, rows, batches[-1], her)
         return batches
 
     def model_gather(self, indices: Any = None, out: Any = None) -> Any:
         numbers = indices_of(indices)
         batch = self.model.batch([])
-        outputs(out, {k: np.zeros((len(numbers), *a.shape[1:]), a.dtype) for k, a in batch.items()})
+        outputs(out, each(lambda a: np.zeros((len(numbers), *a.shape[1:]), a.dtype), batch))
         return self.model.batch([self.model.find(index) for index in numbers])
 
     def model_update(self, column: Any = None, indices: Any = None, values: Any = None) -> int:

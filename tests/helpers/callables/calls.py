@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from helpers.callables.engine import Draw, Invalid, require, whole
+from helpers.callables.schemas import each
 
 LARGEST = 2**64 - 1
 MOST = 2**28
@@ -50,14 +51,13 @@ def count_of(size: Any, n_batches: Any, length: int = 1) -> tuple[int, int, tupl
     return size, batches, (size,) if n_batches is None else (batches, size)
 
 
-def stacked(batches: list[dict[str, np.ndarray]], lead: tuple[int, ...]) -> dict[str, Any]:
+def stacked(batches: list[dict[str, Any]], lead: tuple[int, ...]) -> dict[str, Any]:
     """One dict of the arrays of several batches."""
-    return {
-        name: np.concatenate([batch[name] for batch in batches]).reshape(
-            lead + batches[0][name].shape[1:]
-        )
-        for name in batches[0]
-    }
+
+    def together(*parts: np.ndarray) -> np.ndarray:
+        return np.concatenate(parts).reshape(lead + parts[0].shape[1:])
+
+    return {name: each(together, *(batch[name] for batch in batches)) for name in batches[0]}
 
 
 def named_save(path: Any, name: Any) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from helpers.callables.buffers import Program
 from helpers.callables.calls import LARGEST, count_of, stacked
 from helpers.callables.engine import Arguments, Draw, any_numeric, numeric, require, whole
 from helpers.callables.rings import Draws, flags, outputs
+from helpers.callables.schemas import FLAT, Schema
 from rlox import _core
 
 CONSTANT = 1e-6
@@ -93,12 +94,13 @@ class DatasetProgram(Program):
     """`OfflineDatasetBuffer`."""
 
     kind = _core.OfflineDatasetBuffer
+    schemas = ("flat",)
     steps = (
         "sample", "sample_trajectories", "stats", "n_episodes", "normalize", "denormalize", "facts",
         "save", "load", "construct",
     )  # fmt: skip
 
-    def __init__(self, draw: Draw, folder: Path) -> None:
+    def __init__(self, draw: Draw, folder: Path, schema: Schema = FLAT) -> None:
         self.n, self.scaled = draw.integer(1, 12), draw.boolean()
         self.dtype = draw.one_of(np.float32, np.float64)
         self.arrays = {
@@ -109,7 +111,7 @@ class DatasetProgram(Program):
             "terminated": draw.rng.random(self.n) < 0.2,
             "truncated": draw.rng.random(self.n) < 0.2,
         }
-        super().__init__(draw, folder)
+        super().__init__(draw, folder, schema)
 
     def made(self) -> Any:
         return Dataset(self.arrays, self.scaled, self.seed)

@@ -126,6 +126,30 @@ def draw_hindsight(draw: Draw) -> Arguments:
     return given
 
 
+def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:
+    """A reward that tells both goals apart."""
+    return (10 * achieved - desired)[:, 0]
+
+
+def relabel(model: Any, draws: Draws, rows: list[Any], batch: Any, config: Any) -> None:
+    """Replaces goals and rewards of a batch, after its rows were drawn, by the definition."""
+    for place, (env, t) in enumerate(rows):
+        if draws.uniform() >= config.ratio:
+            continue
+        first, last = model.episode(env, t)
+        goal = last - 1
+        if config.strategy == "future":
+            goal = t + draws.below(last - t)
+        elif config.strategy == "episode":
+            goal = first + draws.below(last - first)
+        wanted = model.after(env, goal)["achieved_goal"]
+        for name in ("obs", "next_obs"):
+            batch[name]["desired_goal"][place] = wanted
+        achieved = batch["next_obs"]["achieved_goal"][place]
+        with np.errstate(all="ignore"):
+            batch["rewards"][place] = goal_reward(achieved[None], wanted[None], {})[0]
+
+
 def hindsight(seed: int, **given: Any) -> Any:
     config = _core.HindsightConfig(lambda a, d, _: (10 * a - d)[:, 0], **given)
     batch = goal_rows().sample(8, seed, her=config)

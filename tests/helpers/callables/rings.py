@@ -8,29 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from helpers.callables.engine import Invalid, Stale, any_numeric, as_array, require
+from helpers.callables.engine import Stale, any_numeric, as_array, require
+from helpers.callables.schemas import FLAT, Schema, put
 from rlox import _core
 
 COLUMNS: dict[str, tuple[int, ...]] = {"actions": (1,), "rewards": (), "latent": (2,)}
-OBS = (2,)
 PADDING = 2**64 - 1
 Row = dict[str, Any]
-
-
-def column(value: Any, lead: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """float32 `[*lead, *shape]` of what is pushed; flat rows may come in any shape."""
-    if not lead and np.prod(shape) == 1 and isinstance(value, (int, float)):
-        try:
-            value = np.float64(float(value))
-        except OverflowError as error:
-            raise Invalid from error
-    array = any_numeric(value)
-    rest = array.shape[len(lead) :]
-    require(array.shape[: len(lead)] == lead)
-    flat = len(shape) <= 1 and int(np.prod(rest)) == int(np.prod(shape))
-    require(rest == shape or flat or (not lead and array.shape == (1, *shape)))
-    with np.errstate(all="ignore"):
-        return array.astype(np.float32).reshape(lead + shape)
 
 
 def flags(value: Any, lead: tuple[int, ...]) -> np.ndarray:
@@ -67,8 +51,9 @@ class Draws:
 class Rings:
     """Everything pushed, per environment; only the newest `each` of them are held."""
 
-    def __init__(self, capacity: int, n_envs: int, seed: int) -> None:
+    def __init__(self, capacity: int, n_envs: int, seed: int, schema: Schema = FLAT) -> None:
         self.each, self.n_envs, self.seed, self.drawn = capacity // n_envs, n_envs, seed, 0
+        self.schema = schema
         self.rows: list[list[Row]] = [[] for _ in range(n_envs)]
         self.begin = [0] * n_envs  # rows before it were cleared
         self.begins = [True] * n_envs
@@ -123,7 +108,7 @@ class Rings:
             last += 1
         return first, last
 
-    def after(self, env: int, t: int) -> np.ndarray:
+    def after(self, env: int, t: int) -> Any:
         """What a row led to, as far as it is known."""
         row = self.rows[env][t]
         return row["obs"] if row["next_obs"] is None else row["next_obs"]
@@ -150,8 +135,8 @@ class Rings:
 
     def batch(self, rows: list[tuple[int, int]], horizon: tuple[int, float] | None = None) -> Any:
         """The arrays of rows, or of the n-step windows that begin at them."""
-        obs = np.zeros((len(rows), *OBS), np.float32)
-        out: dict[str, np.ndarray] = {"obs": obs, "next_obs": obs.copy()}
+        n = len(rows)
+        out: dict[str, Any] = {"obs": self.schema.zeros(n), "next_obs": self.schema.zeros(n)}
         for name, shape in COLUMNS.items():
             out[name] = np.zeros((len(rows), *shape), np.float32)
         for name in ("terminated", "truncated"):
@@ -161,7 +146,7 @@ class Rings:
             out["discounts"] = np.zeros(len(rows), np.float32)
         for i, (env, t) in enumerate(rows):
             first, last = self.rows[env][t], t
-            out["obs"][i] = first["obs"]
+            put(out["obs"], i, first["obs"])
             for name in COLUMNS:
                 out[name][i] = first[name]
             if horizon is not None:
@@ -169,21 +154,22 @@ class Rings:
                 with np.errstate(all="ignore"):
                     out["rewards"][i] = total
                 out["discounts"][i] = 0.0 if self.rows[env][last]["terminated"] else factor
-            out["next_obs"][i] = self.after(env, last)
+            put(out["next_obs"], i, self.after(env, last))
             for name in ("terminated", "truncated"):
                 out[name][i] = self.rows[env][last][name]
         return out
 
-    def contents(self) -> dict[str, np.ndarray]:
+    def contents(self) -> dict[str, Any]:
         """Each column of the rows held; `batch` takes three times as long."""
         rows = [
             {**steps[t], "next_obs": self.after(env, t)}
             for env, steps in enumerate(self.rows)
             for t in range(self.start(env), len(steps))
         ]
-        shapes = {"obs": OBS, "next_obs": OBS, **COLUMNS, "terminated": (), "truncated": ()}
-        out = {}
-        for name, shape in shapes.items():
+        out = {
+            name: self.schema.joined([row[name] for row in rows]) for name in ("obs", "next_obs")
+        }
+        for name, shape in {**COLUMNS, "terminated": (), "truncated": ()}.items():
             dtype = bool if name in ("terminated", "truncated") else np.float32
             out[name] = np.array([row[name] for row in rows], dtype).reshape(len(rows), *shape)
         return out
@@ -206,13 +192,17 @@ class Rings:
         return other
 
 
-def outputs(out: Any, like: dict[str, np.ndarray]) -> None:
+def outputs(out: Any, like: dict[str, Any]) -> None:
     """Refuse a dict that a batch cannot be written into."""
     if out is None:
         return
     require(isinstance(out, dict))
     for name, array in like.items():
         given = out.get(name)
+        if isinstance(array, dict):
+            require(given is not None)
+            outputs(given, array)
+            continue
         require(isinstance(given, np.ndarray) and given.flags.writeable)
         require((given.dtype, given.shape) == (array.dtype, array.shape))
         require(given.flags.c_contiguous and given.flags.aligned)

@@ -9,6 +9,7 @@ import numpy as np
 
 from helpers.callables.engine import require
 from helpers.callables.rings import PADDING, Draws, Rings, Row
+from helpers.callables.schemas import FLAT, Schema, each, put
 from rlox import _core
 
 
@@ -27,17 +28,17 @@ class Sequences(Rings):
             if t + length <= last or t == first:
                 return [(env, k) for k in range(t, min(last, t + length))]
 
-    def windows(self, seed: int, number: int, size: int, length: int) -> dict[str, np.ndarray]:
+    def windows(self, seed: int, number: int, size: int, length: int) -> dict[str, Any]:
         draws = Draws(seed, number)
         all_rows = [self.place(draws, length) for _ in range(size)]
         like = self.batch([])
-        out = {k: np.zeros((size, length, *a.shape[1:]), a.dtype) for k, a in like.items()}
+        out = each(lambda a: np.zeros((size, length, *a.shape[1:]), a.dtype), like)
         out["indices"][:] = PADDING
         out["is_first"] = np.zeros((size, length), bool)
         out["mask"] = np.zeros((size, length), bool)
         for b, rows in enumerate(all_rows):
-            for key, array in self.batch(rows).items():
-                out[key][b, : len(rows)] = array
+            for key, arrays in self.batch(rows).items():
+                put(out[key], (b, slice(len(rows))), arrays)
             out["is_first"][b, : len(rows)] = [self.rows[env][t]["first"] for env, t in rows]
             out["mask"][b, : len(rows)] = True
         return out
@@ -83,8 +84,8 @@ class Priorities(Rings):
 class Tiers(Rings):
     """Rows of which the older ones are on disk, sealed in blocks."""
 
-    def __init__(self, hot: int, total: int, n_envs: int, seed: int) -> None:
-        super().__init__(total, n_envs, seed)
+    def __init__(self, hot: int, total: int, n_envs: int, seed: int, schema: Schema = FLAT) -> None:
+        super().__init__(total, n_envs, seed, schema)
         hot //= n_envs
         row_bytes = 4 * (2 + 1 + 1 + 2)
         self.chunk = max(-(-self.each // 256), min(2**20 // row_bytes, hot // 3), 1)
