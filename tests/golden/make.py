@@ -77,7 +77,7 @@ def ring(name: str, case: Kind) -> None:
     case.fill(buffer, 0.6, 1.0)
     change(case, buffer)
     buffer.save(HERE / name)
-    np.savez_compressed(HERE / f"{name}.state.npz", **buffer.state())
+    np.savez_compressed(HERE / f"{name}.state2.npz", **buffer.state())
     np.savez_compressed(HERE / f"{name}.npz", **contents(case, buffer, case.held()))
 
 

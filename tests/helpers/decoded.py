@@ -114,32 +114,35 @@ def state_of(folder: Folder, streams: list[Stream], empty: dict[str, Any]) -> di
     draws = numbers(folder.manifest.column("draws"))
     if len(draws) != 2:
         raise Missing("draws")
-    state = dict(empty) | {"seed": draws[0], "drawn": draws[1]}
-    for name in ("start", "pushed", "head", "open", "begins"):
-        state[name] = np.array([int(getattr(s, name)) for s in streams], np.uint64)
-    state["n_episodes"] = np.array([len(s.episodes) for s in streams], np.uint64)
-    state["episodes"] = np.array([e for s in streams for e in s.episodes], np.uint64)
     if any(s.pushed - s.start > 1 << 20 for s in streams):
         raise Missing("more rows than any folder here has")
-    records = [s.record(t) for s in streams for t in range(s.start, s.pushed)]
-    state["records"] = concatenated(records)
-    for column in range(len(streams[0].items)):
-        queues = {f"obs{column}": [s.items[column] for s in streams]}
-        frames = [f for s in streams if (f := s.frames[column]) is not None]
-        queues |= {f"frames{column}": frames} if frames else {}
-        for name, parts in queues.items():
-            if any(q.end - q.start > 1 << 20 for q in parts):
-                raise Missing("more observations than any folder here has")
-            rows = [q.get(number) for q in parts for number in range(q.start, q.end)]
-            state[name] = concatenated(rows)
-            state[f"{name}.start"] = np.array([q.start for q in parts], np.uint64)
-            state[f"{name}.end"] = np.array([q.end for q in parts], np.uint64)
-    return state
+    stood = [
+        [s.start, s.pushed, s.head, int(s.open), int(s.begins), len(s.episodes)] for s in streams
+    ]
+    ranges, rows = [], {}
+    for env, s in enumerate(streams):
+        rows[f"records/{env}"] = concatenated([s.record(t) for t in range(s.start, s.pushed)])
+        ranges += [s.start, s.pushed]
+        for column, (items, frames) in enumerate(zip(s.items, s.frames, strict=True)):
+            queues = {"stacks": items, "frames": frames} if frames else {"obs": items}
+            for kind, queue in queues.items():
+                if queue.end - queue.start > 1 << 20:
+                    raise Missing("more observations than any folder here has")
+                held = [queue.get(number) for number in range(queue.start, queue.end)]
+                rows[f"{kind}{column}/{env}"] = concatenated(held)
+                ranges += [queue.start, queue.end]
+    wide = {
+        "streams": [number for state in stood for number in state],
+        "episodes": [e for s in streams for e in s.episodes],
+        "queues": ranges,
+        "draws": draws,
+    }
+    return empty | {name: np.array(all, np.uint64) for name, all in wide.items()} | rows
 
 
 def tiered(streams: list[Stream], each: int) -> list[Stream]:
     """The streams of a buffer on disk as a ring of `each` rows would have them: a row is read where it
-    is needed, so what nobody refers to need not be there and stands as zeros.
+    is needed, so what nobody refers to need not be there and then stands as zeros.
     """
     return [ring_of(stream, each) for stream in streams]
 
@@ -163,20 +166,17 @@ def ring_of(s: Stream, each: int) -> Stream:
         begin = min(needed, default=queue.end)
         if queue.end - begin > 1 << 20:
             raise Missing("observations far apart")
-        if shown is not None:
-            used = {shown.full(int(i)) for row in rows.values() for i in np.frombuffer(row, "<u4")}
-            first = min(used, default=shown.end)
-            if shown.end - first > 1 << 20:
-                raise Missing("frames far apart")
-            blank = bytes(shown.width)
-            held = {n: shown.get(n) if n in used else blank for n in range(first, shown.end)}
-            frames.append(Queue(shown.width, held, first, shown.end))
-            newest = ((shown.end - 1) % 2**32).to_bytes(4, "little")
-            empty = newest * (queue.width // 4)
-        else:
-            frames.append(None)
-            empty = bytes(queue.width)
-        held = {number: rows.get(number, empty) for number in range(begin, queue.end)}
+        blank = bytes(queue.width)
+        held = {n: rows.get(n) or queue.rows.get(n, blank) for n in range(begin, queue.end)}
         items.append(Queue(queue.width, held, begin, queue.end))
+        if shown is None:
+            frames.append(None)
+            continue
+        used = {shown.full(int(i)) for row in held.values() for i in np.frombuffer(row, "<u4")}
+        first = min(used, default=shown.end)
+        if shown.end - first > 1 << 20:
+            raise Missing("frames far apart")
+        seen = {n: shown.rows.get(n, bytes(shown.width)) for n in range(first, shown.end)}
+        frames.append(Queue(shown.width, seen, first, shown.end))
     head = s.pushed % each
     return Stream(start, s.pushed, head, s.open, begins, episodes, s.records, items, frames)

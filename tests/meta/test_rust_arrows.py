@@ -25,7 +25,7 @@ ROOMS = {
     ),
     "rlox-python": (
         "errors",
-        "detach pool views",
+        "claims detach pool views",
         "coerce",
         "paths threads actions ends rollout snapshot step",
         "gae gae_call returns vtrace llm_rows llm_group llm_kl llm_pack llm_pair llm_tokens",

@@ -52,8 +52,16 @@ def test_a_saved_buffer_loads_with_its_rows_and_draws_and_goes_on(name, tmp_path
 def test_a_state_restores_with_its_rows_and_draws_and_goes_on(name, tmp_path):
     case = RINGS[name]
     buffer = case.make(tmp_path, seed=0)
-    buffer.restore(recorded(f"{name}.state"))
+    buffer.restore(recorded(f"{name}.state2"))
     check(make.contents(case, buffer, case.held()), name)
+
+
+@pytest.mark.parametrize("name", ["plain", "prioritized"])
+def test_a_state_of_format_1_is_refused_with_its_version(name, tmp_path):
+    buffer = RINGS[name].make(tmp_path, seed=0)
+    with pytest.raises(CheckpointError, match="format is 1, expected 2"):
+        buffer.restore(recorded(f"{name}.state1"))
+    assert len(buffer) == 0
 
 
 @pytest.mark.parametrize("name", TIERED)

@@ -122,19 +122,10 @@ def restored(name: str, folder: Folder, streams: list[Stream]) -> Any:
     buffer = case.make(Path())
     state = state_of(folder, streams, buffer.state())
     if name == "prioritized":
-        exponents = np.frombuffer(folder.manifest.column("exponents").data, np.float64)
-        tree = np.frombuffer(folder.manifest.column("tree").data, np.float64)
-        if len(exponents) != 3 or len(tree) != 60:
-            raise Missing("priorities")
-        state |= dict(zip(("alpha", "beta", "max_priority"), exponents.tolist(), strict=True))
-        (stream,) = streams
-        state["priorities"] = tree[np.arange(stream.start, stream.pushed, dtype=np.uint64) % 60]
-        stray = np.ones(60, bool)
-        stray[np.arange(stream.start, stream.pushed, dtype=np.uint64) % 60] = False
-        if (tree[stray] > 0).any():
-            raise Missing("rows of some priorities")
+        own = {name: folder.manifest.column(name).data for name in ("exponents", "tree")}
+        state |= {name: np.frombuffer(data, np.uint64) for name, data in own.items()}
     if case.tiered or CASES[name].tiered:
-        state |= {"seed": 5, "drawn": 0}  # a reopened buffer draws from its own seed
+        state["draws"] = np.array([5, 0], np.uint64)  # a reopened buffer draws from its own seed
     buffer.restore(state)
     return buffer
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::MmapReplayBuffer;
+use super::buffer::{MmapReplayBuffer, whole};
 use super::reopen::reopen;
 use crate::buffer::persist::{Header, NEWEST, Sealing, check_name};
 use crate::buffer::rows::{EnvIndex, EnvRing, Transitions, layout_of};
@@ -174,10 +174,4 @@ pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> R
         b.folder = None;
         b.rows.close();
     })
-}
-
-/// Rows of an environment that a reopening can give back: without its next observation the newest is
-/// not whole, and what is pushed after a reopening does not continue its episode.
-pub(super) fn whole(ring: &EnvRing) -> u64 {
-    ring.pushed - u64::from(ring.open)
 }

@@ -128,8 +128,8 @@ impl ChunkQueue {
         self.end.wrapping_sub(behind as u64)
     }
 
-    /// From now on rows that are released stay readable by [`ChunkQueue::part`], until the matching
-    /// [`ChunkQueue::let_go`]: a save copies them while newer ones are pushed.
+    /// From now on rows that are released stay readable by [`ChunkQueue::part`], until
+    /// [`ChunkQueue::let_go`].
     pub(in crate::buffer) fn hold(&mut self) {
         self.held.get_or_insert_default();
     }
@@ -139,8 +139,7 @@ impl ChunkQueue {
         self.held = None;
     }
 
-    /// The rows from `number` to the end of its chunk or to `end`; empty if it is neither live nor
-    /// held.
+    /// The rows from `number` to the end of its chunk or to `end`; empty if there are none.
     pub(in crate::buffer) fn part(&self, number: u64, end: u64) -> &[u8] {
         let chunk = number >> self.shift;
         let until = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
@@ -250,7 +249,7 @@ impl<const N: usize> Reader<'_, N> {
     pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
         let at = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
-        // A row that is not there ends in a panic, never in what `row` held before.
+        // A row that is not there is a panic.
         row.copy_from_slice(chunk.and_then(|chunk| chunk.get(at..at + N)).unwrap_or_default());
     }
 

@@ -2,7 +2,7 @@
 
 use super::priorities::Priorities;
 use super::rng::SampleRng;
-use super::{Drawn, Sampler, Want};
+use super::rule::{Drawn, Sampler, Want};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
 

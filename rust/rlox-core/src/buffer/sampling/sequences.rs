@@ -1,7 +1,8 @@
 //! Windows of consecutive rows, for recurrent and model-based learners.
 
 use super::rng::SampleRng;
-use super::{Drawn, Sampler, Want, uniform};
+use super::rule::{Drawn, Sampler, Want};
+use super::uniform;
 use crate::buffer::batch::Batch;
 use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
 use crate::error::Result;

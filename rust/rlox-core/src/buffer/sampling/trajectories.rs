@@ -1,8 +1,9 @@
 //! Stretches of episodes, as the Decision Transformer trains on.
 
 use super::rng::SampleRng;
+use super::rule::{Drawn, Sampler, Want};
 use super::sequences::push_window;
-use super::{Drawn, Sampler, Want, uniform};
+use super::uniform;
 use crate::buffer::rows::Rings;
 use crate::error::Result;
 use crate::interrupt;

@@ -1,7 +1,7 @@
 //! Every row held with the same probability.
 
 use super::rng::SampleRng;
-use super::{Drawn, Sampler, Want};
+use super::rule::{Drawn, Sampler, Want};
 use crate::buffer::rows::{EnvRing, Rings, RowRef};
 use crate::error::Result;
 use crate::interrupt;

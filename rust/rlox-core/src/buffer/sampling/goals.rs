@@ -2,8 +2,8 @@
 //!
 //! Andrychowicz et al. 2017, "Hindsight Experience Replay", section 4.5.
 
-use super::Drawn;
 use super::rng::SampleRng;
+use super::rule::{Drawn, Relabel};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
 
@@ -72,15 +72,6 @@ impl Hindsight {
     pub const fn ratio(&self) -> f64 {
         self.ratio
     }
-}
-
-/// A row of a batch and the row whose `next_obs` says which goal replaces its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Relabel {
-    /// Place in the batch.
-    pub place: usize,
-    /// The row that achieved the new goal.
-    pub goal: RowRef,
 }
 
 impl Hindsight {
