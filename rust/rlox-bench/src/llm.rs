@@ -1,9 +1,9 @@
 //! Group advantages and token-level KL divergence.
 
 use rlox_core::Result;
-use rlox_core::llm::Precision;
 use rlox_core::llm::group::{Scale, Scaling, group_advantages};
 use rlox_core::llm::kl::{Estimator, Reduction, Tokens, batch_token_kl};
+use rlox_core::math::Float;
 
 use crate::inputs::{normal, uniform};
 use crate::{Kernel, Work};
@@ -27,13 +27,13 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     all
 }
 
-fn advantages<F: Precision>(len: usize, group_size: usize) -> Result<Work> {
+fn advantages<F: Float>(len: usize, group_size: usize) -> Result<Work> {
     let rewards: Vec<F> = uniform("rewards", len).into_iter().map(F::from_f64).collect();
     let (scaling, mut out) = (Scaling::new(Scale::Group, 0, 0.0)?, rewards.clone());
     Ok(Box::new(move || group_advantages(&rewards, group_size, scaling, &mut out)))
 }
 
-fn k3<F: Precision>(len: usize, seq_len: usize) -> Work {
+fn k3<F: Float>(len: usize, seq_len: usize) -> Work {
     let policy: Vec<f64> = uniform("policy", len).into_iter().map(|u| (u + 1e-3).ln()).collect();
     let noise = normal("reference", len);
     let log_q: Vec<F> = policy.iter().zip(noise).map(|(p, e)| F::from_f64(p + 0.1 * e)).collect();

@@ -1,12 +1,15 @@
 //! KL divergence from per-token log-probabilities of a policy p and a reference q.
+//!
+//! Without fused multiply-add, so that every CPU gives the same bits.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
 
 use super::lanes;
-use super::terms::Precision;
+use super::terms::{Exact, K1, K2, K3, Term};
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
+use crate::math::Float;
 
 /// Tokens from which sequences are spread over threads.
 const PARALLEL_FROM: usize = 1 << 19;
@@ -88,7 +91,7 @@ pub struct Tokens<'a, F, G> {
     pub mask: Option<&'a [G]>,
 }
 
-impl<F: Precision, G: Flag> Tokens<'_, F, G> {
+impl<F: Float, G: Flag> Tokens<'_, F, G> {
     fn check(&self) -> Result<()> {
         check_len("log_q", self.log_q.len(), self.log_p.len(), "as many as log_p")?;
         self.mask.map_or(Ok(()), |mask| {
@@ -114,17 +117,17 @@ impl<F: Precision, G: Flag> Tokens<'_, F, G> {
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice is not as long as `log_p`.
-pub fn token_kl<F: Precision, G: Flag>(
+pub fn token_kl<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     estimator: Estimator,
     reduction: Reduction,
 ) -> Result<f64> {
     tokens.check()?;
     Ok(match estimator {
-        Estimator::Exact => single(tokens, reduction, F::exact),
-        Estimator::K1 => single(tokens, reduction, F::k1),
-        Estimator::K2 => single(tokens, reduction, F::k2),
-        Estimator::K3 => single(tokens, reduction, F::k3),
+        Estimator::Exact => single(tokens, reduction, Exact),
+        Estimator::K1 => single(tokens, reduction, K1),
+        Estimator::K2 => single(tokens, reduction, K2),
+        Estimator::K3 => single(tokens, reduction, K3),
     })
 }
 
@@ -133,7 +136,7 @@ pub fn token_kl<F: Precision, G: Flag>(
 ///
 /// # Errors
 /// [`Error::Config`] if `seq_len` is 0, [`Error::Shape`] if a slice does not fit.
-pub fn batch_token_kl<F: Precision, G: Flag>(
+pub fn batch_token_kl<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     estimator: Estimator,
@@ -148,20 +151,20 @@ pub fn batch_token_kl<F: Precision, G: Flag>(
     check_len("log_p", tokens.log_p.len(), n * seq_len, "a multiple of seq_len")?;
     check_len("out", out.len(), n, "one per sequence")?;
     match estimator {
-        Estimator::Exact => spread(tokens, seq_len, reduction, F::exact, out),
-        Estimator::K1 => spread(tokens, seq_len, reduction, F::k1, out),
-        Estimator::K2 => spread(tokens, seq_len, reduction, F::k2, out),
-        Estimator::K3 => spread(tokens, seq_len, reduction, F::k3, out),
+        Estimator::Exact => spread(tokens, seq_len, reduction, Exact, out),
+        Estimator::K1 => spread(tokens, seq_len, reduction, K1, out),
+        Estimator::K2 => spread(tokens, seq_len, reduction, K2, out),
+        Estimator::K3 => spread(tokens, seq_len, reduction, K3, out),
     }
     Ok(())
 }
 
 /// All sequences, on several threads where it pays.
-fn spread<F: Precision, G: Flag>(
+fn spread<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
-    term: impl Fn(F, F) -> F + Copy + Send + Sync,
+    term: impl Term,
     out: &mut [F],
 ) {
     if tokens.log_p.len() < PARALLEL_FROM {
@@ -174,34 +177,29 @@ fn spread<F: Precision, G: Flag>(
     });
 }
 
-// Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
-fn rows<F: Precision, G: Flag, T: Fn(F, F) -> F + Copy>(
+fn rows<F: Float, G: Flag, T: Term>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
-    term: T,
+    _: T,
     out: &mut [F],
 ) {
     for (row, out) in out.iter_mut().enumerate() {
         let tokens = tokens.part(row * seq_len..(row + 1) * seq_len);
-        *out = F::from_f64(sequence(tokens, reduction, term));
+        *out = F::from_f64(sequence(tokens, reduction, T::of::<F, false>));
     }
 }
 
 #[multiversion(targets("x86_64+avx2"))]
-fn single<F: Precision, G: Flag, T: Fn(F, F) -> F + Copy>(
-    tokens: Tokens<'_, F, G>,
-    reduction: Reduction,
-    term: T,
-) -> f64 {
-    sequence(tokens, reduction, term)
+fn single<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduction, _: T) -> f64 {
+    sequence(tokens, reduction, T::of::<F, false>)
 }
 
 /// One sequence: sums block by block, then the reduction.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn sequence<F: Precision, G: Flag>(
+fn sequence<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     reduction: Reduction,
     term: impl Fn(F, F) -> F,
@@ -237,7 +235,7 @@ struct Scratch<F> {
 }
 
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-impl<F: Precision> Scratch<F> {
+impl<F: Float> Scratch<F> {
     #[inline(always)]
     fn new() -> Self {
         Self { log_p: [F::ZERO; BLOCK], log_q: [F::ZERO; BLOCK], terms: [F::ZERO; BLOCK] }
@@ -280,7 +278,7 @@ impl<F: Precision> Scratch<F> {
 /// The sum of the terms, which are written down first so that computing them vectorises.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn add_terms<F: Precision>(
+fn add_terms<F: Float>(
     log_p: &[F],
     log_q: &[F],
     terms: &mut [F; BLOCK],
@@ -295,7 +293,7 @@ fn add_terms<F: Precision>(
 /// `values`, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn fill<F: Precision>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
+fn fill<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
     for (out, &value) in out.iter_mut().zip(values) {
         *out = value;
     }
@@ -305,7 +303,7 @@ fn fill<F: Precision>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
 /// `values` where the mask is set, else 0, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn select<F: Precision, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], padded: usize) {
+fn select<F: Float, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], padded: usize) {
     for ((out, &value), flag) in out.iter_mut().zip(values).zip(mask) {
         *out = if flag.is_set() { value } else { F::ZERO };
     }

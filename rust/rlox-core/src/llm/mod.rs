@@ -10,5 +10,3 @@ mod lanes;
 pub mod packing;
 pub mod preference;
 mod terms;
-
-pub use terms::Precision;

@@ -1,6 +1,23 @@
-//! Elementary functions without branches, so that loops over them vectorise.
+//! Elementary functions without branches, so that loops over them vectorise, and the trait of the
+//! number types.
+//!
+//! Fused multiply-add is chosen where a loop is compiled for a CPU, by the parameter `FUSED` of the
+//! functions here. Unfused, every CPU gives the same bits: environments, advantages and random
+//! numbers. Fused, polynomials take half the instructions, and bits are those of every CPU that has
+//! the instruction (x86-64 since 2013, all of aarch64).
 
 mod exp;
+mod float;
+mod trig;
+mod trig_single;
 
-pub(crate) use exp::{Exponential, Parts, parts};
+pub(crate) use exp::{Parts, parts};
 pub use exp::{exp, exp_f32};
+pub use float::Float;
+
+/// a b + c, rounded once if `FUSED`.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+pub(crate) fn mul_add<F: Float, const FUSED: bool>(a: F, b: F, c: F) -> F {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
