@@ -1,6 +1,7 @@
 //! KL divergence from per-token log-probabilities of a policy p and a reference q.
 //!
-//! Without fused multiply-add, so that every CPU gives the same bits.
+//! Terms use fused multiply-add where the CPU has it, so values may differ in the last bits between
+//! CPUs with and without.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -9,7 +10,7 @@ use super::lanes;
 use super::terms::{Exact, K1, K2, K3, Term};
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
-use crate::math::Float;
+use crate::math::{Float, fused};
 
 /// Tokens from which sequences are spread over threads.
 const PARALLEL_FROM: usize = 1 << 19;
@@ -177,7 +178,7 @@ fn spread<F: Float, G: Flag>(
     });
 }
 
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn rows<F: Float, G: Flag, T: Term>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
@@ -187,22 +188,21 @@ fn rows<F: Float, G: Flag, T: Term>(
 ) {
     for (row, out) in out.iter_mut().enumerate() {
         let tokens = tokens.part(row * seq_len..(row + 1) * seq_len);
-        *out = F::from_f64(sequence(tokens, reduction, T::of::<F, false>));
+        *out = F::from_f64(sequence::<F, G, T, { fused!() }>(tokens, reduction));
     }
 }
 
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn single<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduction, _: T) -> f64 {
-    sequence(tokens, reduction, T::of::<F, false>)
+    sequence::<F, G, T, { fused!() }>(tokens, reduction)
 }
 
 /// One sequence: sums block by block, then the reduction.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn sequence<F: Float, G: Flag>(
+fn sequence<F: Float, G: Flag, T: Term, const FUSED: bool>(
     tokens: Tokens<'_, F, G>,
     reduction: Reduction,
-    term: impl Fn(F, F) -> F,
 ) -> f64 {
     let mut scratch = Scratch::<F>::new();
     let pairs = tokens.log_p.chunks(BLOCK).zip(tokens.log_q.chunks(BLOCK));
@@ -210,14 +210,14 @@ fn sequence<F: Float, G: Flag>(
     match tokens.mask {
         None => {
             for (log_p, log_q) in pairs {
-                total += scratch.sum(log_p, log_q, &term);
+                total += scratch.sum::<T, FUSED>(log_p, log_q);
             }
             kept = tokens.log_p.len();
         }
         Some(mask) => {
             for ((log_p, log_q), mask) in pairs.zip(mask.chunks(BLOCK)) {
                 kept += mask.iter().filter(|flag| flag.is_set()).count();
-                total += scratch.masked_sum(log_p, log_q, mask, &term);
+                total += scratch.masked_sum::<T, FUSED, _>(log_p, log_q, mask);
             }
         }
     }
@@ -243,49 +243,47 @@ impl<F: Float> Scratch<F> {
 
     /// The sum of the terms of at most [`BLOCK`] pairs.
     #[inline(always)]
-    fn sum(&mut self, log_p: &[F], log_q: &[F], term: impl Fn(F, F) -> F) -> f64 {
+    fn sum<T: Term, const FUSED: bool>(&mut self, log_p: &[F], log_q: &[F]) -> f64 {
         if log_p.len().is_multiple_of(STRIDE) {
-            return add_terms(log_p, log_q, &mut self.terms, term);
+            return add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms);
         }
         let padded = log_p.len().next_multiple_of(STRIDE);
         fill(&mut self.log_p, log_p, padded);
         fill(&mut self.log_q, log_q, padded);
-        self.padded_sum(padded, term)
+        self.padded_sum::<T, FUSED>(padded)
     }
 
     /// The same over the pairs that the mask keeps: the others become (0, 0), whose term is 0.
     #[inline(always)]
-    fn masked_sum<G: Flag>(
+    fn masked_sum<T: Term, const FUSED: bool, G: Flag>(
         &mut self,
         log_p: &[F],
         log_q: &[F],
         mask: &[G],
-        term: impl Fn(F, F) -> F,
     ) -> f64 {
         let padded = log_p.len().next_multiple_of(STRIDE);
         select(&mut self.log_p, log_p, mask, padded);
         select(&mut self.log_q, log_q, mask, padded);
-        self.padded_sum(padded, term)
+        self.padded_sum::<T, FUSED>(padded)
     }
 
     #[inline(always)]
-    fn padded_sum(&mut self, padded: usize, term: impl Fn(F, F) -> F) -> f64 {
-        let range = 0..padded;
-        add_terms(cut(&self.log_p, &range), cut(&self.log_q, &range), &mut self.terms, term)
+    fn padded_sum<T: Term, const FUSED: bool>(&mut self, padded: usize) -> f64 {
+        let (log_p, log_q) = (cut(&self.log_p, &(0..padded)), cut(&self.log_q, &(0..padded)));
+        add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms)
     }
 }
 
 /// The sum of the terms, which are written down first so that computing them vectorises.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn add_terms<F: Float>(
+fn add_terms<F: Float, T: Term, const FUSED: bool>(
     log_p: &[F],
     log_q: &[F],
     terms: &mut [F; BLOCK],
-    term: impl Fn(F, F) -> F,
 ) -> f64 {
     for ((out, &log_p), &log_q) in terms.iter_mut().zip(log_p).zip(log_q) {
-        *out = term(log_p, log_q);
+        *out = T::of::<F, FUSED>(log_p, log_q);
     }
     lanes::sum(cut(terms, &(0..log_p.len())), F::to_f64)
 }

@@ -15,6 +15,15 @@ pub(crate) use exp::{Parts, parts};
 pub use exp::{exp, exp_f32};
 pub use float::Float;
 
+/// Whether the version of a `multiversion` function in which this stands has fused multiply-add.
+macro_rules! fused {
+    () => {
+        cfg!(target_arch = "aarch64") || multiversion::target::target_cfg_f!(target_feature = "fma")
+    };
+}
+
+pub(crate) use fused;
+
 /// a b + c, rounded once if `FUSED`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
