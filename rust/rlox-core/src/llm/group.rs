@@ -2,9 +2,8 @@
 
 use multiversion::multiversion;
 
-use super::lanes;
 use crate::error::{Error, Result, check_len};
-use crate::math::Float;
+use crate::math::{Float, lanes};
 
 /// By what the centred rewards of a group are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

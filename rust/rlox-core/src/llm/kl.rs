@@ -6,11 +6,10 @@
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-use super::lanes;
 use super::terms::{Exact, K1, K2, K3, Term};
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
-use crate::math::{Float, fused};
+use crate::math::{Float, fused, lanes};
 
 /// Tokens from which sequences are spread over threads.
 const PARALLEL_FROM: usize = 1 << 19;

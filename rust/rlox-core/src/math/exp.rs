@@ -152,6 +152,14 @@ pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
     power * F::power_of_2(shifted) * F::power_of_2((k - half) + F::ROUND)
 }
 
+/// e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; near 0 nothing cancels.
+#[inline(always)]
+pub(super) fn less_1<F: Float, const FUSED: bool>(x: F) -> F {
+    let (shifted, r) = reduce::<F, FUSED>(x);
+    let scale = F::power_of_2(shifted);
+    mul_add::<F, FUSED>(scale, r + F::excess::<FUSED>(r), scale - F::ONE)
+}
+
 /// (k + [`Exponential::ROUND`], r) of x = k ln 2 + r.
 #[inline(always)]
 fn reduce<F: Float, const FUSED: bool>(x: F) -> (F, F) {

@@ -51,6 +51,10 @@ pub trait Float:
     #[must_use]
     fn abs(self) -> Self;
 
+    /// |x| with the sign of `sign`.
+    #[must_use]
+    fn copysign(self, sign: Self) -> Self;
+
     /// a b + c for a = `self`, rounded once. Slow where the CPU has no such instruction, and never
     /// formed from a multiplication and an addition by itself.
     #[must_use]
@@ -129,6 +133,11 @@ macro_rules! float {
             #[inline(always)]
             fn abs(self) -> Self {
                 self.abs()
+            }
+
+            #[inline(always)]
+            fn copysign(self, sign: Self) -> Self {
+                self.copysign(sign)
             }
 
             #[inline(always)]

@@ -8,12 +8,17 @@
 
 mod exp;
 mod float;
+pub mod in_place;
+pub(crate) mod lanes;
+mod log;
+mod quantile;
 mod trig;
 mod trig_single;
 
 pub(crate) use exp::{Parts, parts};
 pub use exp::{exp, exp_f32};
 pub use float::Float;
+pub(crate) use quantile::normals;
 
 /// Whether the version of a `multiversion` function in which this stands has fused multiply-add.
 macro_rules! fused {
