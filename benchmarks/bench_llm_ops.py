@@ -1,4 +1,5 @@
-"""What language-model training computes beside the network: group advantages (P10), token KL (P11).
+"""What language-model training computes beside the network: group advantages (P10), token KL: k3
+(P11, P19) and exact (P19).
 
 pip install -c constraints.txt -e '.[peers]'
 python benchmarks/bench_llm_ops.py --install-original
@@ -24,6 +25,8 @@ P11_SIZES = {
     (32, 2_048): 1.5,
 }  # sequences x tokens: goal in float32
 P11_FLOAT64_GOAL = 1.2
+P19_SIZES = (128, 8_192, 65_536)  # tokens
+P19_GOAL = 1.2
 
 
 def draw_rewards(groups: int, completions: int) -> Array:
@@ -155,7 +158,53 @@ def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
     return function(call, "kl")
 
 
-ROWS = {"P10": p10, "P11": p11}
+def p19(context: Context) -> Iterator[Case]:
+    """One sequence in float64: the exact estimator, sum of p (log p - log q), and k3."""
+    for tokens in P19_SIZES:
+        policy, reference = draw_log_probs(1, tokens, np.float64)
+        peers = (
+            original_function(context.original, "compute_token_kl", [policy, reference], (), "kl"),
+            local("NumPy", "numpy", numpy_exact_kl(policy, reference)),
+            local("torch", "torch", torch_exact_kl(policy, reference)),
+        )
+        yield p19_case("exact token KL", "compute_token_kl", (policy, reference), peers)
+    for tokens in P19_SIZES:
+        policy, reference = draw_log_probs(1, tokens, np.float64)
+        peers = (
+            original_kl(context, policy, reference, tokens),
+            local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
+            local("torch", "torch", torch_kl(policy, reference, tokens)),
+        )
+        yield p19_case("k3 token KL", "compute_token_kl_schulman", (policy, reference), peers)
+
+
+def p19_case(work: str, name: str, pair: tuple[Array, ...], peers: tuple[System, ...]) -> Case:
+    """The public function `name` on log-probabilities of policy and reference."""
+    return Case(
+        row="P19",
+        work=f"{work} of one sequence, float64",
+        size=f"{pair[0].size:,}",
+        ours=(local("rlox", "rlox", our_function(name, pair, "kl"), Goal(P19_GOAL)),),
+        peers=peers,
+        tolerance=Tolerance(1e-9, 1e-9),
+        elements=pair[0].size,
+    )
+
+
+def numpy_exact_kl(policy: Array, reference: Array) -> Any:
+    """The formula over whole arrays."""
+    return function(lambda: (np.exp(policy) * (policy - reference)).sum(), "kl")
+
+
+def torch_exact_kl(policy: Array, reference: Array) -> Any:
+    """The formula over whole tensors."""
+    import torch
+
+    p, q = torch.from_numpy(policy), torch.from_numpy(reference)
+    return function(lambda: (torch.exp(p) * (p - q)).sum(), "kl")
+
+
+ROWS = {"P10": p10, "P11": p11, "P19": p19}
 
 if __name__ == "__main__":
     sys.exit(run(ROWS, "llm_ops", __doc__))

@@ -1,7 +1,8 @@
 //! Advantages of one trajectory and of many.
 
 use rlox_core::Result;
-use rlox_core::advantage::{Discount, Ends, Real, gae};
+use rlox_core::advantage::{Discount, Ends, gae};
+use rlox_core::math::Float;
 
 use crate::inputs::{normal, rare};
 use crate::{Kernel, Work};
@@ -30,7 +31,7 @@ fn discount() -> Result<Discount> {
     Discount::new(0.99, 0.95)
 }
 
-fn draw<F: Real>(name: &str, len: usize) -> Vec<F> {
+fn draw<F: Float>(name: &str, len: usize) -> Vec<F> {
     normal(name, len).into_iter().map(F::from_f64).collect()
 }
 
@@ -45,7 +46,7 @@ fn trajectory(steps: usize) -> Result<Work> {
     }))
 }
 
-fn env_major<F: Real>(steps: usize, n_envs: usize) -> Result<Work> {
+fn env_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
     let len = steps * n_envs;
     let (rewards, values) = (draw::<F>("rewards", len), draw("values", len));
     let (ends, last, discount) = (rare("ends", len), draw::<F>("last", n_envs), discount()?);
@@ -57,7 +58,7 @@ fn env_major<F: Real>(steps: usize, n_envs: usize) -> Result<Work> {
     }))
 }
 
-fn time_major<F: Real>(steps: usize, n_envs: usize) -> Result<Work> {
+fn time_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
     let len = steps * n_envs;
     let (rewards, values) = (draw::<F>("rewards", len), draw("values", len));
     let (next_values, discount) = (draw::<F>("next values", len), discount()?);

@@ -5,6 +5,7 @@ mod env;
 mod gae;
 mod inputs;
 mod llm;
+mod math;
 mod vtrace;
 
 use rlox_core::Result;
@@ -42,10 +43,15 @@ impl Kernel {
 /// Every kernel.
 #[must_use]
 pub fn kernels() -> Vec<Kernel> {
-    [gae::kernels(), vtrace::kernels(), llm::kernels(), env::kernels(), buffer::kernels()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        gae::kernels(),
+        vtrace::kernels(),
+        llm::kernels(),
+        math::kernels(),
+        env::kernels(),
+        buffer::kernels(),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use rlox_core::Result;
 use rlox_core::advantage::gae::Next;
 use rlox_core::advantage::vtrace::{Clip, Input, Out, vtrace};
-use rlox_core::advantage::{Discount, Ends, Real};
+use rlox_core::advantage::{Discount, Ends};
+use rlox_core::math::Float;
 
 use crate::inputs::{normal, rare};
 use crate::{Kernel, Work};
@@ -17,7 +18,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     ]
 }
 
-fn trajectory<F: Real>() -> Result<Work> {
+fn trajectory<F: Float>() -> Result<Work> {
     let draw = |name| -> Vec<F> { normal(name, STEPS).into_iter().map(F::from_f64).collect() };
     let (log_rhos, rewards, values) = (draw("log rhos"), draw("rewards"), draw("values"));
     let (ends, last) = (rare("ends", STEPS), [F::from_f64(0.5)]);

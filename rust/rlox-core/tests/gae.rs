@@ -4,7 +4,8 @@
 
 use rlox_core::Error;
 use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
-use rlox_core::advantage::{Discount, Ends, Real};
+use rlox_core::advantage::{Discount, Ends};
+use rlox_core::math::Float;
 use rlox_core::seed::Stream;
 
 struct Case {
@@ -166,7 +167,7 @@ fn single(numbers: &[f64]) -> Vec<f32> {
 }
 
 /// Both layouts of one random rollout: advantages and returns, env-major first, all time-major.
-fn both_layouts<F: Real>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
+fn both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Vec<F>; 4] {
     let steps = case.rewards.len() / n;
     let read = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
     let (rewards, values) = (read(&case.rewards), read(&case.values));

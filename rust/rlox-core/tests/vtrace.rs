@@ -6,7 +6,8 @@ use rlox_core::Error;
 use rlox_core::advantage::gae::Next;
 use rlox_core::advantage::returns;
 use rlox_core::advantage::vtrace::{Clip, Input, Out, vtrace};
-use rlox_core::advantage::{Discount, Ends, Real};
+use rlox_core::advantage::{Discount, Ends};
+use rlox_core::math::Float;
 use rlox_core::seed::Stream;
 
 struct Case {
@@ -69,11 +70,11 @@ fn by_definition(case: &Case) -> (Vec<f64>, Vec<f64>) {
     (vs, (0..len).map(pg).collect())
 }
 
-fn cast<F: Real>(numbers: &[f64]) -> Vec<F> {
+fn cast<F: Float>(numbers: &[f64]) -> Vec<F> {
     numbers.iter().map(|&x| F::from_f64(x)).collect()
 }
 
-fn run<F: Real>(case: &Case, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
+fn run<F: Float>(case: &Case, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
     let len = case.rewards.len();
     let (mut vs, mut pg) = (vec![F::ZERO; len], vec![F::ZERO; len]);
     let next: Vec<F> = cast(&case.next_values);
@@ -88,7 +89,7 @@ fn run<F: Real>(case: &Case, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
     let discount = Discount::new(case.gamma, case.lam).unwrap();
     let clip = Clip::new(case.clip.0, case.clip.1).unwrap();
     vtrace(input, discount, clip, Out { vs: &mut vs, pg_advantages: &mut pg }).unwrap();
-    let wide = |x: Vec<F>| x.into_iter().map(Real::to_f64).collect();
+    let wide = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
     (wide(vs), wide(pg))
 }
 

@@ -4,7 +4,8 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Result as CoreResult;
 use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
-use rlox_core::advantage::{Discount, Ends, Flag, Real};
+use rlox_core::advantage::{Discount, Ends, Flag};
+use rlox_core::math::Float;
 
 use crate::coerce;
 use crate::detach::detached;
@@ -72,7 +73,7 @@ impl<'py> Flat<'py> {
         if self.inputs.single { self.run_as::<f32>(py) } else { self.run_as::<f64>(py) }
     }
 
-    fn run_as<F: Plain + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
         match &self.ends {
             EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
             EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
@@ -80,7 +81,7 @@ impl<'py> Flat<'py> {
         }
     }
 
-    fn kernel<F: Plain + Real, G: Flag>(
+    fn kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         ends: Ends<'_, G>,
@@ -119,7 +120,7 @@ fn optional<'py, F: Plain>(
 }
 
 /// Allocates `[len]` advantages and returns and lets `kernel` fill them.
-fn fill<F: Plain + Real>(
+fn fill<F: Plain + Float>(
     py: Python<'_>,
     len: usize,
     kernel: impl FnOnce(Out<'_, F>) -> CoreResult<()> + Send,
@@ -162,7 +163,7 @@ impl<'py> Grid<'py> {
         }
     }
 
-    fn run_as<F: Plain + Real>(
+    fn run_as<F: Plain + Float>(
         &self,
         py: Python<'py>,
         advantages: Given<'_, 'py>,
@@ -190,7 +191,7 @@ impl<'py> Grid<'py> {
         Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
     }
 
-    fn kernel<F: Plain + Real, G: Flag>(
+    fn kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         (rewards, values, next): (&[F], &[F], Next<'_, F, &[F]>),

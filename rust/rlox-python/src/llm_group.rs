@@ -2,8 +2,8 @@
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::llm::Precision;
 use rlox_core::llm::group::{self, Scale, Scaling};
+use rlox_core::math::Float;
 
 use crate::coerce::{self, Number, Real, Text};
 use crate::detach::detached;
@@ -119,7 +119,7 @@ fn run<'py>(
     }
 }
 
-fn run_as<'py, F: Plain + Precision>(
+fn run_as<'py, F: Plain + Float>(
     py: Python<'py>,
     rewards: &Bound<'py, PyUntypedArray>,
     group_size: usize,

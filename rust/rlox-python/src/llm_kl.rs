@@ -2,8 +2,8 @@
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::llm::Precision;
 use rlox_core::llm::kl::{self, Estimator, Reduction, Tokens};
+use rlox_core::math::Float;
 
 use crate::coerce::{self, Text};
 use crate::detach::detached;
@@ -209,7 +209,7 @@ impl<'py> Inputs<'py> {
         if self.single { self.one_as::<f32>(py, how) } else { self.one_as::<f64>(py, how) }
     }
 
-    fn one_as<F: Plain + Precision>(&self, py: Python<'py>, how: How) -> PyResult<f64> {
+    fn one_as<F: Plain + Float>(&self, py: Python<'py>, how: How) -> PyResult<f64> {
         let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
         let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
         let tokens = self.tokens(log_p.slice(), log_q.slice());
@@ -230,7 +230,7 @@ impl<'py> Inputs<'py> {
         }
     }
 
-    fn batch_as<F: Plain + Precision>(
+    fn batch_as<F: Plain + Float>(
         &self,
         py: Python<'py>,
         seq_len: usize,

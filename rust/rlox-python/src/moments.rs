@@ -316,7 +316,7 @@ fn normalized<'py>(
     }
     let mut single = ViewMut::<f32>::fresh(py, xs.shape())?;
     for (single, double) in single.slice_mut().iter_mut().zip(out.slice_mut()) {
-        *single = rlox_core::advantage::Real::from_f64(*double);
+        *single = rlox_core::math::Float::from_f64(*double);
     }
     Ok(single.into_array().into_any())
 }

@@ -4,7 +4,8 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Result as CoreResult;
 use rlox_core::advantage::returns::{self, Input};
-use rlox_core::advantage::{Discount, Ends, Flag, Real};
+use rlox_core::advantage::{Discount, Ends, Flag};
+use rlox_core::math::Float;
 
 use crate::coerce;
 use crate::detach::detached;
@@ -145,7 +146,7 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn run_as<F: Plain + Real>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
         match &self.ends {
             EndArrays::Bool(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
             EndArrays::Single(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
@@ -153,7 +154,7 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn kernel<F: Plain + Real, G: Flag>(
+    fn kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         kind: Kind,

@@ -4,7 +4,8 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::advantage::gae::Next;
 use rlox_core::advantage::vtrace::{self, Clip, Input, Out};
-use rlox_core::advantage::{Discount, Ends, Flag, Real};
+use rlox_core::advantage::{Discount, Ends, Flag};
+use rlox_core::math::Float;
 
 use crate::coerce;
 use crate::detach::detached;
@@ -140,7 +141,7 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn run_as<F: Plain + Real>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+    fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
         match &self.ends {
             EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
             EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
@@ -148,7 +149,7 @@ impl<'py> Call<'py> {
         }
     }
 
-    fn kernel<F: Plain + Real, G: Flag>(
+    fn kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
         ends: Ends<'_, G>,

@@ -98,6 +98,15 @@ def test_token_kl_in_both_precisions():
     assert peers("P11") == {"rlox 1.2.0", "NumPy", "torch"}
 
 
+def test_token_kl_of_one_sequence_in_float64():
+    cases = list(run_all.ROWS["P19"](NOWHERE))
+    assert {(case.work.split()[0], case.size) for case in cases} == {
+        (estimator, size) for estimator in ("exact", "k3") for size in ("128", "8,192", "65,536")
+    }
+    assert {goal.minimum for case in cases for goal in case.ours[0].goals} == {1.2}
+    assert peers("P19") == {"rlox 1.2.0", "NumPy", "torch"}
+
+
 def test_pushing_and_sampling_of_vectors_beside_every_buffer():
     everyone = {"rlox 1.2.0", "SB3", "TorchRL"}
     assert goals("P4") == {("1", "rlox"): [1.2]}

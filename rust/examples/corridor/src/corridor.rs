@@ -33,7 +33,7 @@ impl<F: Float> Env<F> for Corridor {
         let position = stream.uniform_in(-0.5, 0.5);
         let open = if stream.uniform() < 0.5 { -1.0 } else { 1.0 };
         for (value, start) in state.iter_mut().zip([position, open]) {
-            *value = F::of(start);
+            *value = F::from_f64(start);
         }
     }
 
@@ -49,9 +49,9 @@ impl<F: Float> Env<F> for Corridor {
         for (((position, open), &action), (reward, terminated)) in
             rows.zip(rewards.iter_mut().zip(terminated))
         {
-            *position += F::of(if action == 1 { STRIDE } else { -STRIDE });
-            *terminated = position.abs() >= F::of(DOOR);
-            let right_door = (*position * *open).double() > 0.0;
+            *position += F::from_f64(if action == 1 { STRIDE } else { -STRIDE });
+            *terminated = position.abs() >= F::from_f64(DOOR);
+            let right_door = (*position * *open).to_f64() > 0.0;
             let prize = if right_door { 1.0 } else { -1.0 };
             *reward = if *terminated { prize - COST } else { -COST };
         }
@@ -60,7 +60,7 @@ impl<F: Float> Env<F> for Corridor {
     fn observe(&self, state: &[F], rows: usize, obs: &mut [f32]) {
         let [position, open] = columns(state, rows);
         for ((position, open), obs) in position.iter().zip(open).zip(obs.as_chunks_mut().0) {
-            *obs = [position.single(), open.single()];
+            *obs = [position.to_f32(), open.to_f32()];
         }
     }
 }

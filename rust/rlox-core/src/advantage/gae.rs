@@ -15,8 +15,9 @@
 use multiversion::multiversion;
 
 use super::trajectory::backward;
-use super::{Discount, Ends, Flag, Real};
+use super::{Discount, Ends, Flag};
 use crate::error::{Result, check_len};
+use crate::math::Float;
 use crate::threads;
 
 /// From this many steps on, [`env_major`] spreads environments over threads.
@@ -62,7 +63,7 @@ pub struct TimeMajor<'a, F, G> {
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if a slice is not as long as `rewards`.
-pub fn trajectory<F: Real, G: Flag>(
+pub fn trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: Next<'_, F, f64>,
@@ -83,7 +84,7 @@ pub fn trajectory<F: Real, G: Flag>(
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if a slice does not fit.
-pub fn env_major<F: Real, G: Flag>(
+pub fn env_major<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: Next<'_, F, &[F]>,
@@ -107,7 +108,7 @@ pub fn env_major<F: Real, G: Flag>(
         let next = match next {
             Next::Values(next) => Next::Values(cut(next, part(env))),
             Next::Bootstrap(last) => {
-                Next::Bootstrap(last.get(env).copied().map_or(0.0, Real::to_f64))
+                Next::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64))
             }
         };
         let ends = Ends {
@@ -152,7 +153,7 @@ fn each_env<F: Real>(
 ///
 /// # Errors
 /// [`crate::Error::Shape`] if a slice does not fit.
-pub fn time_major<F: Real, G: Flag>(
+pub fn time_major<F: Float, G: Flag>(
     input: TimeMajor<'_, F, G>,
     discount: Discount,
     out: Out<'_, F>,
@@ -178,7 +179,7 @@ pub fn time_major<F: Real, G: Flag>(
 }
 
 /// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
-fn rows<'a, F: Real, G: Flag>(
+fn rows<'a, F: Float, G: Flag>(
     input: TimeMajor<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
     n: usize,
@@ -203,7 +204,7 @@ fn rows<'a, F: Real, G: Flag>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn sweep<F: Real, G: Flag>(
+fn sweep<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: &[F],
@@ -232,7 +233,7 @@ fn sweep<F: Real, G: Flag>(
 }
 
 /// One trajectory from its end to its start.
-fn scan<F: Real, G: Flag>(
+fn scan<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
     next: Next<'_, F, f64>,

@@ -6,54 +6,7 @@ mod scan;
 mod trajectory;
 pub mod vtrace;
 
-use std::ops::{Add, Mul, Sub};
-
 use crate::error::{Error, Result};
-use crate::math;
-
-/// A precision that kernels read and write.
-pub trait Real:
-    Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + 'static
-{
-    /// 0.
-    const ZERO: Self;
-    /// The value in float64, exactly.
-    fn to_f64(self) -> f64;
-    /// The nearest value of this precision.
-    fn from_f64(value: f64) -> Self;
-    /// e^x in this precision, see [`crate::math`].
-    #[must_use]
-    fn exp(self) -> Self;
-}
-
-impl Real for f64 {
-    const ZERO: Self = 0.0;
-    fn to_f64(self) -> f64 {
-        self
-    }
-    fn from_f64(value: f64) -> Self {
-        value
-    }
-    #[inline]
-    fn exp(self) -> Self {
-        math::exp(self)
-    }
-}
-
-impl Real for f32 {
-    const ZERO: Self = 0.0;
-    fn to_f64(self) -> f64 {
-        f64::from(self)
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "results have the inputs' precision")]
-    fn from_f64(value: f64) -> Self {
-        value as Self
-    }
-    #[inline]
-    fn exp(self) -> Self {
-        math::exp_f32(self)
-    }
-}
 
 /// An episode flag: a bool, or a number that is true unless zero.
 pub trait Flag: Copy + Send + Sync + 'static {

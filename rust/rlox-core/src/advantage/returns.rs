@@ -4,8 +4,9 @@
 //! nothing after termination; nothing beyond an episode's end, NaN included, is read. Sums are in
 //! float64.
 
-use super::{Discount, Ends, Flag, Real};
+use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
+use crate::math::Float;
 
 /// A rollout in time-major order, slices `[T, N]`; a trajectory has N = 1.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ pub struct Input<'a, F, G> {
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice does not fit.
-pub fn lambda_returns<F: Real, G: Flag>(
+pub fn lambda_returns<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     discount: Discount,
     out: &mut [F],
@@ -68,7 +69,7 @@ pub fn lambda_returns<F: Real, G: Flag>(
 /// # Errors
 /// [`Error::Config`] unless n is at least 1 and gamma in [0, 1]; [`Error::Shape`] if a slice does
 /// not fit.
-pub fn n_step_returns<F: Real, G: Flag>(
+pub fn n_step_returns<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     n: usize,
     gamma: f64,
@@ -112,7 +113,7 @@ struct Step {
 }
 
 /// The steps of one environment.
-fn column<'a, F: Real, G: Flag>(
+fn column<'a, F: Float, G: Flag>(
     input: &Input<'a, F, G>,
     env: usize,
     envs: usize,
@@ -166,7 +167,7 @@ fn window(steps: &[Step], powers: &[f64], n: usize, t: usize) -> f64 {
     rewards + power(stop + 1 - t) * last.next
 }
 
-fn check<F: Real, G: Flag>(input: &Input<'_, F, G>, out: &[F]) -> Result<()> {
+fn check<F: Float, G: Flag>(input: &Input<'_, F, G>, out: &[F]) -> Result<()> {
     let (len, n) = (input.rewards.len(), input.n_envs.max(1));
     check_len("rewards", len, len / n * n, "a multiple of n_envs")?;
     for (name, got) in [

@@ -5,7 +5,7 @@
 //! and then X of the step after it is added with the products of the factors: the chain has one
 //! link a block, and a block is one vector.
 
-use super::Real;
+use crate::math::Float;
 
 /// Steps solved together.
 pub(super) const BLOCK: usize = 4;
@@ -58,6 +58,6 @@ pub(super) fn shifted([_, v1, v2, v3]: Block, after: f64) -> Block {
 /// A block in float64.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn widened<F: Real>(&[x0, x1, x2, x3]: &[F; BLOCK]) -> Block {
+pub(super) fn widened<F: Float>(&[x0, x1, x2, x3]: &[F; BLOCK]) -> Block {
     [x0.to_f64(), x1.to_f64(), x2.to_f64(), x3.to_f64()]
 }

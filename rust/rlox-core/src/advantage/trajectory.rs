@@ -3,14 +3,15 @@
 use multiversion::multiversion;
 
 use super::scan::{BLOCK, Block, link, shifted, solve, widened};
-use super::{Discount, Flag, Real};
+use super::{Discount, Flag};
+use crate::math::Float;
 
 /// The recursion in blocks of [`BLOCK`] steps and single steps before them. `SHIFTED`: `next`
 /// holds the values, and V(s_{t+1}) is the entry after t, `last` after the last step.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-pub(super) fn backward<F: Real, G: Flag, const SHIFTED: bool>(
+pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     rewards: &[F],
     values: &[F],
     next: &[F],

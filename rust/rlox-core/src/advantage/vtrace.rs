@@ -16,8 +16,9 @@ use multiversion::multiversion;
 
 use super::gae::Next;
 use super::scan::{BLOCK, Block, link, solve};
-use super::{Discount, Ends, Flag, Real};
+use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
+use crate::math::Float;
 
 /// Steps of a trajectory that share scratch arrays on the stack.
 const CHUNK: usize = 64;
@@ -105,7 +106,7 @@ impl Setting {
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice does not fit.
-pub fn vtrace<F: Real, G: Flag>(
+pub fn vtrace<F: Float, G: Flag>(
     input: Input<'_, F, G>,
     discount: Discount,
     clip: Clip,
@@ -135,7 +136,7 @@ pub fn vtrace<F: Real, G: Flag>(
 
 /// A trajectory in chunks from its end to its start. `SHIFTED`: `next` holds the values, and
 /// V(s_{t+1}) is the entry after t, `last` after the last step.
-fn trajectory<F: Real, G: Flag, const SHIFTED: bool>(
+fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     input: Input<'_, F, G>,
     next: &[F],
     mut last: F,
@@ -165,7 +166,7 @@ fn trajectory<F: Real, G: Flag, const SHIFTED: bool>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn chunk<F: Real, G: Flag>(
+fn chunk<F: Float, G: Flag>(
     log_rhos: &[F],
     rewards: &[F],
     values: &[F],
@@ -265,7 +266,7 @@ fn solved(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -> Blo
 }
 
 /// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
-fn rows<'a, F: Real, G: Flag>(
+fn rows<'a, F: Float, G: Flag>(
     input: Input<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
     setting: Setting,
@@ -288,7 +289,7 @@ fn rows<'a, F: Real, G: Flag>(
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
-fn sweep<F: Real, G: Flag>(
+fn sweep<F: Float, G: Flag>(
     log_rhos: &[F],
     rewards: &[F],
     values: &[F],
@@ -316,7 +317,7 @@ fn sweep<F: Real, G: Flag>(
     }
 }
 
-fn check<F: Real, G: Flag>(input: &Input<'_, F, G>, out: &Out<'_, F>) -> Result<()> {
+fn check<F: Float, G: Flag>(input: &Input<'_, F, G>, out: &Out<'_, F>) -> Result<()> {
     let (len, n) = (input.rewards.len(), input.n_envs.max(1));
     check_len("rewards", len, len / n * n, "a multiple of n_envs")?;
     let next_len = match input.next {

@@ -47,7 +47,7 @@ impl<F: Float> Env<F> for Acrobot {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
-        state.fill_with(|| F::of(f64::from(stream.uniform_in(-START, START).single())));
+        state.fill_with(|| F::from_f64(f64::from(stream.uniform_in(-START, START).to_f32())));
     }
 
     #[inline(always)]
@@ -59,8 +59,8 @@ impl<F: Float> Env<F> for Acrobot {
         terminated: &mut [bool],
     ) {
         let torque = |action| match action {
-            0 => F::of(-1.0),
-            2 => F::of(1.0),
+            0 => F::from_f64(-1.0),
+            2 => F::from_f64(1.0),
             _ => F::default(),
         };
         let torques = table(actions.discrete(), torque);
@@ -80,7 +80,7 @@ impl<F: Float> Env<F> for Acrobot {
         let trig = first.cos.iter().zip(&first.sin).zip(second.cos.iter().zip(&second.sin));
         let rows = trig.zip(speed_1.iter().zip(speed_2));
         for ((((a, b), (c, d)), (e, f)), obs) in rows.zip(obs.as_chunks_mut().0) {
-            *obs = [a.single(), b.single(), c.single(), d.single(), e.single(), f.single()];
+            *obs = [a.to_f32(), b.to_f32(), c.to_f32(), d.to_f32(), e.to_f32(), f.to_f32()];
         }
     }
 }
@@ -102,7 +102,8 @@ fn runge_kutta<F: Float>(state: &mut [&mut [F]; 4], torques: &[F; BLOCK]) {
     for (column, ((k1, k2), (k3, k4))) in state.iter_mut().zip(slopes) {
         let slopes = k1.iter().zip(k2).zip(k3.iter().zip(k4));
         for (value, ((&k1, &k2), (&k3, &k4))) in column.iter_mut().zip(slopes) {
-            *value += F::of(DT / 6.0) * (k1 + F::of(2.0) * k2 + F::of(2.0) * k3 + k4);
+            *value +=
+                F::from_f64(DT / 6.0) * (k1 + F::from_f64(2.0) * k2 + F::from_f64(2.0) * k3 + k4);
         }
     }
 }
@@ -113,7 +114,7 @@ fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F
     let mut out = [[F::default(); BLOCK]; 4];
     for ((out, state), k) in out.iter_mut().zip(state).zip(k) {
         for ((out, &value), &k) in out.iter_mut().zip(&**state).zip(k) {
-            *out = value + F::of(seconds) * k;
+            *out = value + F::from_f64(seconds) * k;
         }
     }
     out
@@ -122,7 +123,7 @@ fn ahead<F: Float>(state: &[&mut [F]; 4], seconds: f64, k: &Block<F>) -> Block<F
 /// d/dt of (theta1, theta2, theta1', theta2').
 #[inline(always)]
 fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
-    let of = F::of;
+    let of = F::from_f64;
     let [theta_1, theta_2, speed_1, speed_2] = state;
     let (first, second) = (SinCos::of(theta_1), SinCos::of(theta_2));
     let mut out = [*speed_1, *speed_2, [of(0.0); BLOCK], [of(0.0); BLOCK]];
@@ -151,7 +152,8 @@ fn derivative<F: Float>(state: &Block<F>, torques: &[F; BLOCK]) -> Block<F> {
 fn limit<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F]; 4]) {
     wrap(theta_1);
     wrap(theta_2);
-    for (column, most) in [(speed_1, F::of(MAX_SPEED_1)), (speed_2, F::of(MAX_SPEED_2))] {
+    for (column, most) in [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))]
+    {
         for speed in column.iter_mut() {
             *speed = speed.within(-most, most);
         }
@@ -164,7 +166,7 @@ fn above<F: Float>([theta_1, theta_2, ..]: &[&mut [F]; 4], terminated: &mut [boo
     let (first, second) = (SinCos::of(theta_1), SinCos::of(theta_2));
     let trig = first.sin.iter().zip(&first.cos).zip(second.sin.iter().zip(&second.cos));
     for (terminated, ((&sin_1, &cos_1), (&sin_2, &cos_2))) in terminated.iter_mut().zip(trig) {
-        *terminated = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > F::of(1.0);
+        *terminated = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > F::from_f64(1.0);
     }
 }
 

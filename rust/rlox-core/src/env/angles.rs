@@ -24,7 +24,7 @@ impl<F: Float> SinCos<F> {
     #[inline(always)]
     #[must_use]
     pub fn of(angles: &[F]) -> Self {
-        if all_within(angles, F::of(SMALL)) {
+        if all_within(angles, F::from_f64(SMALL)) {
             Self::by(angles, F::sin_cos_small)
         } else if all_within(angles, F::LIMIT) {
             Self::by(angles, F::sin_cos_reduced)
@@ -69,8 +69,8 @@ fn sin_cos_any<F: Float>(angle: F) -> (F, F) {
 
 #[inline(always)]
 fn wrap_reduced<F: Float>(angle: F) -> F {
-    let turns = (angle * F::of(1.0 / std::f64::consts::TAU)).nearest();
-    let (pi, tau) = (F::of(std::f64::consts::PI), F::of(std::f64::consts::TAU));
+    let turns = (angle * F::from_f64(1.0 / std::f64::consts::TAU)).nearest();
+    let (pi, tau) = (F::from_f64(std::f64::consts::PI), F::from_f64(std::f64::consts::TAU));
     let near = angle.less_turns(turns);
     // The quotient's rounding may be off by a turn next to pi.
     let near = if near > pi { near - tau } else { near };
@@ -78,7 +78,7 @@ fn wrap_reduced<F: Float>(angle: F) -> F {
 }
 
 fn wrap_any<F: Float>(angle: F) -> F {
-    let (pi, tau) = (F::of(std::f64::consts::PI), F::of(std::f64::consts::TAU));
+    let (pi, tau) = (F::from_f64(std::f64::consts::PI), F::from_f64(std::f64::consts::TAU));
     if angle.abs() <= F::LIMIT { wrap_reduced(angle) } else { (angle + pi).remainder(tau) - pi }
 }
 

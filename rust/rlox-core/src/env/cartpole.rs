@@ -47,7 +47,7 @@ impl<F: Float> Env<F> for CartPole {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
-        state.fill_with(|| F::of(stream.uniform_in(-START, START)));
+        state.fill_with(|| F::from_f64(stream.uniform_in(-START, START)));
     }
 
     #[inline(always)]
@@ -60,7 +60,7 @@ impl<F: Float> Env<F> for CartPole {
     ) {
         let columns = columns_mut(state, rewards.len());
         rewards.fill(1.0);
-        let push = |action| if action == 1 { F::of(FORCE) } else { F::of(-FORCE) };
+        let push = |action| if action == 1 { F::from_f64(FORCE) } else { F::from_f64(-FORCE) };
         let forces = &table(actions.discrete(), push);
         let trig = SinCos::of(columns[2]);
         euler(&trig, columns, forces, terminated);
@@ -71,7 +71,7 @@ impl<F: Float> Env<F> for CartPole {
         let [x, x_dot, theta, theta_dot] = columns(state, rows);
         let rows = x.iter().zip(x_dot).zip(theta.iter().zip(theta_dot));
         for (((a, b), (c, d)), obs) in rows.zip(obs.as_chunks_mut().0) {
-            *obs = [a.single(), b.single(), c.single(), d.single()];
+            *obs = [a.to_f32(), b.to_f32(), c.to_f32(), d.to_f32()];
         }
     }
 }
@@ -84,7 +84,7 @@ fn euler<F: Float>(
     forces: &[F],
     terminated: &mut [bool],
 ) {
-    let of = F::of;
+    let of = F::from_f64;
     let rows = x.iter_mut().zip(x_dot).zip(theta.iter_mut().zip(theta_dot));
     let given = forces.iter().zip(trig.sin.iter().zip(&trig.cos)).zip(terminated);
     for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(given)

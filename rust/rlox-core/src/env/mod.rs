@@ -8,22 +8,22 @@ mod actions;
 pub mod angles;
 mod cartpole;
 mod clock;
-mod float;
 mod mountain_car;
 mod mountain_car_continuous;
 mod pendulum;
+mod precision;
 pub mod registry;
 mod shard;
 mod snapshot;
-mod trig;
-mod trig_single;
 mod vec_env;
 
 pub use actions::Actions;
-pub use float::{Float, Precision};
+pub use precision::Precision;
 pub use shard::BLOCK;
 pub use snapshot::Snapshot;
 pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
+
+pub use crate::math::Float;
 
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};

@@ -39,7 +39,7 @@ impl<F: Float> Env<F> for MountainCar {
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
         for (value, start) in state.iter_mut().zip([stream.uniform_in(START.0, START.1), 0.0]) {
-            *value = F::of(start);
+            *value = F::from_f64(start);
         }
     }
 
@@ -54,8 +54,8 @@ impl<F: Float> Env<F> for MountainCar {
         let columns = columns_mut(state, rewards.len());
         rewards.fill(-1.0);
         let push = |action| match action {
-            0 => F::of(-FORCE),
-            2 => F::of(FORCE),
+            0 => F::from_f64(-FORCE),
+            2 => F::from_f64(FORCE),
             _ => F::default(),
         };
         let pushes = &table(actions.discrete(), push);
@@ -67,7 +67,7 @@ impl<F: Float> Env<F> for MountainCar {
         let [position, velocity] = columns(state, rows);
         let rows = position.iter().zip(velocity).zip(obs.as_chunks_mut().0);
         for ((position, velocity), obs) in rows {
-            *obs = [position.single(), velocity.single()];
+            *obs = [position.to_f32(), velocity.to_f32()];
         }
     }
 }
@@ -75,7 +75,7 @@ impl<F: Float> Env<F> for MountainCar {
 /// One step of a block.
 #[inline(always)]
 fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated: &mut [bool]) {
-    let (of, zero) = (F::of, F::default());
+    let (of, zero) = (F::from_f64, F::default());
     let mut angles = [zero; BLOCK];
     for (angle, &position) in angles.iter_mut().zip(&*position) {
         *angle = of(3.0) * position;

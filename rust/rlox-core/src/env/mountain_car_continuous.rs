@@ -49,7 +49,7 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
 
     fn start(&self, stream: &mut Stream, state: &mut [f32]) {
         for (value, start) in state.iter_mut().zip([stream.uniform_in(START.0, START.1), 0.0]) {
-            *value = start.single();
+            *value = start.to_f32();
         }
     }
 
@@ -89,17 +89,17 @@ fn drive<T: Float>(
 ) {
     let mut angles = [T::default(); BLOCK];
     for (angle, &position) in angles.iter_mut().zip(&*position) {
-        *angle = T::of(f64::from(3.0 * position));
+        *angle = T::from_f64(f64::from(3.0 * position));
     }
     let cosines = SinCos::of(&angles).cos;
     let rows = position.iter_mut().zip(velocity).zip(terminated);
     for (((position, velocity), terminated), (&action, &cos)) in
         rows.zip(actions.iter().zip(&cosines))
     {
-        let slope = T::of(GRAVITY) * cos;
+        let slope = T::from_f64(GRAVITY) * cos;
         let bound = if action > 0.0 { POWER } else { -POWER };
-        let inside = action * POWER.single() - slope.single();
-        let beyond = (T::of(bound) - slope).single();
+        let inside = action * POWER.to_f32() - slope.to_f32();
+        let beyond = (T::from_f64(bound) - slope).to_f32();
         let push = if action.abs() > 1.0 { beyond } else { inside };
         let speed = (*velocity + push).within(-MAX_SPEED, MAX_SPEED);
         *position = (*position + speed).within(MIN_POSITION, MAX_POSITION);

@@ -71,7 +71,7 @@ impl<F: Effort> Env<F> for Pendulum {
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
         for (value, bound) in state.iter_mut().zip([PI, 1.0]) {
-            *value = F::of(stream.uniform_in(-bound, bound));
+            *value = F::from_f64(stream.uniform_in(-bound, bound));
         }
     }
 
@@ -96,7 +96,7 @@ impl<F: Effort> Env<F> for Pendulum {
         let SinCos { sin, cos } = SinCos::of(theta);
         let rows = cos.iter().zip(&sin).zip(theta_dot);
         for (((cos, sin), speed), obs) in rows.zip(obs.as_chunks_mut().0) {
-            *obs = [cos.single(), sin.single(), speed.single()];
+            *obs = [cos.to_f32(), sin.to_f32(), speed.to_f32()];
         }
     }
 }
@@ -104,7 +104,7 @@ impl<F: Effort> Env<F> for Pendulum {
 /// Advances a block; `rewards` holds the efforts and becomes minus the costs of the states left.
 #[inline(always)]
 fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: &mut [f64]) {
-    let of = F::of;
+    let of = F::from_f64;
     let sines = SinCos::of(theta).sin;
     let mut wrapped = [F::default(); BLOCK];
     for (angle, theta) in wrapped.iter_mut().zip(&*theta) {
@@ -116,7 +116,7 @@ fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: 
     for (((theta, theta_dot), (&action, reward)), (&sin, &angle)) in rows.zip(trig) {
         let torque = TORQUE_TERM * action.within(-MAX_TORQUE, MAX_TORQUE);
         let cost = angle * angle + of(0.1) * (*theta_dot * *theta_dot) + of(*reward);
-        *reward = -cost.double();
+        *reward = -cost.to_f64();
         let acceleration = of(GRAVITY_TERM) * sin + of(f64::from(torque));
         let speed = *theta_dot + acceleration * of(DT);
         *theta_dot = speed.within(of(-MAX_SPEED), of(MAX_SPEED));

@@ -159,7 +159,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
             let (block, column, row) = place(self.state.len(), dim, row);
             let values = self.state.iter().skip(block + row).step_by(column);
             for (out, value) in out.iter_mut().zip(values) {
-                *out = value.double();
+                *out = value.to_f64();
             }
         }
     }
@@ -167,7 +167,7 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
     fn write_state(&mut self, state: &[f64]) {
         for (row, values) in state.chunks_exact(self.env.spec().state_dim).enumerate() {
             self.starts.clear();
-            self.starts.extend(values.iter().map(|&value| F::of(value)));
+            self.starts.extend(values.iter().map(|&value| F::from_f64(value)));
             scatter(&self.starts, &mut self.state, row);
         }
     }

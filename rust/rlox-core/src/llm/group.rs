@@ -2,9 +2,8 @@
 
 use multiversion::multiversion;
 
-use super::lanes;
-use super::terms::Precision;
 use crate::error::{Error, Result, check_len};
+use crate::math::{Float, lanes};
 
 /// By what the centred rewards of a group are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +75,7 @@ const NOISE: f64 = 4.0;
 /// # Errors
 /// [`Error::Config`] if `group_size` is 0, [`Error::Shape`] if a slice does not fit,
 /// [`Error::NonFinite`] if a reward is NaN or infinite.
-pub fn group_advantages<F: Precision>(
+pub fn group_advantages<F: Float>(
     rewards: &[F],
     group_size: usize,
     scaling: Scaling,
@@ -108,7 +107,7 @@ struct Divisor {
 impl Divisor {
     const ONE: Self = Self { unit: None, value: 1.0 };
 
-    fn of_batch<F: Precision>(rewards: &[F], scaling: Scaling) -> Result<Self> {
+    fn of_batch<F: Float>(rewards: &[F], scaling: Scaling) -> Result<Self> {
         let freedom = freedom(rewards.len(), scaling.ddof);
         if let Some(moments) = whole(rewards).filter(Moments::is_ordinary) {
             return Ok(Self {
@@ -136,19 +135,19 @@ struct Moments {
 impl Moments {
     /// `squares` still to come.
     #[inline(always)]
-    fn centre<F: Precision>(rewards: &[F]) -> Self {
+    fn centre<F: Float>(rewards: &[F]) -> Self {
         let origin = rewards.first().map_or(0.0, |first| first.to_f64());
         let mean = lanes::sum(rewards, |r| r.to_f64() - origin) / as_f64(rewards.len());
         Self { origin, mean, squares: 0.0 }
     }
 
     #[inline(always)]
-    fn centred<F: Precision>(&self, reward: F) -> f64 {
+    fn centred<F: Float>(&self, reward: F) -> f64 {
         (reward.to_f64() - self.origin) - self.mean
     }
 
     #[inline(always)]
-    fn add_squares<F: Precision>(&mut self, rewards: &[F]) {
+    fn add_squares<F: Float>(&mut self, rewards: &[F]) {
         self.squares = lanes::sum(rewards, |reward| {
             let centred = self.centred(reward);
             centred * centred
@@ -162,14 +161,14 @@ impl Moments {
 
     /// Whether the spread is no more than rounding.
     #[inline(always)]
-    fn is_noise<F: Precision>(&self, width: f64, count: f64) -> bool {
-        let noise = NOISE * F::UNIT * self.origin;
+    fn is_noise<F: Float>(&self, width: f64, count: f64) -> bool {
+        let noise = NOISE * F::EPSILON.to_f64() * self.origin;
         self.squares * (width * width) <= noise * noise * count
     }
 }
 
 #[multiversion(targets("x86_64+avx2"))]
-fn whole<F: Precision>(rewards: &[F]) -> Option<Moments> {
+fn whole<F: Float>(rewards: &[F]) -> Option<Moments> {
     if rewards.is_empty() {
         return None;
     }
@@ -181,7 +180,7 @@ fn whole<F: Precision>(rewards: &[F]) -> Option<Moments> {
 /// All groups, each divided by its own standard deviation unless a divisor is given.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
-fn groups<F: Precision>(
+fn groups<F: Float>(
     rewards: &[F],
     group_size: usize,
     scaling: Scaling,
@@ -222,7 +221,7 @@ fn groups<F: Precision>(
 /// A group without spread, with numbers that are not finite, or so large or small that squares
 /// leave the range of float64.
 #[cold]
-fn careful<F: Precision>(
+fn careful<F: Float>(
     rewards: &[F],
     first_index: usize,
     freedom: f64,
@@ -257,7 +256,7 @@ struct Scaled {
 
 impl Scaled {
     /// None if all rewards are the same.
-    fn of<F: Precision>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
+    fn of<F: Float>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
         let bad = rewards.iter().position(|reward| !reward.to_f64().is_finite());
         if let Some((at, reward)) = bad.and_then(|at| Some((at, rewards.get(at)?))) {
             let (index, value) = (first_index + at, reward.to_f64());

@@ -1,11 +1,14 @@
 //! KL divergence from per-token log-probabilities of a policy p and a reference q.
+//!
+//! Terms use fused multiply-add where the CPU has it, so values may differ in the last bits between
+//! CPUs with and without.
 
 use multiversion::multiversion;
 
-use super::lanes;
-use super::terms::Precision;
+use super::terms::{Exact, K1, K2, K3, Term};
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
+use crate::math::{Float, fused, lanes};
 use crate::threads;
 
 /// Tokens from which sequences are spread over threads.
@@ -88,7 +91,7 @@ pub struct Tokens<'a, F, G> {
     pub mask: Option<&'a [G]>,
 }
 
-impl<F: Precision, G: Flag> Tokens<'_, F, G> {
+impl<F: Float, G: Flag> Tokens<'_, F, G> {
     fn check(&self) -> Result<()> {
         check_len("log_q", self.log_q.len(), self.log_p.len(), "as many as log_p")?;
         self.mask.map_or(Ok(()), |mask| {
@@ -114,17 +117,17 @@ impl<F: Precision, G: Flag> Tokens<'_, F, G> {
 ///
 /// # Errors
 /// [`Error::Shape`] if a slice is not as long as `log_p`.
-pub fn token_kl<F: Precision, G: Flag>(
+pub fn token_kl<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     estimator: Estimator,
     reduction: Reduction,
 ) -> Result<f64> {
     tokens.check()?;
     Ok(match estimator {
-        Estimator::Exact => single(tokens, reduction, F::exact),
-        Estimator::K1 => single(tokens, reduction, F::k1),
-        Estimator::K2 => single(tokens, reduction, F::k2),
-        Estimator::K3 => single(tokens, reduction, F::k3),
+        Estimator::Exact => single(tokens, reduction, Exact),
+        Estimator::K1 => single(tokens, reduction, K1),
+        Estimator::K2 => single(tokens, reduction, K2),
+        Estimator::K3 => single(tokens, reduction, K3),
     })
 }
 
@@ -133,7 +136,7 @@ pub fn token_kl<F: Precision, G: Flag>(
 ///
 /// # Errors
 /// [`Error::Config`] if `seq_len` is 0, [`Error::Shape`] if a slice does not fit.
-pub fn batch_token_kl<F: Precision, G: Flag>(
+pub fn batch_token_kl<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     estimator: Estimator,
@@ -148,20 +151,20 @@ pub fn batch_token_kl<F: Precision, G: Flag>(
     check_len("log_p", tokens.log_p.len(), n * seq_len, "a multiple of seq_len")?;
     check_len("out", out.len(), n, "one per sequence")?;
     match estimator {
-        Estimator::Exact => spread(tokens, seq_len, reduction, F::exact, out),
-        Estimator::K1 => spread(tokens, seq_len, reduction, F::k1, out),
-        Estimator::K2 => spread(tokens, seq_len, reduction, F::k2, out),
-        Estimator::K3 => spread(tokens, seq_len, reduction, F::k3, out),
+        Estimator::Exact => spread(tokens, seq_len, reduction, Exact, out),
+        Estimator::K1 => spread(tokens, seq_len, reduction, K1, out),
+        Estimator::K2 => spread(tokens, seq_len, reduction, K2, out),
+        Estimator::K3 => spread(tokens, seq_len, reduction, K3, out),
     }
     Ok(())
 }
 
 /// All sequences, on several threads where it pays.
-fn spread<F: Precision, G: Flag>(
+fn spread<F: Float, G: Flag>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
-    term: impl Fn(F, F) -> F + Copy + Send + Sync,
+    term: impl Term,
     out: &mut [F],
 ) {
     if tokens.log_p.len() < PARALLEL_FROM {
@@ -174,37 +177,31 @@ fn spread<F: Precision, G: Flag>(
     });
 }
 
-// Without fused multiply-add, so that every CPU gives the same bits.
-#[multiversion(targets("x86_64+avx2"))]
-fn rows<F: Precision, G: Flag, T: Fn(F, F) -> F + Copy>(
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn rows<F: Float, G: Flag, T: Term>(
     tokens: Tokens<'_, F, G>,
     seq_len: usize,
     reduction: Reduction,
-    term: T,
+    _: T,
     out: &mut [F],
 ) {
     for (row, out) in out.iter_mut().enumerate() {
         let tokens = tokens.part(row * seq_len..(row + 1) * seq_len);
-        *out = F::from_f64(sequence(tokens, reduction, term));
+        *out = F::from_f64(sequence::<F, G, T, { fused!() }>(tokens, reduction));
     }
 }
 
-#[multiversion(targets("x86_64+avx2"))]
-fn single<F: Precision, G: Flag, T: Fn(F, F) -> F + Copy>(
-    tokens: Tokens<'_, F, G>,
-    reduction: Reduction,
-    term: T,
-) -> f64 {
-    sequence(tokens, reduction, term)
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn single<F: Float, G: Flag, T: Term>(tokens: Tokens<'_, F, G>, reduction: Reduction, _: T) -> f64 {
+    sequence::<F, G, T, { fused!() }>(tokens, reduction)
 }
 
 /// One sequence: sums block by block, then the reduction.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn sequence<F: Precision, G: Flag>(
+fn sequence<F: Float, G: Flag, T: Term, const FUSED: bool>(
     tokens: Tokens<'_, F, G>,
     reduction: Reduction,
-    term: impl Fn(F, F) -> F,
 ) -> f64 {
     let mut scratch = Scratch::<F>::new();
     let pairs = tokens.log_p.chunks(BLOCK).zip(tokens.log_q.chunks(BLOCK));
@@ -212,14 +209,14 @@ fn sequence<F: Precision, G: Flag>(
     match tokens.mask {
         None => {
             for (log_p, log_q) in pairs {
-                total += scratch.sum(log_p, log_q, &term);
+                total += scratch.sum::<T, FUSED>(log_p, log_q);
             }
             kept = tokens.log_p.len();
         }
         Some(mask) => {
             for ((log_p, log_q), mask) in pairs.zip(mask.chunks(BLOCK)) {
                 kept += mask.iter().filter(|flag| flag.is_set()).count();
-                total += scratch.masked_sum(log_p, log_q, mask, &term);
+                total += scratch.masked_sum::<T, FUSED, _>(log_p, log_q, mask);
             }
         }
     }
@@ -237,7 +234,7 @@ struct Scratch<F> {
 }
 
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-impl<F: Precision> Scratch<F> {
+impl<F: Float> Scratch<F> {
     #[inline(always)]
     fn new() -> Self {
         Self { log_p: [F::ZERO; BLOCK], log_q: [F::ZERO; BLOCK], terms: [F::ZERO; BLOCK] }
@@ -245,49 +242,47 @@ impl<F: Precision> Scratch<F> {
 
     /// The sum of the terms of at most [`BLOCK`] pairs.
     #[inline(always)]
-    fn sum(&mut self, log_p: &[F], log_q: &[F], term: impl Fn(F, F) -> F) -> f64 {
+    fn sum<T: Term, const FUSED: bool>(&mut self, log_p: &[F], log_q: &[F]) -> f64 {
         if log_p.len().is_multiple_of(STRIDE) {
-            return add_terms(log_p, log_q, &mut self.terms, term);
+            return add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms);
         }
         let padded = log_p.len().next_multiple_of(STRIDE);
         fill(&mut self.log_p, log_p, padded);
         fill(&mut self.log_q, log_q, padded);
-        self.padded_sum(padded, term)
+        self.padded_sum::<T, FUSED>(padded)
     }
 
     /// The same over the pairs that the mask keeps: the others become (0, 0), whose term is 0.
     #[inline(always)]
-    fn masked_sum<G: Flag>(
+    fn masked_sum<T: Term, const FUSED: bool, G: Flag>(
         &mut self,
         log_p: &[F],
         log_q: &[F],
         mask: &[G],
-        term: impl Fn(F, F) -> F,
     ) -> f64 {
         let padded = log_p.len().next_multiple_of(STRIDE);
         select(&mut self.log_p, log_p, mask, padded);
         select(&mut self.log_q, log_q, mask, padded);
-        self.padded_sum(padded, term)
+        self.padded_sum::<T, FUSED>(padded)
     }
 
     #[inline(always)]
-    fn padded_sum(&mut self, padded: usize, term: impl Fn(F, F) -> F) -> f64 {
-        let range = 0..padded;
-        add_terms(cut(&self.log_p, &range), cut(&self.log_q, &range), &mut self.terms, term)
+    fn padded_sum<T: Term, const FUSED: bool>(&mut self, padded: usize) -> f64 {
+        let (log_p, log_q) = (cut(&self.log_p, &(0..padded)), cut(&self.log_q, &(0..padded)));
+        add_terms::<F, T, FUSED>(log_p, log_q, &mut self.terms)
     }
 }
 
 /// The sum of the terms, which are written down first so that computing them vectorises.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn add_terms<F: Precision>(
+fn add_terms<F: Float, T: Term, const FUSED: bool>(
     log_p: &[F],
     log_q: &[F],
     terms: &mut [F; BLOCK],
-    term: impl Fn(F, F) -> F,
 ) -> f64 {
     for ((out, &log_p), &log_q) in terms.iter_mut().zip(log_p).zip(log_q) {
-        *out = term(log_p, log_q);
+        *out = T::of::<F, FUSED>(log_p, log_q);
     }
     lanes::sum(cut(terms, &(0..log_p.len())), F::to_f64)
 }
@@ -295,7 +290,7 @@ fn add_terms<F: Precision>(
 /// `values`, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn fill<F: Precision>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
+fn fill<F: Float>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
     for (out, &value) in out.iter_mut().zip(values) {
         *out = value;
     }
@@ -305,7 +300,7 @@ fn fill<F: Precision>(out: &mut [F; BLOCK], values: &[F], padded: usize) {
 /// `values` where the mask is set, else 0, then zeros up to `padded`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn select<F: Precision, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], padded: usize) {
+fn select<F: Float, G: Flag>(out: &mut [F; BLOCK], values: &[F], mask: &[G], padded: usize) {
     for ((out, &value), flag) in out.iter_mut().zip(values).zip(mask) {
         *out = if flag.is_set() { value } else { F::ZERO };
     }

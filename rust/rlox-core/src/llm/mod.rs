@@ -6,9 +6,6 @@
 
 pub mod group;
 pub mod kl;
-mod lanes;
 pub mod packing;
 pub mod preference;
 mod terms;
-
-pub use terms::Precision;

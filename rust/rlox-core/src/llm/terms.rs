@@ -1,68 +1,66 @@
-//! What one token contributes to a KL estimate, in each precision, without branches.
+//! What one token contributes to a KL estimate, without branches.
 
-use crate::advantage::Real;
-use crate::math::{Exponential, Parts, parts};
+#![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-/// A precision in which these kernels read and write: float32 or float64.
-pub trait Precision: Real + sealed::Terms {}
+use crate::math::{Float, Parts, mul_add, parts};
 
-impl Precision for f32 {}
-impl Precision for f64 {}
+/// A term of log-probabilities `log_p` and `log_q` of one token.
+pub(super) trait Term: Copy + Send + Sync {
+    /// The term; multiplications and additions in one if `FUSED`.
+    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F;
+}
 
-mod sealed {
-    /// Terms of log-probabilities `log_p` and `log_q` of one token.
-    pub trait Terms: Sized {
-        /// The distance from 1 to the next number.
-        const UNIT: f64;
-        /// p (log p - log q), 0 where p is 0.
-        fn exact(log_p: Self, log_q: Self) -> Self;
-        /// log p - log q.
-        fn k1(log_p: Self, log_q: Self) -> Self;
-        /// (log q - log p)^2 / 2.
-        fn k2(log_p: Self, log_q: Self) -> Self;
-        /// q / p - 1 - log(q / p).
-        fn k3(log_p: Self, log_q: Self) -> Self;
+/// p (log p - log q), 0 where p is 0.
+#[derive(Clone, Copy)]
+pub(super) struct Exact;
+
+/// log p - log q.
+#[derive(Clone, Copy)]
+pub(super) struct K1;
+
+/// (log q - log p)^2 / 2.
+#[derive(Clone, Copy)]
+pub(super) struct K2;
+
+/// q / p - 1 - log(q / p).
+#[derive(Clone, Copy)]
+pub(super) struct K3;
+
+impl Term for Exact {
+    #[inline(always)]
+    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        let Parts { scale, reduced, excess } = parts::<F, FUSED>(log_p);
+        let p = mul_add::<F, FUSED>(scale, reduced + excess, scale);
+        let p = if log_p > F::HIGHEST { F::INFINITY } else { p };
+        // Selected last, so that 0 (log 0 - log q) is 0; NaN fails the comparison.
+        if log_p < F::LOWEST { F::ZERO } else { p * (log_p - log_q) }
     }
 }
 
-macro_rules! terms {
-    ($float:ident) => {
-        // Inlined always, to become part of each CPU-specific loop.
-        impl sealed::Terms for $float {
-            const UNIT: f64 = $float::EPSILON as f64;
-
-            #[inline(always)]
-            fn exact(log_p: Self, log_q: Self) -> Self {
-                let Parts { scale, reduced, excess } = parts(log_p);
-                let p = scale + scale * (reduced + excess);
-                let p = if log_p > Self::HIGHEST { Self::INFINITY } else { p };
-                // Selected last, so that 0 (log 0 - log q) is 0; NaN fails the comparison.
-                if log_p < Self::LOWEST { 0.0 } else { p * (log_p - log_q) }
-            }
-
-            #[inline(always)]
-            fn k1(log_p: Self, log_q: Self) -> Self {
-                log_p - log_q
-            }
-
-            #[inline(always)]
-            fn k2(log_p: Self, log_q: Self) -> Self {
-                let d = log_q - log_p;
-                0.5 * d * d
-            }
-
-            #[inline(always)]
-            fn k3(log_p: Self, log_q: Self) -> Self {
-                let d = log_q - log_p;
-                let Parts { scale, reduced, excess } = parts(d);
-                // Near 0 the scale is 1 and `reduced` is d: both brackets vanish exactly, and
-                // nothing cancels. Elsewhere the result is at least 0.05.
-                let sum = scale * excess + ((scale * reduced - d) + (scale - 1.0));
-                if d > Self::HIGHEST { Self::INFINITY } else { sum }
-            }
-        }
-    };
+impl Term for K1 {
+    #[inline(always)]
+    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        log_p - log_q
+    }
 }
 
-terms!(f32);
-terms!(f64);
+impl Term for K2 {
+    #[inline(always)]
+    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        let d = log_q - log_p;
+        F::from_f64(0.5) * d * d
+    }
+}
+
+impl Term for K3 {
+    #[inline(always)]
+    fn of<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        let d = log_q - log_p;
+        let Parts { scale, reduced, excess } = parts::<F, FUSED>(d);
+        // Near 0 the scale is 1 and `reduced` is d: both brackets vanish exactly, and
+        // nothing cancels. Elsewhere the result is at least 0.05.
+        let rest = mul_add::<F, FUSED>(scale, reduced, -d) + (scale - F::ONE);
+        let sum = mul_add::<F, FUSED>(scale, excess, rest);
+        if d > F::HIGHEST { F::INFINITY } else { sum }
+    }
+}

@@ -8,36 +8,35 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
-use std::ops::{Add, Mul, Sub};
+use super::{Float, mul_add};
 
-/// float64 or float32, with the constants and the polynomial of its exponential.
-pub(crate) trait Exponential:
-    Copy + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
-{
-    const HALF: Self;
-    const ONE: Self;
+/// The constants and the polynomial of the exponential of a number type.
+pub trait Exponential: Sized {
+    /// log2 e.
     const LOG2_E: Self;
     /// Adding it rounds to an integer: 1.5 x 2^52 or 1.5 x 2^23.
     const ROUND: Self;
     /// ln 2 = `LN_2_HIGH` + `LN_2_LOW`; the first is short, so that its product with k is exact.
     const LN_2_HIGH: Self;
+    /// The rest of ln 2.
     const LN_2_LOW: Self;
     /// Outside, e^x rounds to 0 or infinity.
     const RANGE: (Self, Self);
-    /// Between them, 2^k is a normal number.
+    /// From here up to `HIGHEST`, 2^k is a normal number.
     const LOWEST: Self;
+    /// See `LOWEST`.
     const HIGHEST: Self;
 
     /// e^r - 1 - r.
-    fn excess(r: Self) -> Self;
+    #[must_use]
+    fn excess<const FUSED: bool>(r: Self) -> Self;
 
     /// 2^k of `shifted` = k + [`Exponential::ROUND`].
+    #[must_use]
     fn power_of_2(shifted: Self) -> Self;
 }
 
 impl Exponential for f64 {
-    const HALF: Self = 0.5;
-    const ONE: Self = 1.0;
     const LOG2_E: Self = std::f64::consts::LOG2_E;
     const ROUND: Self = 6_755_399_441_055_744.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3fe6_2e42_fee0_0000);
@@ -47,7 +46,7 @@ impl Exponential for f64 {
     const HIGHEST: Self = 709.0;
 
     #[inline(always)]
-    fn excess(r: Self) -> Self {
+    fn excess<const FUSED: bool>(r: Self) -> Self {
         let c1 = Self::from_bits(0x3fc5_5555_5555_5557);
         let c2 = Self::from_bits(0x3fa5_5555_5555_554e);
         let c3 = Self::from_bits(0x3f81_1111_1111_00eb);
@@ -60,10 +59,11 @@ impl Exponential for f64 {
         let c10 = Self::from_bits(0x3e21_f19f_6d0a_5067);
         let r2 = r * r;
         let r4 = r2 * r2;
-        let low = (0.5 + c1 * r) + (c2 + c3 * r) * r2;
-        let middle = (c4 + c5 * r) + (c6 + c7 * r) * r2;
-        let high = (c8 + c9 * r) + c10 * r2;
-        r2 * (low + (middle + high * r4) * r4)
+        let fma = mul_add::<Self, FUSED>;
+        let low = fma(fma(c3, r, c2), r2, fma(c1, r, 0.5));
+        let middle = fma(fma(c7, r, c6), r2, fma(c5, r, c4));
+        let high = fma(c10, r2, fma(c9, r, c8));
+        r2 * fma(fma(high, r4, middle), r4, low)
     }
 
     #[inline(always)]
@@ -73,8 +73,6 @@ impl Exponential for f64 {
 }
 
 impl Exponential for f32 {
-    const HALF: Self = 0.5;
-    const ONE: Self = 1.0;
     const LOG2_E: Self = std::f32::consts::LOG2_E;
     const ROUND: Self = 12_582_912.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3f31_7200);
@@ -84,15 +82,16 @@ impl Exponential for f32 {
     const HIGHEST: Self = 88.0;
 
     #[inline(always)]
-    fn excess(r: Self) -> Self {
+    fn excess<const FUSED: bool>(r: Self) -> Self {
         let c1 = Self::from_bits(0x3e2a_aaab);
         let c2 = Self::from_bits(0x3d2a_aa75);
         let c3 = Self::from_bits(0x3c08_88a6);
         let c4 = Self::from_bits(0x3ab6_a16d);
         let c5 = Self::from_bits(0x3950_3962);
         let r2 = r * r;
-        let high = (c2 + c3 * r) + (c4 + c5 * r) * r2;
-        r2 * ((0.5 + c1 * r) + high * r2)
+        let fma = mul_add::<Self, FUSED>;
+        let high = fma(fma(c5, r, c4), r2, fma(c3, r, c2));
+        r2 * fma(high, r2, fma(c1, r, 0.5))
     }
 
     #[inline(always)]
@@ -115,10 +114,10 @@ pub(crate) struct Parts<F> {
 /// The parts of e^x; below [`Exponential::LOWEST`] and for NaN those of its value there. Above
 /// [`Exponential::HIGHEST`] they mean nothing, and the caller selects another result.
 #[inline(always)]
-pub(crate) fn parts<F: Exponential>(x: F) -> Parts<F> {
+pub(crate) fn parts<F: Float, const FUSED: bool>(x: F) -> Parts<F> {
     let x = if x > F::LOWEST { x } else { F::LOWEST };
-    let (shifted, reduced) = reduce(x);
-    Parts { scale: F::power_of_2(shifted), reduced, excess: F::excess(reduced) }
+    let (shifted, reduced) = reduce::<F, FUSED>(x);
+    Parts { scale: F::power_of_2(shifted), reduced, excess: F::excess::<FUSED>(reduced) }
 }
 
 /// e^x with an error below 1.5 units in the last place; below the smallest normal number, of
@@ -126,7 +125,7 @@ pub(crate) fn parts<F: Exponential>(x: F) -> Parts<F> {
 #[must_use]
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
-    whole(x)
+    whole::<_, false>(x)
 }
 
 /// e^x with an error below 1.5 units in the last place; below the smallest normal number, of
@@ -134,31 +133,40 @@ pub fn exp(x: f64) -> f64 {
 #[must_use]
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
-    whole(x)
+    whole::<_, false>(x)
 }
 
 /// 2^k is applied in two halves, so that results below the smallest normal number round once and
 /// overflow gives infinity.
 #[inline(always)]
-fn whole<F: Exponential>(x: F) -> F {
+pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
     let (low, high) = F::RANGE;
     // Selects instead of `clamp`, which has a branch that panics; NaN passes both.
     let x = if x > high { high } else { x };
     let x = if x < low { low } else { x };
-    let (shifted, r) = reduce(x);
-    let power = F::ONE + (r + F::excess(r));
+    let (shifted, r) = reduce::<F, FUSED>(x);
+    let power = F::ONE + (r + F::excess::<FUSED>(r));
     let k = shifted - F::ROUND;
-    let shifted = F::HALF * k + F::ROUND;
+    let shifted = F::from_f64(0.5) * k + F::ROUND;
     let half = shifted - F::ROUND;
     power * F::power_of_2(shifted) * F::power_of_2((k - half) + F::ROUND)
 }
 
+/// e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; near 0 nothing cancels.
+#[inline(always)]
+pub(super) fn less_1<F: Float, const FUSED: bool>(x: F) -> F {
+    let (shifted, r) = reduce::<F, FUSED>(x);
+    let scale = F::power_of_2(shifted);
+    mul_add::<F, FUSED>(scale, r + F::excess::<FUSED>(r), scale - F::ONE)
+}
+
 /// (k + [`Exponential::ROUND`], r) of x = k ln 2 + r.
 #[inline(always)]
-fn reduce<F: Exponential>(x: F) -> (F, F) {
-    let shifted = x * F::LOG2_E + F::ROUND;
+fn reduce<F: Float, const FUSED: bool>(x: F) -> (F, F) {
+    let shifted = mul_add::<F, FUSED>(x, F::LOG2_E, F::ROUND);
     let k = shifted - F::ROUND;
-    (shifted, (x - k * F::LN_2_HIGH) - k * F::LN_2_LOW)
+    let r = mul_add::<F, FUSED>(-k, F::LN_2_HIGH, x);
+    (shifted, mul_add::<F, FUSED>(-k, F::LN_2_LOW, r))
 }
 
 #[cfg(test)]
@@ -177,7 +185,8 @@ mod tests {
     fn worst(scale: f64) -> f64 {
         let mut stream = Stream::new(1, "exp", 0);
         let points = (0..200_000).map(|_| stream.uniform_in(-scale, scale));
-        points.map(|x| ulps(exp(x), x.exp())).fold(0.0, f64::max)
+        let error = |x: f64| ulps(exp(x), x.exp()).max(ulps(whole::<_, true>(x), x.exp()));
+        points.map(error).fold(0.0, f64::max)
     }
 
     /// Likewise, against the float64 library function.
@@ -189,7 +198,8 @@ mod tests {
             let exact = f64::from(x).exp();
             #[expect(clippy::cast_possible_truncation, reason = "the unit of the nearest number")]
             let near = exact as f32;
-            (f64::from(exp_f32(x)) - exact).abs() / f64::from(near.next_up() - near)
+            let off = |got: f32| (f64::from(got) - exact).abs();
+            off(exp_f32(x)).max(off(whole::<_, true>(x))) / f64::from(near.next_up() - near)
         };
         points.map(error).fold(0.0, f64::max)
     }

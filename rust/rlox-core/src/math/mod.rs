@@ -1,6 +1,37 @@
-//! Elementary functions without branches, so that loops over them vectorise.
+//! Elementary functions without branches, so that loops over them vectorise, and the trait of the
+//! number types.
+//!
+//! Fused multiply-add is chosen where a loop is compiled for a CPU, by the parameter `FUSED` of the
+//! functions here. Unfused, every CPU gives the same bits: environments, advantages and random
+//! numbers. Fused, polynomials take half the instructions, and bits are those of every CPU that has
+//! the instruction (x86-64 since 2013, all of aarch64).
 
 mod exp;
+mod float;
+pub mod in_place;
+pub(crate) mod lanes;
+mod log;
+mod quantile;
+mod trig;
+mod trig_single;
 
-pub(crate) use exp::{Exponential, Parts, parts};
+pub(crate) use exp::{Parts, parts};
 pub use exp::{exp, exp_f32};
+pub use float::Float;
+pub(crate) use quantile::normals;
+
+/// Whether the version of a `multiversion` function in which this stands has fused multiply-add.
+macro_rules! fused {
+    () => {
+        cfg!(target_arch = "aarch64") || multiversion::target::target_cfg_f!(target_feature = "fma")
+    };
+}
+
+pub(crate) use fused;
+
+/// a b + c, rounded once if `FUSED`.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+pub(crate) fn mul_add<F: Float, const FUSED: bool>(a: F, b: F, c: F) -> F {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}

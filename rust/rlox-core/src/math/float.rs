@@ -1,37 +1,20 @@
-//! The number types of environment state.
+//! The one trait of number types: what kernels written once for float64 and float32 need.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
+use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
+use super::exp::{self, Exponential};
 use super::{trig, trig_single};
 
-/// What the state of an environment is kept and stepped in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precision {
-    /// As Gymnasium's environment, step by step.
-    F64,
-    /// float32 throughout: twice the rows per instruction, a stated deviation per step.
-    F32,
-}
-
-impl Precision {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::F64, Self::F32];
-
-    /// `f64` or `f32`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-        }
-    }
-}
-
-/// float64 or float32, with the arithmetic that rules need in forms that vectorise.
+/// float64 or float32, with the arithmetic of kernels in forms that vectorise.
+///
+/// Nothing here is fused: every CPU gives the same bits.
 pub trait Float:
-    Copy
+    Exponential
+    + Copy
+    + Debug
     + Default
     + PartialOrd
     + Add<Output = Self>
@@ -44,21 +27,45 @@ pub trait Float:
     + Sync
     + 'static
 {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// The distance from 1 to the next number.
+    const EPSILON: Self;
+    /// Larger than every number.
+    const INFINITY: Self;
     /// Up to this magnitude [`Float::sin_cos_reduced`] is accurate and [`Float::nearest`] exact.
     const LIMIT: Self;
 
     /// The nearest number of this type.
-    fn of(value: f64) -> Self;
+    fn from_f64(value: f64) -> Self;
 
     /// The same number as float64.
-    fn double(self) -> f64;
+    fn to_f64(self) -> f64;
 
     /// The nearest float32.
-    fn single(self) -> f32;
+    fn to_f32(self) -> f32;
 
     /// |x|.
     #[must_use]
     fn abs(self) -> Self;
+
+    /// |x| with the sign of `sign`.
+    #[must_use]
+    fn copysign(self, sign: Self) -> Self;
+
+    /// a b + c for a = `self`, rounded once. Slow where the CPU has no such instruction, and never
+    /// formed from a multiplication and an addition by itself.
+    #[must_use]
+    fn mul_add(self, b: Self, c: Self) -> Self;
+
+    /// e^x, see [`super::exp`].
+    #[inline]
+    #[must_use]
+    fn exp(self) -> Self {
+        exp::whole::<Self, false>(self)
+    }
 
     /// The nearest integer, half to even, for |x| <= [`Float::LIMIT`].
     #[must_use]
@@ -94,7 +101,7 @@ pub trait Float:
 }
 
 macro_rules! float {
-    ($float:ty, $trig:ident) => {
+    ($float:ident, $trig:ident) => {
         #[expect(
             clippy::allow_attributes,
             clippy::cast_possible_truncation,
@@ -102,26 +109,40 @@ macro_rules! float {
         )]
         #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "one text for two types")]
         impl Float for $float {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const EPSILON: Self = $float::EPSILON;
+            const INFINITY: Self = $float::INFINITY;
             const LIMIT: Self = $trig::LIMIT;
 
             #[inline(always)]
-            fn of(value: f64) -> Self {
+            fn from_f64(value: f64) -> Self {
                 value as Self
             }
 
             #[inline(always)]
-            fn double(self) -> f64 {
+            fn to_f64(self) -> f64 {
                 self as f64
             }
 
             #[inline(always)]
-            fn single(self) -> f32 {
+            fn to_f32(self) -> f32 {
                 self as f32
             }
 
             #[inline(always)]
             fn abs(self) -> Self {
                 self.abs()
+            }
+
+            #[inline(always)]
+            fn copysign(self, sign: Self) -> Self {
+                self.copysign(sign)
+            }
+
+            #[inline(always)]
+            fn mul_add(self, b: Self, c: Self) -> Self {
+                self.mul_add(b, c)
             }
 
             #[inline(always)]

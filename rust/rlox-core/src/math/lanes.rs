@@ -1,7 +1,7 @@
 //! Sums in a fixed order that vectorises.
 
 /// Partial sums kept side by side; a multiple of the widest vector of float64 in use.
-pub(super) const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 
 /// The sum of `term(x)`: lane j takes elements j, j + 8, ... of the whole blocks of 8, the lanes are
 /// added pairwise, then the rest one by one.
@@ -9,7 +9,7 @@ pub(super) const LANES: usize = 8;
 /// Relative to the sum of the magnitudes, the error is below `(n / 8 + 11)` units of rounding.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn sum<T: Copy>(values: &[T], term: impl Fn(T) -> f64) -> f64 {
+pub(crate) fn sum<T: Copy>(values: &[T], term: impl Fn(T) -> f64) -> f64 {
     let mut lanes = [0.0; LANES];
     let (blocks, rest) = values.as_chunks::<LANES>();
     for block in blocks {

@@ -1,0 +1,172 @@
+//! e^x, tanh, sigmoid and log-softmax of all numbers of a slice, in their place.
+//!
+//! Fused multiply-add where the CPU has it. What a number becomes depends on nothing else in the
+//! slice, log-softmax on nothing outside of its row. Errors are in units in the last place of the
+//! result, those of results below the smallest normal number in units of the smallest subnormal one.
+
+#![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
+
+use multiversion::multiversion;
+
+use super::exp::{less_1, whole};
+use super::log::ln;
+use super::{Float, fused, lanes};
+use crate::error::{Error, Result, check_len};
+
+/// e^x with an error below 1.5 units; infinity from 709.8 on (float32: 88.8), 0 below -745.2 (-104),
+/// NaN for NaN.
+pub fn exp<F: Float>(values: &mut [F]) {
+    apply::<F, Exp>(values);
+}
+
+/// tanh x with an error below 3 units, of the sign of x (of -0 too); NaN for NaN.
+pub fn tanh<F: Float>(values: &mut [F]) {
+    apply::<F, Tanh>(values);
+}
+
+/// 1 / (1 + e^-x) with an error below 3 units, also where it is close to 0; NaN for NaN.
+pub fn sigmoid<F: Float>(values: &mut [F]) {
+    apply::<F, Sigmoid>(values);
+}
+
+/// x - ln(sum of e^x) over each row of `[n, k]` values.
+///
+/// The error is below 2 units in the last place of the result plus 2 of 1. Numbers are shifted by
+/// the largest of their row, so nothing overflows, and sums are in float64. A -infinity stays one
+/// beside a finite number. A row of nothing else, or with NaN or +infinity, becomes NaN, as in torch.
+///
+/// # Errors
+/// [`Error::Config`] if `k` is 0, [`Error::Shape`] if the values are not whole rows.
+pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
+    if k == 0 {
+        return Err(Error::config("k", 0, "at least 1"));
+    }
+    check_len("values", values.len(), values.len() / k * k, "a multiple of k")?;
+    rows(values, k);
+    Ok(())
+}
+
+/// A function of one number.
+trait Elementwise {
+    fn at<F: Float, const FUSED: bool>(x: F) -> F;
+}
+
+struct Exp;
+struct Tanh;
+struct Sigmoid;
+
+impl Elementwise for Exp {
+    #[inline(always)]
+    fn at<F: Float, const FUSED: bool>(x: F) -> F {
+        whole::<F, FUSED>(x)
+    }
+}
+
+impl Elementwise for Tanh {
+    /// (e^2a - 1) / (e^2a + 1) of a = |x|, with e^2a - 1 in parts, so that nothing cancels near 0.
+    #[inline(always)]
+    fn at<F: Float, const FUSED: bool>(x: F) -> F {
+        // From here on tanh rounds to 1 in both precisions. NaN passes.
+        let limit = F::from_f64(20.0);
+        let a = if x.abs() > limit { limit } else { x.abs() };
+        let above_1 = less_1::<F, FUSED>(a + a);
+        (above_1 / (above_1 + F::from_f64(2.0))).copysign(x)
+    }
+}
+
+impl Elementwise for Sigmoid {
+    /// 1 / (1 + e^-a) or e^-a / (1 + e^-a) of a = |x|: neither overflows nor cancels.
+    #[inline(always)]
+    fn at<F: Float, const FUSED: bool>(x: F) -> F {
+        let small = whole::<F, FUSED>(-x.abs());
+        let over = if x < F::ZERO { small } else { F::ONE };
+        over / (F::ONE + small)
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn apply<F: Float, E: Elementwise>(values: &mut [F]) {
+    for value in values {
+        *value = E::at::<F, { fused!() }>(*value);
+    }
+}
+
+/// Numbers whose exponentials are on the stack together.
+const BLOCK: usize = 256;
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn rows<F: Float>(values: &mut [F], k: usize) {
+    if k > BLOCK {
+        for row in values.chunks_exact_mut(k) {
+            long_row::<F, { fused!() }>(row);
+        }
+    } else {
+        for rows in values.chunks_mut(BLOCK / k * k) {
+            short_rows::<F, { fused!() }>(rows, k);
+        }
+    }
+}
+
+/// Rows that fill a block together: each step runs over all of them, so that it is one vector loop
+/// however short they are.
+#[inline(always)]
+fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
+    let mut exps = [F::ZERO; BLOCK];
+    let mut sums = [1.0; BLOCK];
+    for (row, exps) in values.chunks_exact_mut(k).zip(exps.chunks_exact_mut(k)) {
+        let largest = largest(row);
+        for (value, exp) in row.iter_mut().zip(exps) {
+            *value = *value - largest;
+            *exp = *value;
+        }
+    }
+    // All of the block, so that the loop has no tail: e^0 beyond the rows is not read.
+    for exp in &mut exps {
+        *exp = whole::<F, FUSED>(*exp);
+    }
+    for (sum, exps) in sums.iter_mut().zip(exps.chunks_exact(k)) {
+        *sum = lanes::sum(exps, F::to_f64);
+    }
+    for sum in sums.iter_mut().take(values.len() / k) {
+        *sum = ln::<FUSED>(*sum);
+    }
+    for (row, &log) in values.chunks_exact_mut(k).zip(&sums) {
+        subtract(row, F::from_f64(log));
+    }
+}
+
+/// A row of more than a block.
+#[inline(always)]
+fn long_row<F: Float, const FUSED: bool>(row: &mut [F]) {
+    let (largest, mut sum) = (largest(row), 0.0);
+    let mut exps = [F::ZERO; BLOCK];
+    for part in row.chunks_mut(BLOCK) {
+        for (value, exp) in part.iter_mut().zip(&mut exps) {
+            *value = *value - largest;
+            *exp = whole::<F, FUSED>(*value);
+        }
+        sum += lanes::sum(exps.get(..part.len()).unwrap_or_default(), F::to_f64);
+    }
+    subtract(row, F::from_f64(ln::<FUSED>(sum)));
+}
+
+#[inline(always)]
+fn subtract<F: Float>(row: &mut [F], log: F) {
+    for value in row {
+        *value = *value - log;
+    }
+}
+
+/// The largest number of a row, NaN left out.
+#[inline(always)]
+fn largest<F: Float>(row: &[F]) -> F {
+    let larger = |a: F, b: F| if b > a { b } else { a };
+    let mut lanes = [-F::INFINITY; lanes::LANES];
+    let (blocks, rest) = row.as_chunks::<{ lanes::LANES }>();
+    for block in blocks {
+        for (lane, &value) in lanes.iter_mut().zip(block) {
+            *lane = larger(*lane, value);
+        }
+    }
+    lanes.into_iter().chain(rest.iter().copied()).fold(-F::INFINITY, larger)
+}
