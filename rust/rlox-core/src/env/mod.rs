@@ -15,15 +15,18 @@ mod pendulum;
 pub mod registry;
 mod shard;
 mod snapshot;
+mod step;
 mod trig;
 mod trig_single;
+mod undo;
 mod vec_env;
 
 pub use actions::Actions;
 pub use float::{Float, Precision};
 pub use shard::BLOCK;
 pub use snapshot::Snapshot;
-pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
+pub use step::{DenseFinals, Finals, StepOut};
+pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, Tiling, VecEnv};
 
 use crate::seed::Stream;
 use crate::space::{ActionSpace, BoxSpace};
