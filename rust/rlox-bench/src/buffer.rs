@@ -2,19 +2,18 @@
 
 use std::ops::Range;
 
-use rlox_core::Result;
 use rlox_core::buffer::{
-    Draw, ObsField, PrioritizedReplayBuffer, ReplayBuffer, Request, RingBuffer, Row, Rows, Schema,
-    Storage, Target,
+    Arrays, EnvIndex, InMemory, Kind, ObsField, Prioritized, PrioritizedReplayBuffer, ReplayBuffer,
+    Request, Schema, Transitions, named,
 };
-use rlox_core::{Dtype, Field};
+use rlox_core::{Dtype, Field, Result};
 
 use crate::inputs::{normal, rare, single, uniform};
 use crate::{Kernel, Work};
 
 const CAPACITY: usize = 100_000;
 const BATCH: usize = 256;
-const REQUEST: Request = Request { batch_size: BATCH, n_batches: 1, seed: None };
+const REQUEST: Request = Request { batch_size: BATCH, n_batches: 1, len: 1, seed: None };
 /// Numbers per observation, as CartPole and HalfCheetah have.
 const DIMS: [usize; 2] = [4, 17];
 /// Transitions, pushed in turn.
@@ -71,10 +70,14 @@ impl Transitions {
     }
 
     /// Hands those in `range` to `push`.
-    fn give(&self, range: Range<usize>, push: impl FnOnce(Rows<'_>) -> Result<()>) -> Result<()> {
+    fn give(
+        &self,
+        range: Range<usize>,
+        push: impl FnOnce(Transitions<'_>) -> Result<()>,
+    ) -> Result<()> {
         let part = |bytes, width| slice(bytes, range.start * width..range.end * width);
         let next = self.obs.get(self.width..).unwrap_or_default();
-        push(Rows {
+        push(Transitions {
             n: range.len(),
             obs: &[part(&self.obs, self.width)],
             next_obs: Some(&[part(next, self.width)]),
@@ -92,10 +95,9 @@ fn slice<T>(all: &[T], range: Range<usize>) -> &[T] {
 /// A full buffer and what it was filled with.
 fn full(dim: usize) -> Result<(ReplayBuffer, Transitions)> {
     let transitions = Transitions::draw(dim);
-    let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1)?;
-    while buffer.storage().len() < CAPACITY {
-        let storage = buffer.storage_mut();
-        transitions.give(0..POOL, |rows| storage.push(Target::Stream(0), rows, |_| {}))?;
+    let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, named("uniform")?)?;
+    while buffer.rows().rings().len() < CAPACITY {
+        transitions.give(0..POOL, |rows| buffer.push(EnvIndex::One(0), rows, None))?;
     }
     Ok((buffer, transitions))
 }
@@ -103,54 +105,40 @@ fn full(dim: usize) -> Result<(ReplayBuffer, Transitions)> {
 /// A full buffer of priorities in [0, 1).
 fn full_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
     let (transitions, priorities) = (Transitions::draw(dim), uniform("priorities", CAPACITY));
-    let (schema, draw) = (schema(dim)?, Draw::Stratified);
-    let mut buffer = PrioritizedReplayBuffer::new(schema, CAPACITY, 1, 1, (0.6, 0.4), draw)?;
+    let rule = Prioritized::new(CAPACITY, 0.6, 0.4, true)?;
+    let mut buffer = PrioritizedReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, rule)?;
     for priorities in priorities.chunks(POOL) {
-        let push = |rows: Rows<'_>| buffer.push(Target::Stream(0), rows, Some(priorities));
+        let push = |rows: Transitions<'_>| buffer.push(EnvIndex::One(0), rows, Some(priorities));
         transitions.give(0..priorities.len(), push)?;
     }
     Ok(buffer)
-}
-
-/// The arrays of a batch.
-struct Batch(Vec<Vec<u8>>);
-
-impl Batch {
-    fn new(dim: usize) -> Self {
-        // obs, next_obs, actions, rewards, terminated, truncated, indices
-        Self([4 * dim, 4 * dim, 4, 4, 1, 1, 8].map(|width| vec![0; BATCH * width]).to_vec())
-    }
-
-    fn fill(&mut self, storage: &Storage, rows: &[Row]) {
-        let mut arrays: Vec<&mut [u8]> = self.0.iter_mut().map(Vec::as_mut_slice).collect();
-        storage.fill(rows, None, &mut arrays);
-    }
 }
 
 fn push(dim: usize) -> Result<Work> {
     let (mut buffer, transitions) = full(dim)?;
     let mut turn = 0;
     Ok(Box::new(move || {
-        let (at, storage) = (turn % POOL, buffer.storage_mut());
+        let at = turn % POOL;
         turn += 1;
-        transitions.give(at..at + 1, |rows| storage.push(Target::Stream(0), rows, |_| {}))
+        transitions.give(at..at + 1, |rows| buffer.push(EnvIndex::One(0), rows, None))
     }))
 }
 
 fn sample(dim: usize) -> Result<Work> {
-    let ((buffer, _), mut batch) = (full(dim)?, Batch::new(dim));
+    let (buffer, _) = full(dim)?;
+    let mut batch = Arrays::new(buffer.rows().schema(), Kind::Transitions, BATCH);
     Ok(Box::new(move || {
-        batch.fill(buffer.storage(), &buffer.sample(REQUEST)?);
-        Ok(())
+        let drawn = buffer.sample(REQUEST)?;
+        batch.fill(|batch| buffer.gather(&drawn.rows, None, batch))
     }))
 }
 
 fn prioritized_sample(dim: usize) -> Result<Work> {
-    let (buffer, mut batch) = (full_prioritized(dim)?, Batch::new(dim));
-    let mut weights = [0.0; BATCH];
+    let buffer = full_prioritized(dim)?;
+    let mut batch = Arrays::new(buffer.rows().schema(), Kind::Transitions, BATCH);
     Ok(Box::new(move || {
-        batch.fill(buffer.storage(), &buffer.sample(REQUEST, &mut weights)?);
-        Ok(())
+        let drawn = buffer.sample(REQUEST)?;
+        batch.fill(|batch| buffer.gather(&drawn.rows, None, batch))
     }))
 }
 
@@ -158,8 +146,9 @@ fn prioritized_sample(dim: usize) -> Result<Work> {
 fn prioritized_update(dim: usize) -> Result<Work> {
     let mut buffer = full_prioritized(dim)?;
     let request = Request { n_batches: UPDATES, ..REQUEST };
-    let drawn = buffer.sample(request, &mut vec![0.0; UPDATES * BATCH])?;
-    let indices: Vec<u64> = drawn.into_iter().map(|row| buffer.storage().index(row)).collect();
+    let drawn = buffer.sample(request)?;
+    let rings = buffer.rows().rings();
+    let indices: Vec<u64> = drawn.rows.into_iter().map(|row| rings.index(row)).collect();
     let (priorities, mut turn) = (uniform("new priorities", UPDATES * BATCH), 0);
     Ok(Box::new(move || {
         let first = turn % UPDATES * BATCH;

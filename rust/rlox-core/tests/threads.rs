@@ -130,7 +130,7 @@ fn results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         };
         envs.step_into(Actions::Box(&vec![0.3; n]), out).unwrap();
     }
-    (advantages, moments.m2().to_vec(), envs.snapshot().state)
+    (advantages, moments.m2().to_vec(), envs.snapshot().unwrap().state)
 }
 
 #[test]

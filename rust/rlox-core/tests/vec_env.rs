@@ -78,7 +78,7 @@ fn make(id: &str, n: usize) -> VecEnv {
 }
 
 fn state(envs: &VecEnv) -> Vec<f64> {
-    envs.snapshot().state
+    envs.snapshot().unwrap().state
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_ended_episode_leaves_its_last_observation_and_the_next_one_starts_at_once(
             assert_eq!(current, out.obs, "the observation is the next episode's first");
             for (&env, last) in ended.iter().zip(envs.finals().obs.chunks(dim)) {
                 assert_ne!(last, &out.obs[env * dim..(env + 1) * dim]);
-                assert_eq!(envs.snapshot().elapsed[env], 0);
+                assert_eq!(envs.snapshot().unwrap().elapsed[env], 0);
                 seen += 1;
             }
         }
@@ -193,17 +193,17 @@ fn a_restored_snapshot_continues_bit_for_bit_under_any_seed() {
         for t in 0..77 {
             random_step(&mut envs, t).unwrap();
         }
-        let saved = envs.snapshot();
+        let saved = envs.snapshot().unwrap();
         let mut other = VecEnv::new(id, 6, Seeding::Run(999)).unwrap();
         other.restore(&saved).unwrap();
-        assert_eq!(other.snapshot(), saved);
+        assert_eq!(other.snapshot().unwrap(), saved);
         for t in 77..400 {
             let batch = actions(&envs, t);
             let left = step(&mut envs, batch.view()).unwrap();
             let right = step(&mut other, batch.view()).unwrap();
             assert_eq!((left.obs, left.rewards), (right.obs, right.rewards));
         }
-        assert_eq!(envs.snapshot(), other.snapshot());
+        assert_eq!(envs.snapshot().unwrap(), other.snapshot().unwrap());
     }
 }
 
@@ -211,8 +211,8 @@ fn a_restored_snapshot_continues_bit_for_bit_under_any_seed() {
 fn reset_all_starts_new_episodes_from_the_same_streams() {
     let (mut left, mut right) = (make("Pendulum-v1", 4), make("Pendulum-v1", 4));
     let first = state(&left);
-    left.reset_all();
-    right.reset_all();
+    left.reset_all().unwrap();
+    right.reset_all().unwrap();
     assert_ne!(state(&left), first);
     assert_eq!(state(&left), state(&right));
 }
@@ -231,7 +231,7 @@ fn start_states_lie_in_gymnasiums_ranges() {
 fn bad_actions_are_refused_before_anything_is_stepped() {
     let mut cartpole = make("CartPole-v1", 3);
     let mut pendulum = make("Pendulum-v1", 2);
-    let before = (cartpole.snapshot(), pendulum.snapshot());
+    let before = (cartpole.snapshot().unwrap(), pendulum.snapshot().unwrap());
     for (bad, message) in [
         (Actions::Discrete(&[0, 1]), "actions has 2 elements, expected 3 (one per env)"),
         (Actions::Discrete(&[0, 2, 0]), "action of env 1 is 2, expected an integer in 0..2"),
@@ -245,7 +245,7 @@ fn bad_actions_are_refused_before_anything_is_stepped() {
         assert!(format!("{error:?}").starts_with(name));
     }
     assert!(step(&mut pendulum, Actions::Discrete(&[0, 0])).is_err());
-    assert_eq!((cartpole.snapshot(), pendulum.snapshot()), before);
+    assert_eq!((cartpole.snapshot().unwrap(), pendulum.snapshot().unwrap()), before);
 }
 
 #[test]
@@ -267,17 +267,17 @@ fn outputs_of_the_wrong_length_are_named() {
 #[test]
 fn states_and_snapshots_that_do_not_fit_change_nothing() {
     let mut envs = make("CartPole-v1", 2);
-    let before = envs.snapshot();
+    let before = envs.snapshot().unwrap();
     assert!(matches!(envs.set_state(&[0.0; 7], None), Err(Error::Shape { .. })));
     assert!(matches!(envs.set_state(&[f64::NAN; 8], None), Err(Error::NonFinite { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0])), Err(Error::Shape { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0, 500])), Err(Error::Config { .. })));
-    let foreign = make("Pendulum-v1", 2).snapshot();
+    let foreign = make("Pendulum-v1", 2).snapshot().unwrap();
     assert!(matches!(envs.restore(&foreign), Err(Error::Snapshot { .. })));
     let mut short = before.clone();
     short.positions.pop();
     assert!(matches!(envs.restore(&short), Err(Error::Shape { .. })));
-    assert_eq!(envs.snapshot(), before);
+    assert_eq!(envs.snapshot().unwrap(), before);
 }
 
 #[test]
@@ -285,9 +285,9 @@ fn set_state_keeps_step_counts_unless_told_otherwise() {
     let mut envs = make("Pendulum-v1", 1);
     step(&mut envs, Actions::Box(&[0.0])).unwrap();
     envs.set_state(&[1.0, 2.0], None).unwrap();
-    assert_eq!((state(&envs), envs.snapshot().elapsed), (vec![1.0, 2.0], vec![1]));
+    assert_eq!((state(&envs), envs.snapshot().unwrap().elapsed), (vec![1.0, 2.0], vec![1]));
     envs.set_state(&[1.0, 2.0], Some(&[42])).unwrap();
-    assert_eq!(envs.snapshot().elapsed, [42]);
+    assert_eq!(envs.snapshot().unwrap().elapsed, [42]);
 }
 
 #[test]

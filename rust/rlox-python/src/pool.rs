@@ -6,24 +6,64 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use memmap2::MmapMut;
 use pyo3::prelude::*;
 
 /// Results from this many bytes on come from here; the C library keeps smaller blocks itself.
 pub(crate) const POOLED_FROM: usize = 1 << 15;
 
 /// Larger results are left to NumPy: they are rare, and keeping them would cost memory.
-const POOLED_TO: usize = 1 << 25;
+const POOLED_TO: usize = 1 << 26;
 
-/// Bytes that wait for their next use, at most.
-const MOST_KEPT: usize = 1 << 26;
+/// Bytes that wait for their next use, at most: the results of a step of two million environments.
+const MOST_KEPT: usize = 1 << 27;
+
+/// Blocks from here on are mappings of their own, which wish for huge pages: one touch instead of
+/// 512 provides 2 MiB.
+const HUGE_PAGE: usize = 1 << 21;
 
 /// Blocks waiting for their next use, the last returned last.
-static KEPT: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// Memory aligned for 8 bytes.
+enum Block {
+    Heap(Vec<u64>),
+    Mapped(MmapMut),
+}
+
+impl Block {
+    /// Of so many bytes, a multiple of 8.
+    fn of(bytes: usize) -> Self {
+        if bytes >= HUGE_PAGE
+            && let Ok(pages) = MmapMut::map_anon(bytes)
+        {
+            // A wish; without huge pages the block is as good as any other.
+            #[cfg(target_os = "linux")]
+            drop(pages.advise(memmap2::Advice::HugePage));
+            return Self::Mapped(pages);
+        }
+        Self::Heap(vec![0; bytes / size_of::<u64>()])
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Heap(words) => words.len() * size_of::<u64>(),
+            Self::Mapped(pages) => pages.len(),
+        }
+    }
+
+    fn address(&mut self) -> *mut u8 {
+        match self {
+            Self::Heap(words) => words.as_mut_ptr().cast(),
+            Self::Mapped(pages) => pages.as_mut_ptr(),
+        }
+    }
+}
 
 /// A block of memory, lent to one array; returns when the array is gone.
 #[pyclass(name = "_Lease", module = "rlox._core", frozen)]
 pub(crate) struct Lease {
-    block: Mutex<Vec<u64>>,
+    block: Mutex<Block>,
 }
 
 impl Lease {
@@ -33,32 +73,31 @@ impl Lease {
             return None;
         }
         // Few sizes, so that blocks fit again: eight steps between powers of two.
-        let words = bytes.div_ceil(size_of::<u64>());
-        let step = (words.next_power_of_two() / 16).max(1);
-        let words = words.div_ceil(step) * step;
+        let step = (bytes.next_power_of_two() / 16).max(size_of::<u64>());
+        let size = bytes.div_ceil(step) * step;
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().rposition(|block| block.len() == words);
+        let found = kept.iter().rposition(|block| block.len() == size);
         let block = found.map(|place| kept.remove(place));
         drop(kept);
-        Some(Self { block: Mutex::new(block.unwrap_or_else(|| vec![0; words])) })
+        Some(Self { block: Mutex::new(block.unwrap_or_else(|| Block::of(size))) })
     }
 
     /// Address of the block's first byte; it stays the same as long as the lease lives.
-    pub(crate) fn address(&self) -> *mut u64 {
-        self.block.lock().unwrap_or_else(PoisonError::into_inner).as_mut_ptr()
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.block.lock().unwrap_or_else(PoisonError::into_inner).address()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let block = self.block.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let block = std::mem::take(block);
+        let block = std::mem::replace(block, Block::Heap(Vec::new()));
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(block);
-        let mut bytes: usize = kept.iter().map(|block| block.len() * size_of::<u64>()).sum();
+        let mut bytes: usize = kept.iter().map(Block::len).sum();
         let mut oldest = 0;
         while bytes > MOST_KEPT {
-            bytes -= kept.get(oldest).map_or(bytes, |block| block.len() * size_of::<u64>());
+            bytes -= kept.get(oldest).map_or(bytes, Block::len);
             oldest += 1;
         }
         kept.drain(..oldest);

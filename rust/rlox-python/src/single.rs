@@ -114,7 +114,8 @@ impl PySingleEnv {
             self.episode = Episode::None;
         }
         if self.episode != Episode::Over {
-            self.inner.reset_all();
+            let envs = &mut self.inner;
+            detached(py, 0, || envs.reset_all())?;
         }
         self.episode = Episode::Running;
         self.observation(py)

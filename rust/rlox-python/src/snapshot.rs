@@ -14,7 +14,7 @@ const FORMAT: u32 = 2;
 
 /// The dict of a batch.
 pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py, PyDict>> {
-    let saved = detached(py, envs.n_envs() * 20, || Ok(envs.snapshot()))?;
+    let saved = detached(py, envs.n_envs() * 20, || envs.snapshot())?;
     let shape = [envs.n_envs(), envs.spec().state_dim];
     let elapsed: Vec<i64> = saved.elapsed.iter().map(|&steps| i64::from(steps)).collect();
     let dict = PyDict::new(py);

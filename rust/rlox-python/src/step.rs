@@ -4,10 +4,8 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::env::{Finals, StepOut, VecEnv, registry};
+use rlox_core::env::{Finals, VecEnv, registry};
 
-use crate::actions::ActionArray;
-use crate::detach::detached;
 use crate::views::ViewMut;
 
 /// Nanoseconds that one step of all environments takes, about.
@@ -17,17 +15,6 @@ pub(crate) fn cost(envs: &VecEnv) -> usize {
 
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
-
-/// Steps every environment.
-pub(crate) fn step(
-    py: Python<'_>,
-    envs: &mut VecEnv,
-    actions: &ActionArray<'_>,
-    out: StepOut<'_>,
-) -> PyResult<()> {
-    let (actions, cost) = (actions.view(), cost(envs));
-    detached(py, cost, || envs.step_into(actions, out))
-}
 
 /// A fresh `[n, obs_dim]`.
 pub(crate) fn fresh_obs<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<ViewMut<'py, f32>> {
@@ -44,24 +31,6 @@ pub(crate) fn finals<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Option<Fin
     #[expect(clippy::cast_possible_wrap, reason = "MAX_ENVS is far below i64::MAX")]
     let indices = PyArray1::from_iter(py, indices.iter().map(|&index| index as i64));
     Ok(Some((indices, last)))
-}
-
-/// Dense forms of the ended episodes: `final_obs` is `obs` but for their rows, `mask` marks them.
-pub(crate) fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], mask: &mut [bool]) {
-    final_obs.copy_from_slice(obs);
-    let dim = envs.obs_dim();
-    let Finals { indices, obs } = envs.finals();
-    for (&index, last) in indices.iter().zip(obs.chunks_exact(dim)) {
-        if let Some(row) = final_obs.get_mut(index * dim..(index + 1) * dim) {
-            // A call of memcpy would take longer than these few numbers.
-            for (place, &value) in row.iter_mut().zip(last) {
-                *place = value;
-            }
-        }
-        if let Some(ended) = mask.get_mut(index) {
-            *ended = true;
-        }
-    }
 }
 
 /// The dict that `step_all` returns, with its keys and nothing else: a copy of it never grows.

@@ -4,7 +4,7 @@ use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::env::{PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
+use rlox_core::env::{DenseFinals, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
 
 use crate::actions::ActionArray;
 use crate::coerce::{self, Number, Text};
@@ -92,7 +92,7 @@ impl PyVecEnv {
         let mut obs = step::fresh_obs(py, &self.inner)?;
         let (envs, out) = (&mut self.inner, obs.slice_mut());
         detached(py, envs.n_envs() * 100, || {
-            envs.reset_all();
+            envs.reset_all()?;
             envs.observe_into(out)
         })?;
         Ok(obs.into_array())
@@ -136,16 +136,17 @@ impl PyVecEnv {
         let mut rewards = ViewMut::fresh(py, &[n])?;
         let mut terminated = ViewMut::fresh(py, &[n])?;
         let mut truncated = ViewMut::fresh(py, &[n])?;
+        let mut final_obs = step::fresh_obs(py, envs)?;
+        let mut final_mask = ViewMut::fresh(py, &[n])?;
         let out = StepOut {
             obs: obs.slice_mut(),
             rewards: rewards.slice_mut(),
             terminated: terminated.slice_mut(),
             truncated: truncated.slice_mut(),
         };
-        step::step(py, envs, &actions, out)?;
-        let mut final_obs = step::fresh_obs(py, envs)?;
-        let mut final_mask = ViewMut::fresh(py, &[n])?;
-        step::spread_finals(envs, obs.slice_mut(), final_obs.slice_mut(), final_mask.slice_mut());
+        let last = DenseFinals { obs: final_obs.slice_mut(), mask: final_mask.slice_mut() };
+        let (given, cost) = (actions.view(), step::cost(envs));
+        detached(py, cost, || envs.step_dense(given, out, last))?;
         let result = step::empty_step(py)?;
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "rewards"), rewards.into_array())?;
@@ -196,7 +197,8 @@ impl PyVecEnv {
             terminated: terminated.slice_mut(),
             truncated: truncated.slice_mut(),
         };
-        step::step(py, envs, &actions, out)?;
+        let (given, cost) = (actions.view(), step::cost(envs));
+        detached(py, cost, || envs.step_into(given, out))?;
         step::finals(py, envs)
     }
 

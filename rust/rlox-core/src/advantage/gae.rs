@@ -123,7 +123,7 @@ pub fn env_major<F: Float, G: Flag>(
 }
 
 /// Calls `one` for each of `n` environments from `first` on, up to `leaf` of them on one thread.
-fn each_env<F: Real>(
+fn each_env<F: Float>(
     out: Out<'_, F>,
     first: usize,
     n: usize,

@@ -227,7 +227,7 @@ fn finite(name: &'static str, dtype: Dtype, bytes: &[u8]) -> Result<()> {
             super::standardizer::floats(dtype, bytes).enumerate().find(|(_, x)| !x.is_finite());
         if let Some((at, value)) = found {
             let index = part * (BLOCK * BLOCK / dtype.size()) + at;
-            return Err(Error::NonFinite { name, index, value });
+            return Err(Error::NonFinite { name: name.into(), index, value });
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 
 /// Steps taken in each running episode, kept as the time at which the episode began, so that a
 /// step touches no row unless one may have reached the limit.
+#[derive(Clone)]
 pub(super) struct Clock {
     /// Steps of the whole shard, counted from the limit on, so that `now - elapsed` is never negative.
     now: u64,

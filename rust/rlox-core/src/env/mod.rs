@@ -15,13 +15,17 @@ mod precision;
 pub mod registry;
 mod shard;
 mod snapshot;
+mod snapshot_bytes;
+mod step;
+mod undo;
 mod vec_env;
 
 pub use actions::Actions;
 pub use precision::Precision;
 pub use shard::BLOCK;
 pub use snapshot::Snapshot;
-pub use vec_env::{Finals, MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
+pub use step::{DenseFinals, Finals, StepOut};
+pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, Tiling, VecEnv};
 
 pub use crate::math::Float;
 

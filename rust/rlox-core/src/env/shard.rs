@@ -2,10 +2,14 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
+use std::hint;
+
 use multiversion::multiversion;
 
 use super::clock::Clock;
-use super::{Actions, Env, Float, Spec, StepOut};
+use super::undo::{Mark, Undo};
+use super::vec_env::Key;
+use super::{Actions, DenseFinals, Env, Float, Spec, StepOut};
 use crate::seed::Stream;
 
 /// Rows whose state lies together: they are stepped, observed and looked at while they are in
@@ -23,8 +27,8 @@ pub(super) struct Ended {
 
 /// Environments that one thread steps together, whatever their rules and precision.
 pub(super) trait Batch: Send + Sync {
-    /// One step with time limit and autoreset; every slice of `out` has this shard's rows.
-    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>);
+    /// One step with time limit and autoreset; every slice of `out` and `last` has this shard's rows.
+    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>, last: Option<DenseFinals<'_>>);
 
     /// Starts a new episode everywhere.
     fn reset(&mut self);
@@ -35,11 +39,20 @@ pub(super) trait Batch: Send + Sync {
     /// What ended in the last step.
     fn ended(&self) -> &Ended;
 
-    /// One stream per environment, `[rows]`.
-    fn streams(&self) -> &[Stream];
+    /// Where the stream of each environment is, `[rows]`.
+    fn positions(&self) -> Vec<u64>;
 
-    /// Replaces the streams, `[rows]`.
-    fn set_streams(&mut self, streams: Vec<Stream>);
+    /// Replaces the streams, `[rows]`, which had these keys.
+    fn set_streams(&mut self, streams: Vec<Stream>, keys: &[Key]);
+
+    /// What follows can be taken back until it is accepted.
+    fn keep(&mut self);
+
+    /// Becomes what it was when it was last kept.
+    fn take_back(&mut self);
+
+    /// What happened since it was last kept stays.
+    fn accept(&mut self);
 
     /// Steps taken in each running episode, `[rows]`.
     fn elapsed(&self) -> Vec<u32>;
@@ -64,6 +77,11 @@ pub(super) struct Shard<F, E: 'static> {
     /// States of environments, `[k, state_dim]`: scratch for episode starts.
     starts: Vec<F>,
     ended: Ended,
+    /// What it was, while it can be taken back.
+    undo: Option<Undo<F>>,
+    /// Streams that have to go back before they are used: to do so takes as long as to draw, and
+    /// whoever interrupts does not want to wait for it.
+    rewind: Vec<Mark>,
 }
 
 impl<F: Float, E: Env<F>> Shard<F, E> {
@@ -77,9 +95,18 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
             streams,
             starts: Vec::new(),
             ended: Ended::default(),
+            undo: None,
+            rewind: Vec::new(),
         };
         shard.reset();
         shard
+    }
+
+    /// Brings streams back to where they were before what was taken back.
+    fn rewind_streams(&mut self) {
+        for mark in std::mem::take(&mut self.rewind) {
+            mark.apply(&mut self.streams);
+        }
     }
 
     /// Moves the observations of ended episodes to `ended` and puts the next episode's in place.
@@ -88,7 +115,13 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
         let (dim, rows) = (observation.dim(), &self.ended.rows);
         self.starts.resize(rows.len() * state_dim, F::default());
         self.ended.obs.clear();
-        // All draws first: they wait for memory, and then wait together.
+        // Where streams are first, then all draws: each waits for memory, and so they wait together.
+        let positions = rows.iter().filter_map(|&row| Some(self.streams.get(row)?.position()));
+        hint::black_box(positions.fold(0, u64::wrapping_add));
+        if let Some(undo) = &mut self.undo {
+            let marks = rows.iter().filter_map(|&row| Some(Mark::of(row, self.streams.get(row)?)));
+            undo.marks.extend(marks);
+        }
         for (&row, start) in rows.iter().zip(self.starts.chunks_exact_mut(state_dim)) {
             if let Some(stream) = self.streams.get_mut(row) {
                 self.env.start(stream, start);
@@ -106,15 +139,30 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
 }
 
 impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
-    fn step(&mut self, actions: Actions<'_>, mut out: StepOut<'_>) {
+    fn step(&mut self, actions: Actions<'_>, mut out: StepOut<'_>, last: Option<DenseFinals<'_>>) {
+        self.rewind_streams();
         self.ended.rows.clear();
         self.clock.tick();
         let (state, clock, ended) = (&mut self.state, &mut self.clock, &mut self.ended.rows);
         step_blocks(self.env, state, actions, &mut out, clock, ended);
+        if let Some(last) = last {
+            // While the observations are in a cache.
+            last.obs.copy_from_slice(out.obs);
+            last.mask.fill(false);
+            for &row in &self.ended.rows {
+                if let Some(ended) = last.mask.get_mut(row) {
+                    *ended = true;
+                }
+            }
+        }
         self.restart_ended(out.obs);
     }
 
     fn reset(&mut self) {
+        self.rewind_streams();
+        if let Some(undo) = &mut self.undo {
+            undo.marks.extend((0..).zip(&self.streams).map(|(row, stream)| Mark::of(row, stream)));
+        }
         self.clock.restart_all();
         self.starts.resize(self.env.spec().state_dim, F::default());
         for (row, stream) in self.streams.iter_mut().enumerate() {
@@ -137,12 +185,43 @@ impl<F: Float, E: Env<F>> Batch for Shard<F, E> {
         &self.ended
     }
 
-    fn streams(&self) -> &[Stream] {
-        &self.streams
+    fn positions(&self) -> Vec<u64> {
+        let mut positions: Vec<u64> = self.streams.iter().map(Stream::position).collect();
+        for (row, position) in self.rewind.iter().map(Mark::position) {
+            if let Some(place) = positions.get_mut(row) {
+                *place = position;
+            }
+        }
+        positions
     }
 
-    fn set_streams(&mut self, streams: Vec<Stream>) {
+    fn set_streams(&mut self, streams: Vec<Stream>, keys: &[Key]) {
+        self.rewind_streams();
+        if let Some(undo) = &mut self.undo {
+            let old = (0..).zip(self.streams.iter().zip(keys));
+            undo.marks.extend(old.map(|(row, (stream, &key))| Mark::replaced(row, stream, key)));
+        }
         self.streams = streams;
+    }
+
+    fn keep(&mut self) {
+        self.undo =
+            Some(Undo { state: self.state.clone(), clock: self.clock.clone(), marks: Vec::new() });
+    }
+
+    fn take_back(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            self.state = undo.state;
+            self.clock = undo.clock;
+            // Those that were there when it was kept were applied before the first new one.
+            if !undo.marks.is_empty() {
+                self.rewind = undo.marks;
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        self.undo = None;
     }
 
     fn elapsed(&self) -> Vec<u32> {

@@ -1,7 +1,10 @@
 //! Everything a batch needs to continue exactly where it was.
 
+use super::undo::undoable;
+use super::vec_env::Key;
 use super::{Precision, VecEnv};
 use crate::error::{Error, Result, check_finite, check_len};
+use crate::interrupt;
 use crate::seed::Stream;
 
 /// A saved [`VecEnv`]. Observations are not in it: they follow from the state.
@@ -25,29 +28,34 @@ pub struct Snapshot {
 
 impl VecEnv {
     /// Saves the batch.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
         let mut state = vec![0.0; self.n_envs() * self.spec().state_dim];
-        for (shard, out) in self.shards.iter().zip(self.state_parts_mut(&mut state)) {
-            shard.read_state(out);
+        self.get_state(&mut state)?;
+        let (mut positions, mut elapsed) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            interrupt::check()?;
+            positions.extend(shard.positions());
+            elapsed.extend(shard.elapsed());
         }
-        let streams = self.shards.iter().flat_map(|shard| shard.streams());
-        Snapshot {
+        Ok(Snapshot {
             env_id: self.spec().id.to_owned(),
             precision: self.precision(),
             seeds: self.keys.iter().map(|key| key.0).collect(),
             indices: self.keys.iter().map(|key| key.1).collect(),
-            positions: streams.map(Stream::position).collect(),
-            elapsed: self.shards.iter().flat_map(|shard| shard.elapsed()).collect(),
+            positions,
+            elapsed,
             state,
-        }
+        })
     }
 
     /// Continues from a snapshot of the same environment, precision and size; any seed.
     ///
     /// # Errors
     /// [`Error::Snapshot`] for another environment or precision; [`Error::Shape`], [`Error::Config`] or
-    /// [`Error::NonFinite`] for fields that do not fit. Nothing is changed then.
+    /// [`Error::NonFinite`] for fields that do not fit; [`Error::Interrupted`]. Nothing is changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         if snapshot.env_id != self.spec().id {
             return Err(Error::snapshot("env_id", &snapshot.env_id, self.spec().id));
@@ -64,28 +72,23 @@ impl VecEnv {
         ] {
             check_len(name, len, n, "n_envs")?;
         }
-        self.set_state(&snapshot.state, Some(&snapshot.elapsed))?;
-        self.keys = snapshot.seeds.iter().copied().zip(snapshot.indices.iter().copied()).collect();
-        let mut saved = self.keys.iter().zip(&snapshot.positions);
-        for (shard, keys) in self.shards.iter_mut().zip(self.keys.chunks(self.tiling.shard)) {
-            let streams = saved.by_ref().take(keys.len()).map(|(&(seed, index), &position)| {
-                let mut stream = Stream::new(seed, super::vec_env::STREAM, index);
-                stream.set_position(position);
-                stream
-            });
-            shard.set_streams(streams.collect());
-        }
+        let keys: Vec<Key> =
+            snapshot.seeds.iter().copied().zip(snapshot.indices.iter().copied()).collect();
+        let streams = Some((keys.as_slice(), snapshot.positions.as_slice()));
+        self.replace(&snapshot.state, Some(&snapshot.elapsed), streams)?;
+        self.keys = keys;
         Ok(())
     }
 
     /// Writes the state of every environment into `out`, `[n, state_dim]`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `out` has another length.
+    /// [`Error::Shape`] if `out` has another length; [`Error::Interrupted`].
     pub fn get_state(&self, out: &mut [f64]) -> Result<()> {
         let expected = self.n_envs() * self.spec().state_dim;
         check_len("state", out.len(), expected, "n_envs x state_dim")?;
         for (shard, out) in self.shards.iter().zip(self.state_parts_mut(out)) {
+            interrupt::check()?;
             shard.read_state(out);
         }
         Ok(())
@@ -94,9 +97,19 @@ impl VecEnv {
     /// Replaces the state, `[n, state_dim]`, rounded to float32 where that is what it is kept in, and, if given, the steps taken in each episode, `[n]`.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::NonFinite`], or [`Error::Config`] if a step count has reached
-    /// the time limit. Nothing is changed then.
+    /// [`Error::Shape`], [`Error::NonFinite`], [`Error::Interrupted`], or [`Error::Config`] if a step
+    /// count has reached the time limit. Nothing is changed then.
     pub fn set_state(&mut self, state: &[f64], elapsed: Option<&[u32]>) -> Result<()> {
+        self.replace(state, elapsed, None)
+    }
+
+    /// Checks and replaces states, and, if given, step counts, and keys and positions of streams.
+    fn replace(
+        &mut self,
+        state: &[f64],
+        elapsed: Option<&[u32]>,
+        streams: Option<(&[Key], &[u64])>,
+    ) -> Result<()> {
         let (n, dim) = (self.n_envs(), self.spec().state_dim);
         check_len("state", state.len(), n * dim, "n_envs x state_dim")?;
         check_finite("state", state)?;
@@ -107,15 +120,28 @@ impl VecEnv {
                 return Err(Error::config("elapsed", steps, format!("less than {limit}")));
             }
         }
-        let rows = self.tiling.shard;
-        for (shard, state) in self.shards.iter_mut().zip(state.chunks(rows * dim)) {
-            shard.write_state(state);
-        }
-        for (shard, elapsed) in self.shards.iter_mut().zip(elapsed.unwrap_or_default().chunks(rows))
-        {
-            shard.set_elapsed(elapsed);
-        }
-        Ok(())
+        let (rows, old) = (self.tiling.shard, &self.keys);
+        let nanoseconds = n * if streams.is_some() { 300 } else { 10 };
+        undoable(&mut self.shards, nanoseconds, |first, shards| {
+            for (number, shard) in (first..).zip(shards) {
+                let own = number * rows..n.min((number + 1) * rows);
+                let states = own.start * dim..own.end * dim;
+                shard.write_state(state.get(states).unwrap_or_default());
+                if let Some(elapsed) = elapsed {
+                    shard.set_elapsed(elapsed.get(own.clone()).unwrap_or_default());
+                }
+                if let Some((keys, positions)) = streams {
+                    let part = keys.get(own.clone()).unwrap_or_default();
+                    let positions = positions.get(own.clone()).unwrap_or_default();
+                    let streams = part.iter().zip(positions).map(|(&(seed, index), &position)| {
+                        let mut stream = Stream::new(seed, super::vec_env::STREAM, index);
+                        stream.set_position(position);
+                        stream
+                    });
+                    shard.set_streams(streams.collect(), old.get(own).unwrap_or_default());
+                }
+            }
+        })
     }
 
     /// `[n, state_dim]` cut into one part per shard.

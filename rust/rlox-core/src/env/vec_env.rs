@@ -2,10 +2,13 @@
 
 use super::registry::Entry;
 use super::shard::Batch;
+use super::step::{DenseFinals, Finals, StepOut, StepRows, step_shards};
+use super::undo::undoable;
 use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
-use crate::threads;
+use crate::vector_env::EnvSpec;
+use crate::{interrupt, threads};
 
 /// From this many environments on, shards are spread over threads. Below, waking a
 /// thread costs more than it saves.
@@ -33,8 +36,17 @@ impl Default for Tiling {
 /// More environments than this are refused: about 400 bytes each.
 pub const MAX_ENVS: usize = 1 << 24;
 
+/// About how long an episode's start takes beyond what a step does.
+const RESET_NANOSECONDS: usize = 100;
+
 /// Name of the stream that each environment draws its episode starts from.
 pub(super) const STREAM: &str = "env";
+
+/// Environments in parts that threads share.
+type Shards = Vec<Box<dyn Batch>>;
+
+/// (seed, index) of an environment's stream.
+pub(super) type Key = (u64, u64);
 
 /// Where each environment's stream comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,52 +57,6 @@ pub enum Seeding {
     PerEnv(Vec<u64>),
 }
 
-/// Where a step writes its results; rows follow the environments.
-pub struct StepOut<'a> {
-    /// o_{t+1} per environment, `[n, obs_dim]`: the next episode's first where one ended.
-    pub obs: &'a mut [f32],
-    /// r_t, `[n]`.
-    pub rewards: &'a mut [f64],
-    /// Whether s_{t+1} is terminal, `[n]`.
-    pub terminated: &'a mut [bool],
-    /// Whether the time limit was reached, `[n]`; may be true together with `terminated`.
-    pub truncated: &'a mut [bool],
-}
-
-impl StepOut<'_> {
-    fn check(&self, n: usize, obs_dim: usize) -> Result<()> {
-        check_len("obs", self.obs.len(), n * obs_dim, "n_envs x obs_dim")?;
-        check_len("rewards", self.rewards.len(), n, "n_envs")?;
-        check_len("terminated", self.terminated.len(), n, "n_envs")?;
-        check_len("truncated", self.truncated.len(), n, "n_envs")
-    }
-
-    fn split_at(self, rows: usize, obs_dim: usize) -> (Self, Self) {
-        let (obs, obs_right) = self.obs.split_at_mut(rows * obs_dim);
-        let (rewards, rewards_right) = self.rewards.split_at_mut(rows);
-        let (terminated, terminated_right) = self.terminated.split_at_mut(rows);
-        let (truncated, truncated_right) = self.truncated.split_at_mut(rows);
-        (
-            Self { obs, rewards, terminated, truncated },
-            Self {
-                obs: obs_right,
-                rewards: rewards_right,
-                terminated: terminated_right,
-                truncated: truncated_right,
-            },
-        )
-    }
-}
-
-/// The episodes that ended in the last step, in the order of the environments.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Finals<'a> {
-    /// Environment indices, `[k]`, ascending.
-    pub indices: &'a [usize],
-    /// The last observation of each ended episode, `[k, obs_dim]`.
-    pub obs: &'a [f32],
-}
-
 /// A batch of one native environment with time limits and SAME_STEP autoreset.
 ///
 /// An environment whose episode ends starts the next one within the same step; the last
@@ -98,12 +64,13 @@ pub struct Finals<'a> {
 /// actions only, never on the number of threads or of other environments.
 pub struct VecEnv {
     spec: &'static Spec,
+    owned_spec: EnvSpec,
     precision: Precision,
     n: usize,
     pub(super) tiling: Tiling,
     pub(super) shards: Vec<Box<dyn Batch>>,
     /// (seed, index) of each environment's stream, `[n]`.
-    pub(super) keys: Vec<(u64, u64)>,
+    pub(super) keys: Vec<Key>,
     final_indices: Vec<usize>,
     final_obs: Vec<f32>,
 }
@@ -113,7 +80,8 @@ impl VecEnv {
     ///
     /// # Errors
     /// [`Error::UnknownName`] for an id that is not native; [`Error::Config`] unless
-    /// 1 <= n <= [`MAX_ENVS`]; [`Error::Shape`] unless there is one explicit seed per environment.
+    /// 1 <= n <= [`MAX_ENVS`]; [`Error::Shape`] unless there is one explicit seed per environment;
+    /// [`Error::Interrupted`].
     pub fn new(env_id: &str, n: usize, seeding: Seeding) -> Result<Self> {
         Self::tiled(env_id, n, seeding, Precision::F64, Tiling::default())
     }
@@ -140,16 +108,13 @@ impl VecEnv {
         }
         // So that a shard's numbers can be counted, however large a shard was asked for.
         let tiling = Tiling { shard: tiling.shard.min(n), ..tiling };
-        let keys: Vec<(u64, u64)> = match seeding {
-            Seeding::Run(seed) => (0..n as u64).map(|index| (seed, index)).collect(),
-            Seeding::PerEnv(seeds) => {
-                check_len("seeds", seeds.len(), n, "one per env")?;
-                seeds.into_iter().map(|seed| (seed, 0)).collect()
-            }
-        };
-        let shards = shards(&entry, precision, &keys, tiling.shard);
+        if let Seeding::PerEnv(seeds) = &seeding {
+            check_len("seeds", seeds.len(), n, "one per env")?;
+        }
+        let (shards, keys) = shards(&entry, precision, &seeding, n, tiling.shard)?;
         Ok(Self {
             spec: entry.spec(),
+            owned_spec: entry.spec().into(),
             precision,
             n,
             tiling,
@@ -164,6 +129,11 @@ impl VecEnv {
     #[must_use]
     pub fn spec(&self) -> &'static Spec {
         self.spec
+    }
+
+    /// The same facts, owned.
+    pub(crate) fn owned_spec(&self) -> &EnvSpec {
+        &self.owned_spec
     }
 
     /// What the environments are stepped in.
@@ -185,22 +155,33 @@ impl VecEnv {
     }
 
     /// Starts a new episode everywhere, drawing on from each environment's stream.
-    pub fn reset_all(&mut self) {
-        for shard in &mut self.shards {
-            shard.reset();
-        }
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]; nothing is changed then.
+    pub fn reset_all(&mut self) -> Result<()> {
+        let parallel = self.n >= self.tiling.parallel_from;
+        let nanoseconds = self.n * (RESET_NANOSECONDS + self.spec.nanoseconds);
+        undoable(&mut self.shards, nanoseconds, |_, shards| {
+            if parallel {
+                threads::for_each_chunk(shards, 1, |_, shards| reset(shards));
+            } else {
+                reset(shards);
+            }
+        })?;
         self.final_indices.clear();
         self.final_obs.clear();
+        Ok(())
     }
 
     /// Writes the current observations into `obs`, `[n, obs_dim]`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `obs` has another length.
+    /// [`Error::Shape`] if `obs` has another length; [`Error::Interrupted`].
     pub fn observe_into(&self, obs: &mut [f32]) -> Result<()> {
         check_len("obs", obs.len(), self.n * self.obs_dim(), "n_envs x obs_dim")?;
         let rows = obs.chunks_mut(self.tiling.shard * self.obs_dim());
         for (shard, obs) in self.shards.iter().zip(rows) {
+            interrupt::check()?;
             shard.observe(obs);
         }
         Ok(())
@@ -209,13 +190,41 @@ impl VecEnv {
     /// Steps every environment once; afterwards [`VecEnv::finals`] lists the ended episodes.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Config`] (wrong kind of actions), [`Error::Action`] or
-    /// [`Error::NonFinite`]. Nothing is stepped then.
+    /// [`Error::Shape`], [`Error::Config`] (wrong kind of actions), [`Error::Action`],
+    /// [`Error::NonFinite`] or [`Error::Interrupted`]. Nothing is stepped then.
     pub fn step_into(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()> {
-        actions.check(&self.spec().action, self.n)?;
-        out.check(self.n, self.obs_dim())?;
-        let parallel = self.n >= self.tiling.parallel_from;
-        step_shards(self.spec, &mut self.shards, actions, out, self.tiling.shard, parallel);
+        self.step(StepRows { actions, out, last: None })
+    }
+
+    /// As [`VecEnv::step_into`]; writes what every environment reached as well.
+    ///
+    /// # Errors
+    /// Those of [`VecEnv::step_into`].
+    pub fn step_dense(
+        &mut self,
+        actions: Actions<'_>,
+        out: StepOut<'_>,
+        last: DenseFinals<'_>,
+    ) -> Result<()> {
+        last.check(self.n, self.obs_dim())?;
+        self.step(StepRows { actions, out, last: Some(last) })
+    }
+
+    fn step(&mut self, rows: StepRows<'_>) -> Result<()> {
+        let Tiling { shard: size, parallel_from } = self.tiling;
+        rows.actions.check(&self.spec.action, self.n)?;
+        rows.out.check(self.n, self.obs_dim())?;
+        let (spec, parallel) = (self.spec, self.n >= parallel_from);
+        let mut left = Some(rows);
+        undoable(&mut self.shards, self.n * spec.nanoseconds, |_, shards| {
+            let Some((rows, rest)) =
+                left.take().map(|left| left.split_at(shards.len() * size, spec))
+            else {
+                return;
+            };
+            left = Some(rest);
+            step_shards(spec, shards, rows, size, parallel);
+        })?;
         self.gather_finals();
         Ok(())
     }
@@ -237,44 +246,31 @@ impl VecEnv {
     }
 }
 
-/// The environments with these stream keys in shards of `size` rows.
+fn reset(shards: &mut [Box<dyn Batch>]) {
+    for shard in shards {
+        shard.reset();
+    }
+}
+
+/// `n` environments in shards of `size` rows, and the keys of their streams.
 fn shards(
     entry: &Entry,
     precision: Precision,
-    keys: &[(u64, u64)],
+    seeding: &Seeding,
+    n: usize,
     size: usize,
-) -> Vec<Box<dyn Batch>> {
-    let streams = |part: &[(u64, u64)]| {
-        part.iter().map(|&(seed, index)| Stream::new(seed, STREAM, index)).collect()
+) -> Result<(Shards, Vec<Key>)> {
+    let key = |index: usize| match seeding {
+        Seeding::Run(seed) => (*seed, index as u64),
+        Seeding::PerEnv(seeds) => (seeds.get(index).copied().unwrap_or_default(), 0),
     };
-    keys.chunks(size).map(|part| entry.shard(precision, streams(part))).collect()
-}
-
-/// Steps shards of `size` rows by halves, in parallel if asked.
-fn step_shards(
-    spec: &Spec,
-    shards: &mut [Box<dyn Batch>],
-    actions: Actions<'_>,
-    out: StepOut<'_>,
-    size: usize,
-    parallel: bool,
-) {
-    if let [shard] = shards {
-        shard.step(actions, out);
-        return;
+    let (mut shards, mut keys) = (Vec::new(), Vec::with_capacity(n));
+    for start in (0..n).step_by(size) {
+        interrupt::check()?;
+        let part = (start..n.min(start + size)).map(key);
+        let streams = part.clone().map(|(seed, index)| Stream::new(seed, STREAM, index));
+        shards.push(entry.shard(precision, streams.collect()));
+        keys.extend(part);
     }
-    let half = shards.len() / 2;
-    let (rows, rest) = (half * size, out.rewards.len() - half * size);
-    let (left, right) = shards.split_at_mut(half);
-    let (left_out, right_out) = out.split_at(rows, spec.observation.dim());
-    let left_actions = actions.rows(0, rows, spec.action.dim());
-    let right_actions = actions.rows(rows, rest, spec.action.dim());
-    let step_left = || step_shards(spec, left, left_actions, left_out, size, parallel);
-    let step_right = || step_shards(spec, right, right_actions, right_out, size, parallel);
-    if parallel {
-        threads::join(step_left, step_right);
-    } else {
-        step_left();
-        step_right();
-    }
+    Ok((shards, keys))
 }

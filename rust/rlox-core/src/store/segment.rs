@@ -113,7 +113,7 @@ impl SegmentWriter {
 
     fn wrong_size(&self) -> Error {
         Error::Shape {
-            name: "segment columns",
+            name: "segment columns".into(),
             got: format!("{} bytes", self.offset),
             expected: "the rows that were announced".to_owned(),
         }
@@ -284,7 +284,7 @@ impl Segment {
 
     fn absent(&self, numbers: &Range<u64>) -> Error {
         Error::Shape {
-            name: "segment rows",
+            name: "segment rows".into(),
             got: format!("{}..{}", numbers.start, numbers.end),
             expected: format!("rows and bytes of a column of {}", self.path.display()),
         }

@@ -268,7 +268,7 @@ fn store<'py, B: Replay>(
     if given.len() != n {
         let (got, expected) =
             (format!("{} elements", given.len()), format!("{n}, one per transition"));
-        return raised(py, Err(Error::Shape { name: "priority", got, expected }));
+        return raised(py, Err(Error::Shape { name: "priority".into(), got, expected }));
     }
     columns.read(pushed, lead, |rows| {
         let cost = cost(columns, n).saturating_add(n.saturating_mul(60));

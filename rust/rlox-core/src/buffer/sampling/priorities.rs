@@ -199,7 +199,7 @@ pub(in crate::buffer) fn check_all(priorities: &[f64]) -> Result<()> {
 
 fn check_priority(index: usize, priority: f64) -> Result<()> {
     if !priority.is_finite() {
-        return Err(Error::NonFinite { name: "priorities", index, value: priority });
+        return Err(Error::NonFinite { name: "priorities".into(), index, value: priority });
     }
     if (0.0..=MAX_PRIORITY).contains(&priority) {
         return Ok(());

@@ -1,0 +1,120 @@
+//! One step of many shards: where its results go, and how threads share it.
+
+use super::shard::Batch;
+use super::{Actions, Spec};
+use crate::error::{Result, check_len};
+use crate::threads;
+
+/// Where a step writes its results; rows follow the environments.
+pub struct StepOut<'a> {
+    /// o_{t+1} per environment, `[n, obs_dim]`: the next episode's first where one ended.
+    pub obs: &'a mut [f32],
+    /// r_t, `[n]`.
+    pub rewards: &'a mut [f64],
+    /// Whether s_{t+1} is terminal, `[n]`.
+    pub terminated: &'a mut [bool],
+    /// Whether the time limit was reached, `[n]`; may be true together with `terminated`.
+    pub truncated: &'a mut [bool],
+}
+
+impl StepOut<'_> {
+    pub(crate) fn check(&self, n: usize, obs_dim: usize) -> Result<()> {
+        check_len("obs", self.obs.len(), n * obs_dim, "n_envs x obs_dim")?;
+        check_len("rewards", self.rewards.len(), n, "n_envs")?;
+        check_len("terminated", self.terminated.len(), n, "n_envs")?;
+        check_len("truncated", self.truncated.len(), n, "n_envs")
+    }
+
+    fn split_at(self, rows: usize, obs_dim: usize) -> (Self, Self) {
+        let (obs, obs_right) = self.obs.split_at_mut(rows * obs_dim);
+        let (rewards, rewards_right) = self.rewards.split_at_mut(rows);
+        let (terminated, terminated_right) = self.terminated.split_at_mut(rows);
+        let (truncated, truncated_right) = self.truncated.split_at_mut(rows);
+        (
+            Self { obs, rewards, terminated, truncated },
+            Self {
+                obs: obs_right,
+                rewards: rewards_right,
+                terminated: terminated_right,
+                truncated: truncated_right,
+            },
+        )
+    }
+}
+
+/// The episodes that ended in the last step, in the order of the environments.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Finals<'a> {
+    /// Environment indices, `[k]`, ascending.
+    pub indices: &'a [usize],
+    /// The last observation of each ended episode, `[k, obs_dim]`.
+    pub obs: &'a [f32],
+}
+
+/// What a step reached, for every environment.
+pub struct DenseFinals<'a> {
+    /// The observation that the step reached, `[n, obs_dim]`: the ended episode's last where one
+    /// ended, else the same as [`StepOut::obs`].
+    pub obs: &'a mut [f32],
+    /// Where an episode ended, `[n]`.
+    pub mask: &'a mut [bool],
+}
+
+impl DenseFinals<'_> {
+    pub(super) fn check(&self, n: usize, obs_dim: usize) -> Result<()> {
+        check_len("final_obs", self.obs.len(), n * obs_dim, "n_envs x obs_dim")?;
+        check_len("final_mask", self.mask.len(), n, "n_envs")
+    }
+
+    fn split_at(self, rows: usize, obs_dim: usize) -> (Self, Self) {
+        let (obs, obs_right) = self.obs.split_at_mut(rows * obs_dim);
+        let (mask, mask_right) = self.mask.split_at_mut(rows);
+        (Self { obs, mask }, Self { obs: obs_right, mask: mask_right })
+    }
+}
+
+/// What a step of some environments reads and writes.
+pub(super) struct StepRows<'a> {
+    pub(super) actions: Actions<'a>,
+    pub(super) out: StepOut<'a>,
+    pub(super) last: Option<DenseFinals<'a>>,
+}
+
+impl StepRows<'_> {
+    /// The first `rows` environments, or all if there are fewer, and the others.
+    pub(super) fn split_at(self, rows: usize, spec: &Spec) -> (Self, Self) {
+        let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
+        let rows = rows.min(self.out.rewards.len());
+        let rest = self.out.rewards.len() - rows;
+        let (out, right) = self.out.split_at(rows, obs_dim);
+        let (last, right_last) = self.last.map(|last| last.split_at(rows, obs_dim)).unzip();
+        let actions = self.actions.rows(0, rows, action_dim);
+        let right_actions = self.actions.rows(rows, rest, action_dim);
+        (Self { actions, out, last }, Self { actions: right_actions, out: right, last: right_last })
+    }
+}
+
+/// Steps shards of `size` rows by halves, in parallel if asked.
+pub(super) fn step_shards(
+    spec: &Spec,
+    shards: &mut [Box<dyn Batch>],
+    rows: StepRows<'_>,
+    size: usize,
+    parallel: bool,
+) {
+    if let [shard] = shards {
+        shard.step(rows.actions, rows.out, rows.last);
+        return;
+    }
+    let half = shards.len() / 2;
+    let (left, right) = shards.split_at_mut(half);
+    let (left_rows, right_rows) = rows.split_at(half * size, spec);
+    let step_left = || step_shards(spec, left, left_rows, size, parallel);
+    let step_right = || step_shards(spec, right, right_rows, size, parallel);
+    if parallel {
+        threads::join(step_left, step_right);
+    } else {
+        step_left();
+        step_right();
+    }
+}

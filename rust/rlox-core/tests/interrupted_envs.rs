@@ -1,0 +1,175 @@
+//! Long work on environments stops when it is told to, and leaves them as they were.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rlox_core::Error;
+use rlox_core::env::registry::{self, Entry};
+use rlox_core::env::{
+    Actions, Env, Precision, Seeding, Spec, StepOut, Tiling, VecEnv, columns_mut,
+};
+use rlox_core::interrupt::interruptible;
+use rlox_core::seed::Stream;
+use rlox_core::space::{ActionSpace, BoxSpace};
+
+/// Enough of the slow environment to be long work.
+const N: usize = 1 << 13;
+const TILING: Tiling = Tiling { shard: 128, parallel_from: usize::MAX };
+
+/// Walks at random, ends now and then; said to be slow, so that a batch of it is long work.
+struct Drunk;
+
+const SPEC: Spec = Spec {
+    id: "Drunk-v0",
+    max_episode_steps: 3,
+    state_dim: 2,
+    observation: BoxSpace { low: &[-9.0], high: &[9.0] },
+    action: ActionSpace::Discrete { n: 2 },
+    nanoseconds: 5_000,
+};
+
+/// Every 64th start and every block of a step takes a millisecond more.
+static SLOW: AtomicBool = AtomicBool::new(false);
+static STARTS: AtomicUsize = AtomicUsize::new(0);
+static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+
+fn dawdle(count: &AtomicUsize, every: usize) {
+    let count = count.fetch_add(1, Ordering::Relaxed);
+    if SLOW.load(Ordering::Relaxed) && count.is_multiple_of(every) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Env for Drunk {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn start(&self, stream: &mut Stream, state: &mut [f64]) {
+        dawdle(&STARTS, 64);
+        state[0] = stream.uniform_in(-1.0, 1.0);
+        state[1] = stream.uniform();
+    }
+
+    fn step(
+        &self,
+        state: &mut [f64],
+        actions: Actions<'_>,
+        rewards: &mut [f64],
+        terminated: &mut [bool],
+    ) {
+        dawdle(&BLOCKS, 1);
+        let [position, speed] = columns_mut(state, rewards.len());
+        for (row, &action) in actions.discrete().iter().enumerate() {
+            position[row] += if action == 1 { speed[row] } else { -speed[row] };
+            rewards[row] = position[row];
+            terminated[row] = position[row].abs() > 1.5;
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "observations are float32")]
+    fn observe(&self, state: &[f64], rows: usize, obs: &mut [f32]) {
+        for (obs, position) in obs.iter_mut().zip(&state[..rows]) {
+            *obs = *position as f32;
+        }
+    }
+}
+
+fn make() -> Result<VecEnv, Error> {
+    static REGISTERED: OnceLock<()> = OnceLock::new();
+    REGISTERED.get_or_init(|| registry::register(Entry::new(&Drunk)).unwrap());
+    VecEnv::tiled("Drunk-v0", N, Seeding::Run(5), Precision::F64, TILING)
+}
+
+fn step(envs: &mut VecEnv) -> Result<Vec<f32>, Error> {
+    let (mut obs, mut rewards) = (vec![0.0; N], vec![0.0; N]);
+    let (mut terminated, mut truncated) = (vec![false; N], vec![false; N]);
+    let out = StepOut {
+        obs: &mut obs,
+        rewards: &mut rewards,
+        terminated: &mut terminated,
+        truncated: &mut truncated,
+    };
+    let actions: Vec<i64> = (0..N).map(|env| i64::from(env % 3 == 0)).collect();
+    envs.step_into(Actions::Discrete(&actions), out).map(|()| obs)
+}
+
+/// Does slow `work`, which is told to stop at the second question, some 40 ms after it began.
+fn interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    // Counters and slowness are of the process: tests that use them take turns.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap();
+    for count in [&ASKED, &STARTS, &BLOCKS] {
+        count.store(0, Ordering::Relaxed);
+    }
+    SLOW.store(true, Ordering::Relaxed);
+    let begun = Instant::now();
+    let outcome = interruptible(|| ASKED.fetch_add(1, Ordering::Relaxed) > 0, work);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    SLOW.store(false, Ordering::Relaxed);
+    outcome
+}
+
+/// Interrupts `work` on environments in mid-episode; they are as before, and go on as their twins do.
+fn check(work: impl Fn(&mut VecEnv) -> Result<(), Error>) {
+    let (mut envs, mut twin) = (make().unwrap(), make().unwrap());
+    for envs in [&mut envs, &mut twin] {
+        step(envs).unwrap();
+        step(envs).unwrap();
+    }
+    let before = envs.snapshot().unwrap();
+    let ended = envs.finals().indices.to_vec();
+    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    let after = envs.snapshot().unwrap();
+    assert!(after == before, "the snapshot is another one");
+    assert_eq!(envs.finals().indices, ended);
+    for _ in 0..4 {
+        assert!(step(&mut envs).unwrap() == step(&mut twin).unwrap());
+    }
+    assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
+    // Twice in a row, and what came in between was not undone.
+    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    assert_eq!(interrupted(|| work(&mut envs)), Err(Error::Interrupted));
+    assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
+    work(&mut envs).unwrap();
+    work(&mut twin).unwrap();
+    assert!(envs.snapshot().unwrap() == twin.snapshot().unwrap());
+}
+
+#[test]
+fn an_interrupted_step_leaves_every_environment_as_it_was() {
+    check(|envs| step(envs).map(drop));
+}
+
+#[test]
+fn an_interrupted_reset_leaves_every_environment_as_it_was() {
+    check(VecEnv::reset_all);
+}
+
+#[test]
+fn an_interrupted_restore_leaves_every_environment_as_it_was() {
+    let make = |seed| VecEnv::new("CartPole-v1", 1 << 17, Seeding::Run(seed)).unwrap();
+    let (mut envs, other) = (make(1), make(2).snapshot().unwrap());
+    let before = envs.snapshot().unwrap();
+    // However fast the machine is: told to stop after ever more restores, one of them is cut short.
+    let stopped = interrupted(|| {
+        loop {
+            envs.restore(&other)?;
+            envs.restore(&before)?;
+        }
+    });
+    assert_eq!(stopped, Err::<(), _>(Error::Interrupted));
+    let after = envs.snapshot().unwrap();
+    assert!(after == before || after == other, "neither as before nor as after");
+}
+
+#[test]
+fn making_environments_stops_when_it_is_told_to() {
+    assert_eq!(interrupted(make).err(), Some(Error::Interrupted));
+    let starts = STARTS.load(Ordering::Relaxed);
+    assert!(make().is_ok() && starts < N, "{starts} episodes were started");
+}
