@@ -42,7 +42,7 @@ fn schema(dim: usize) -> Result<Schema> {
 }
 
 /// Transitions whose `next_obs` is the `obs` of the one after, that of the last the first's.
-struct Transitions {
+struct Made {
     /// Bytes of an observation.
     width: usize,
     obs: Vec<u8>,
@@ -52,7 +52,7 @@ struct Transitions {
     truncated: Vec<u8>,
 }
 
-impl Transitions {
+impl Made {
     fn draw(dim: usize) -> Self {
         let bytes = |name, len| -> Vec<u8> {
             single(&normal(name, len)).into_iter().flat_map(f32::to_ne_bytes).collect()
@@ -93,8 +93,8 @@ fn slice<T>(all: &[T], range: Range<usize>) -> &[T] {
 }
 
 /// A full buffer and what it was filled with.
-fn full(dim: usize) -> Result<(ReplayBuffer, Transitions)> {
-    let transitions = Transitions::draw(dim);
+fn full(dim: usize) -> Result<(ReplayBuffer, Made)> {
+    let transitions = Made::draw(dim);
     let mut buffer = ReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, named("uniform")?)?;
     while buffer.rows().rings().len() < CAPACITY {
         transitions.give(0..POOL, |rows| buffer.push(EnvIndex::One(0), rows, None))?;
@@ -104,7 +104,7 @@ fn full(dim: usize) -> Result<(ReplayBuffer, Transitions)> {
 
 /// A full buffer of priorities in [0, 1).
 fn full_prioritized(dim: usize) -> Result<PrioritizedReplayBuffer> {
-    let (transitions, priorities) = (Transitions::draw(dim), uniform("priorities", CAPACITY));
+    let (transitions, priorities) = (Made::draw(dim), uniform("priorities", CAPACITY));
     let rule = Prioritized::new(CAPACITY, 0.6, 0.4, true)?;
     let mut buffer = PrioritizedReplayBuffer::new(schema(dim)?, CAPACITY, 1, 1, rule)?;
     for priorities in priorities.chunks(POOL) {
