@@ -4,50 +4,54 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::env::{Finals, StepOut, VecEnv, registry};
-
-use crate::actions::ActionArray;
-use crate::detach::detached;
-use crate::views::ViewMut;
-
-/// Nanoseconds that one step of all environments takes, about.
-pub(crate) fn cost(envs: &VecEnv) -> usize {
-    envs.n_envs() * envs.spec().nanoseconds
-}
+use rlox_core::Result;
+use rlox_core::env::{Actions, Finals, StepOut, VecEnv, registry};
 
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// Steps every environment.
-pub(crate) fn step(
-    py: Python<'_>,
-    envs: &mut VecEnv,
-    actions: &ActionArray<'_>,
-    out: StepOut<'_>,
-) -> PyResult<()> {
-    let (actions, cost) = (actions.view(), cost(envs));
-    detached(py, cost, || envs.step_into(actions, out))
+/// Ended episodes, until there is an interpreter to make arrays of them.
+pub(crate) struct Ended {
+    indices: Vec<i64>,
+    last: Vec<f32>,
 }
 
-/// A fresh `[n, obs_dim]`.
-pub(crate) fn fresh_obs<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<ViewMut<'py, f32>> {
-    ViewMut::fresh(py, &[envs.n_envs(), envs.obs_dim()])
+impl Ended {
+    pub(crate) fn into_arrays(self, py: Python<'_>) -> PyResult<FinalArrays<'_>> {
+        let Self { indices, last } = self;
+        let shape = [indices.len(), last.len() / indices.len().max(1)];
+        let last = PyArray1::from_vec(py, last).reshape(shape)?;
+        Ok((PyArray1::from_vec(py, indices), last))
+    }
 }
 
-/// The ended episodes as arrays, None if there are none.
-pub(crate) fn finals<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Option<FinalArrays<'py>>> {
+/// The episodes that the last step ended, None if there are none.
+pub(crate) fn finals(envs: &VecEnv) -> Option<Ended> {
     let Finals { indices, obs } = envs.finals();
     if indices.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let last = PyArray1::from_slice(py, obs).reshape([indices.len(), envs.obs_dim()])?;
     #[expect(clippy::cast_possible_wrap, reason = "MAX_ENVS is far below i64::MAX")]
-    let indices = PyArray1::from_iter(py, indices.iter().map(|&index| index as i64));
-    Ok(Some((indices, last)))
+    let indices = indices.iter().map(|&index| index as i64).collect();
+    Some(Ended { indices, last: obs.to_vec() })
+}
+
+/// Steps every environment, and writes what [`spread_finals`] does.
+pub(crate) fn step_and_spread(
+    envs: &mut VecEnv,
+    actions: Actions<'_>,
+    out: StepOut<'_>,
+    final_obs: &mut [f32],
+    mask: &mut [bool],
+) -> Result<()> {
+    let StepOut { obs, rewards, terminated, truncated } = out;
+    envs.step_into(actions, StepOut { obs: &mut *obs, rewards, terminated, truncated })?;
+    spread_finals(envs, obs, final_obs, mask);
+    Ok(())
 }
 
 /// Dense forms of the ended episodes: `final_obs` is `obs` but for their rows, `mask` marks them.
-pub(crate) fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], mask: &mut [bool]) {
+fn spread_finals(envs: &VecEnv, obs: &[f32], final_obs: &mut [f32], mask: &mut [bool]) {
     final_obs.copy_from_slice(obs);
     let dim = envs.obs_dim();
     let Finals { indices, obs } = envs.finals();

@@ -1,6 +1,6 @@
 //! Hindsight relabelling at the boundary.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::intern;

@@ -1,6 +1,6 @@
 //! The replay buffer that is larger than memory, for Python.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

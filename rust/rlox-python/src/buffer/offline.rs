@@ -1,6 +1,6 @@
 //! The offline dataset for Python.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::intern;

@@ -1,6 +1,6 @@
 //! The prioritized replay buffer for Python.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
 //! The sequence replay buffer for Python.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};

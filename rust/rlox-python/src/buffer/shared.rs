@@ -1,6 +1,6 @@
 //! What the buffers have in common at the boundary.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;

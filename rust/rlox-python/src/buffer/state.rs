@@ -1,6 +1,6 @@
 //! The state of a buffer as a flat dict of arrays, integers and strings.
 
-use std::sync::RwLock;
+use parking_lot::RwLock;
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
