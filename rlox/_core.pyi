@@ -1212,6 +1212,7 @@ class VecEnv(NativeEnv):
 
     An environment whose episode ends starts its next one within the same step. Results depend
     on the seeds and the actions only, not on threads or on how many environments there are.
+    Several threads may call one object: a call waits until the one before it has returned.
 
     Args:
         n: number of environments, 1 to 2**24.

@@ -15,7 +15,6 @@ mod llm_pack;
 mod llm_pair;
 mod llm_rows;
 mod llm_tokens;
-mod moments;
 mod native_env;
 mod paths;
 mod pool;
@@ -23,6 +22,7 @@ mod returns;
 mod rollout;
 mod single;
 mod snapshot;
+mod stats;
 mod step;
 mod stream;
 mod threads;
@@ -63,8 +63,6 @@ mod _core {
     #[pymodule_export]
     use crate::llm_pair::PyDpoPair;
     #[pymodule_export]
-    use crate::moments::{PyRunningStats, PyRunningStatsVec};
-    #[pymodule_export]
     use crate::native_env::PyNativeEnv;
     #[pymodule_export]
     use crate::returns::{compute_lambda_returns, compute_n_step_returns};
@@ -72,6 +70,8 @@ mod _core {
     use crate::single::{
         PyAcrobot, PyCartPole, PyMountainCar, PyMountainCarContinuous, PyPendulum, PySingleEnv,
     };
+    #[pymodule_export]
+    use crate::stats::{PyRunningStats, PyRunningStatsVec};
     #[pymodule_export]
     use crate::step::native_env_ids;
     #[pymodule_export]
@@ -82,4 +82,10 @@ mod _core {
     use crate::vec_env::PyVecEnv;
     #[pymodule_export]
     use crate::vtrace::compute_vtrace;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::views::prepare(module.py())
+    }
 }

@@ -8,6 +8,7 @@ use rlox_core::space::ActionSpace;
 
 use crate::coerce::Text;
 use crate::errors::{self, Class};
+use crate::views;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
 
@@ -29,6 +30,7 @@ impl PyNativeEnv {
 /// # Errors
 /// `rlox.errors.ConfigError` if its id is taken or its facts contradict each other.
 pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
+    views::prepare(py)?;
     registry::register(entry).map_err(|error| errors::raise(py, &error))
 }
 

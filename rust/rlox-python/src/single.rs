@@ -4,11 +4,13 @@ use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt};
-use rlox_core::env::{Actions, Finals, Precision, Seeding, StepOut, Tiling, VecEnv};
+use rlox_core::Result;
+use rlox_core::Shared;
+use rlox_core::env::{Actions, Precision, Seeding, Spec, StepOut, Tiling, VecEnv};
 use rlox_core::space::ActionSpace;
 
 use crate::coerce::{self, Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::native_env::PyNativeEnv;
 use crate::snapshot;
@@ -28,9 +30,15 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
 ///     ConfigError: the seed is out of range.
-#[pyclass(name = "SingleEnv", module = "rlox._core", extends = PyNativeEnv, subclass)]
+#[pyclass(name = "SingleEnv", module = "rlox._core", extends = PyNativeEnv, subclass, frozen)]
 pub struct PySingleEnv {
-    inner: VecEnv,
+    spec: &'static Spec,
+    running: Shared<Running>,
+}
+
+/// The environment, as a batch of one, and where its episode stands.
+struct Running {
+    envs: VecEnv,
     episode: Episode,
 }
 
@@ -44,9 +52,52 @@ enum Episode {
     Over,
 }
 
-fn make(py: Python<'_>, env_id: &str, seed: u64) -> PyResult<VecEnv> {
-    let make = || VecEnv::tiled(env_id, 1, Seeding::Run(seed), Precision::F64, Tiling::default());
-    detached(py, 0, make)
+/// What a step gives but for the observation.
+struct Stepped {
+    reward: f64,
+    terminated: bool,
+    truncated: bool,
+}
+
+/// What takes as long as one environment does: too short for the interpreter to be released.
+const COST: usize = 100;
+
+fn make(env_id: &str, seed: u64) -> Result<VecEnv> {
+    VecEnv::tiled(env_id, 1, Seeding::Run(seed), Precision::F64, Tiling::default())
+}
+
+impl Running {
+    /// Starts an episode, in an environment with another seed if one is given.
+    fn reset(&mut self, seed: Option<u64>, obs: &mut [f32]) -> Result<()> {
+        if let Some(seed) = seed {
+            self.envs = make(self.envs.spec().id, seed)?;
+            self.episode = Episode::None;
+        }
+        if self.episode != Episode::Over {
+            self.envs.reset_all()?;
+        }
+        self.episode = Episode::Running;
+        self.envs.observe_into(obs)
+    }
+
+    /// The observation that the step reached, also if it ended the episode.
+    fn step(&mut self, actions: Actions<'_>, obs: &mut [f32]) -> Result<Stepped> {
+        let (mut reward, mut terminated, mut truncated) = ([0.0], [false], [false]);
+        let out = StepOut {
+            obs: &mut *obs,
+            rewards: &mut reward,
+            terminated: &mut terminated,
+            truncated: &mut truncated,
+        };
+        self.envs.step_into(actions, out)?;
+        let last = self.envs.finals().obs;
+        if !last.is_empty() {
+            self.episode = Episode::Over;
+            obs.copy_from_slice(last);
+        }
+        let ([reward], [terminated], [truncated]) = (reward, terminated, truncated);
+        Ok(Stepped { reward, terminated, truncated })
+    }
 }
 
 impl PySingleEnv {
@@ -56,14 +107,16 @@ impl PySingleEnv {
         env_id: &str,
         seed: &Number<'_>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let inner = make(py, env_id, seed.read("seed", 0)?)?;
-        let facts = PyNativeEnv::of(&inner);
-        Ok(facts.add_subclass(Self { inner, episode: Episode::None }))
+        let seed = seed.read("seed", 0)?;
+        let envs = detached(py, COST, || make(env_id, seed))?;
+        let (facts, spec) = (PyNativeEnv::of(&envs), envs.spec());
+        let running = Shared::new(Running { envs, episode: Episode::None });
+        Ok(facts.add_subclass(Self { spec, running }))
     }
 
     /// One action as numbers of its kind; both kinds, one of them empty.
     fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
-        let space = self.inner.spec().action;
+        let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
             let action = value.extract::<i64>().map_err(|_| {
                 let message =
@@ -79,13 +132,6 @@ impl PySingleEnv {
         }
         let array = coerce::array(value, "action")?;
         Ok((vec![], coerce::numbers::<f32>(&array, "action")?.slice().to_vec()))
-    }
-
-    fn observation<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
-        let mut obs = ViewMut::fresh(py, &[self.inner.obs_dim()])?;
-        let out = obs.slice_mut();
-        detached(py, 0, || self.inner.observe_into(out))?;
-        Ok(obs.into_array())
     }
 }
 
@@ -108,17 +154,12 @@ impl PySingleEnv {
     ///
     /// Raises ConfigError for a seed out of range.
     #[pyo3(signature = (seed=None))]
-    fn reset<'py>(&mut self, py: Python<'py>, seed: Option<Number<'_>>) -> PyResult<Array<'py>> {
-        if let Some(seed) = seed {
-            self.inner = make(py, self.inner.spec().id, seed.read("seed", 0)?)?;
-            self.episode = Episode::None;
-        }
-        if self.episode != Episode::Over {
-            let envs = &mut self.inner;
-            detached(py, 0, || envs.reset_all())?;
-        }
-        self.episode = Episode::Running;
-        self.observation(py)
+    fn reset<'py>(&self, py: Python<'py>, seed: Option<Number<'_>>) -> PyResult<Array<'py>> {
+        let seed = seed.map(|seed| seed.read("seed", 0)).transpose()?;
+        let mut obs = ViewMut::fresh(py, &[self.spec.observation.dim()])?;
+        let out = obs.slice_mut();
+        writing(py, &self.running, COST, |running| running.reset(seed, out))?;
+        Ok(obs.into_array())
     }
 
     /// Advances the episode by one action.
@@ -136,53 +177,38 @@ impl PySingleEnv {
     ///     ShapeError: an action of the wrong kind or size.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         action: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        if self.episode != Episode::Running {
-            let why = if self.episode == Episode::Over {
-                "the episode is over"
-            } else {
-                "no episode has begun"
-            };
-            let message = format!("{why}; call reset() before step()");
-            return Err(errors::new(py, Class::Env, message));
-        }
         let (integers, numbers) = self.action(action)?;
-        let actions = match self.inner.spec().action {
+        let actions = match self.spec.action {
             ActionSpace::Discrete { .. } => Actions::Discrete(&integers),
             ActionSpace::Box(_) => Actions::Box(&numbers),
         };
-        let mut obs = ViewMut::<f32>::fresh(py, &[self.inner.obs_dim()])?;
-        let (mut reward, mut terminated, mut truncated) = ([0.0], [false], [false]);
-        let out = StepOut {
-            obs: obs.slice_mut(),
-            rewards: &mut reward,
-            terminated: &mut terminated,
-            truncated: &mut truncated,
-        };
-        let envs = &mut self.inner;
-        detached(py, 0, || envs.step_into(actions, out))?;
-        let Finals { obs: last, .. } = envs.finals();
-        if !last.is_empty() {
-            self.episode = Episode::Over;
-            obs.slice_mut().copy_from_slice(last);
-        }
-        let ([reward], [terminated], [truncated]) = (reward, terminated, truncated);
+        let mut obs = ViewMut::<f32>::fresh(py, &[self.spec.observation.dim()])?;
+        let out = obs.slice_mut();
+        let stepped = writing(py, &self.running, COST, |running| match running.episode {
+            Episode::Running => running.step(actions, out).map(Ok),
+            Episode::None => Ok(Err("no episode has begun")),
+            Episode::Over => Ok(Err("the episode is over")),
+        })?;
+        let stepped = stepped.map_err(|why| {
+            errors::new(py, Class::Env, format!("{why}; call reset() before step()"))
+        })?;
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), obs.into_array())?;
-        result.set_item(intern!(py, "reward"), reward)?;
-        result.set_item(intern!(py, "terminated"), terminated)?;
-        result.set_item(intern!(py, "truncated"), truncated)?;
+        result.set_item(intern!(py, "reward"), stepped.reward)?;
+        result.set_item(intern!(py, "terminated"), stepped.terminated)?;
+        result.set_item(intern!(py, "truncated"), stepped.truncated)?;
         Ok(result)
     }
 
     /// The state, float64 `[state_dim]`; between episodes that of the next one's start.
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
-        let mut state = ViewMut::<f64>::fresh(py, &[self.inner.spec().state_dim])?;
+        let mut state = ViewMut::<f64>::fresh(py, &[self.spec.state_dim])?;
         let out = state.slice_mut();
-        detached(py, 0, || self.inner.get_state(out))?;
+        reading(py, &self.running, COST, |running| running.envs.get_state(out))?;
         Ok(state.into_array())
     }
 
@@ -192,30 +218,34 @@ impl PySingleEnv {
     /// Raises ShapeError, NonFiniteError or ConfigError for what does not fit; nothing changes.
     #[pyo3(signature = (state, elapsed=None))]
     fn set_state(
-        &mut self,
+        &self,
         py: Python<'_>,
         state: &Bound<'_, PyAny>,
         elapsed: Option<Number<'_>>,
     ) -> PyResult<()> {
         let state = coerce::array(state, "state")?;
-        coerce::check_shape(&state, "state", &[self.inner.spec().state_dim], "state_dim")?;
+        coerce::check_shape(&state, "state", &[self.spec.state_dim], "state_dim")?;
         let state = coerce::numbers::<f64>(&state, "state")?;
         let elapsed = match elapsed {
             Some(steps) => Some([u32::try_from(steps.read("elapsed", 0)?).unwrap_or(u32::MAX)]),
             None => None,
         };
-        let (envs, state) = (&mut self.inner, state.slice());
-        let steps = elapsed.as_ref().map(<[u32; 1]>::as_slice);
-        detached(py, 0, || envs.set_state(state, steps))?;
-        self.episode = Episode::Running;
-        Ok(())
+        let (state, steps) = (state.slice(), elapsed.as_ref().map(<[u32; 1]>::as_slice));
+        writing(py, &self.running, COST, |running| {
+            running.envs.set_state(state, steps)?;
+            running.episode = Episode::Running;
+            Ok(())
+        })
     }
 
     /// Everything needed to continue exactly here: the dict of `VecEnv.snapshot()` for one
     /// environment, and `episode`, 0 before the first, 1 while one is running, 2 after its end.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = snapshot::to_dict(py, &self.inner)?;
-        dict.set_item("episode", self.episode as u8)?;
+        let (saved, episode) = reading(py, &self.running, COST, |running| {
+            Ok((running.envs.snapshot()?, running.episode))
+        })?;
+        let dict = snapshot::to_dict(py, saved, self.spec)?;
+        dict.set_item("episode", episode as u8)?;
         Ok(dict)
     }
 
@@ -224,17 +254,19 @@ impl PySingleEnv {
     /// Raises:
     ///     CheckpointError: a field is missing, or of another environment or format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
-    fn restore(&mut self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
+    fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
         let number: u8 = snapshot::scalar(snapshot, "episode")?;
         let all = [Episode::None, Episode::Running, Episode::Over];
         let Some(episode) = all.into_iter().find(|&episode| episode as u8 == number) else {
             let message = format!("snapshot field episode is {number}, expected 0, 1 or 2");
             return Err(errors::new(py, Class::Checkpoint, message));
         };
-        let saved = snapshot::from_dict(snapshot, &self.inner)?;
-        detached(py, 0, || self.inner.restore(&saved))?;
-        self.episode = episode;
-        Ok(())
+        let saved = snapshot::from_dict(snapshot, self.spec, 1)?;
+        writing(py, &self.running, COST, |running| {
+            running.envs.restore(&saved)?;
+            running.episode = episode;
+            Ok(())
+        })
     }
 }
 
@@ -245,7 +277,7 @@ macro_rules! single {
         ///
         /// Args:
         ///     seed: episode starts are drawn from `Stream(seed, "env", 0)`.
-        #[pyclass(name = $name, module = "rlox._core", extends = PySingleEnv)]
+        #[pyclass(name = $name, module = "rlox._core", extends = PySingleEnv, frozen)]
         pub(crate) struct $class;
 
         #[pymethods]

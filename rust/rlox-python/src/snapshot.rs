@@ -3,25 +3,28 @@
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::env::{Precision, Snapshot, VecEnv};
+use rlox_core::env::{Precision, Snapshot, Spec};
 
 use crate::coerce;
-use crate::detach::detached;
 use crate::errors::{self, Class};
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
 
-/// The dict of a batch.
-pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py, PyDict>> {
-    let saved = detached(py, envs.n_envs() * 20, || envs.snapshot())?;
-    let shape = [envs.n_envs(), envs.spec().state_dim];
+/// The dict of the snapshot of a batch.
+pub(crate) fn to_dict<'py>(
+    py: Python<'py>,
+    saved: Snapshot,
+    spec: &Spec,
+) -> PyResult<Bound<'py, PyDict>> {
+    let n = saved.seeds.len();
+    let shape = [n, spec.state_dim];
     let elapsed: Vec<i64> = saved.elapsed.iter().map(|&steps| i64::from(steps)).collect();
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
     dict.set_item("env_id", saved.env_id)?;
     dict.set_item("precision", saved.precision.name())?;
-    dict.set_item("n_envs", envs.n_envs())?;
+    dict.set_item("n_envs", n)?;
     dict.set_item("state", PyArray1::from_vec(py, saved.state).reshape(shape)?)?;
     dict.set_item("elapsed", PyArray1::from_vec(py, elapsed))?;
     dict.set_item("seeds", PyArray1::from_vec(py, saved.seeds))?;
@@ -31,8 +34,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Bound<'py
 }
 
 /// Reads a dict written by [`to_dict`] for `n` environments.
-pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, envs: &VecEnv) -> PyResult<Snapshot> {
-    let n = envs.n_envs();
+pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyResult<Snapshot> {
     let format: u32 = scalar(dict, "format")?;
     if format != FORMAT {
         return Err(mismatch(dict.py(), "format", format, FORMAT));
@@ -42,7 +44,7 @@ pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, envs: &VecEnv) -> PyResult<Sna
         return Err(mismatch(dict.py(), "n_envs", n_envs, n));
     }
     let state = coerce::array(&field(dict, "state")?, "state")?;
-    coerce::check_shape(&state, "state", &[n, envs.spec().state_dim], "n_envs, state_dim")?;
+    coerce::check_shape(&state, "state", &[n, spec.state_dim], "n_envs, state_dim")?;
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
         env_id: scalar(dict, "env_id")?,

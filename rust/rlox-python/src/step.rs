@@ -6,31 +6,33 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use rlox_core::env::{Finals, VecEnv, registry};
 
-use crate::views::ViewMut;
-
-/// Nanoseconds that one step of all environments takes, about.
-pub(crate) fn cost(envs: &VecEnv) -> usize {
-    envs.n_envs() * envs.spec().nanoseconds
-}
-
 /// The indices `[k]` and last observations `[k, obs_dim]` of ended episodes.
 pub(crate) type FinalArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// A fresh `[n, obs_dim]`.
-pub(crate) fn fresh_obs<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<ViewMut<'py, f32>> {
-    ViewMut::fresh(py, &[envs.n_envs(), envs.obs_dim()])
+/// Ended episodes, until there is an interpreter to make arrays of them.
+pub(crate) struct Ended {
+    indices: Vec<i64>,
+    last: Vec<f32>,
 }
 
-/// The ended episodes as arrays, None if there are none.
-pub(crate) fn finals<'py>(py: Python<'py>, envs: &VecEnv) -> PyResult<Option<FinalArrays<'py>>> {
+impl Ended {
+    pub(crate) fn into_arrays(self, py: Python<'_>) -> PyResult<FinalArrays<'_>> {
+        let Self { indices, last } = self;
+        let shape = [indices.len(), last.len() / indices.len().max(1)];
+        let last = PyArray1::from_vec(py, last).reshape(shape)?;
+        Ok((PyArray1::from_vec(py, indices), last))
+    }
+}
+
+/// The episodes that the last step ended, None if there are none.
+pub(crate) fn finals(envs: &VecEnv) -> Option<Ended> {
     let Finals { indices, obs } = envs.finals();
     if indices.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let last = PyArray1::from_slice(py, obs).reshape([indices.len(), envs.obs_dim()])?;
     #[expect(clippy::cast_possible_wrap, reason = "MAX_ENVS is far below i64::MAX")]
-    let indices = PyArray1::from_iter(py, indices.iter().map(|&index| index as i64));
-    Ok(Some((indices, last)))
+    let indices = indices.iter().map(|&index| index as i64).collect();
+    Some(Ended { indices, last: obs.to_vec() })
 }
 
 /// The dict that `step_all` returns, with its keys and nothing else: a copy of it never grows.

@@ -1,10 +1,12 @@
 //! Named random streams for Python.
 
 use pyo3::prelude::*;
+use rlox_core::Shared;
+use rlox_core::interrupt;
 use rlox_core::seed::{self, Stream};
 
 use crate::coerce::{Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
 
@@ -22,10 +24,16 @@ const MOST_DRAWS: u64 = 1 << 28;
 ///
 /// Raises:
 ///     ConfigError: seed or index is not an integer in range.
-#[pyclass(name = "Stream", module = "rlox._core")]
+#[pyclass(name = "Stream", module = "rlox._core", frozen)]
 pub(crate) struct PyStream {
-    inner: Stream,
+    stream: Shared<Stream>,
 }
+
+/// Numbers drawn between two looks whether to stop.
+const PIECE: usize = 1 << 16;
+
+/// What takes as long as one number does.
+const ONE: usize = 10;
 
 #[pymethods]
 impl PyStream {
@@ -33,13 +41,14 @@ impl PyStream {
     #[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
     fn new(seed: Number<'_>, name: Text<'_>, index: Number<'_>) -> PyResult<Self> {
         let (seed, index) = (seed.read("seed", 0)?, index.read("index", 0)?);
-        Ok(Self { inner: Stream::new(seed, &name.read("name")?, index) })
+        let stream = Shared::new(Stream::new(seed, &name.read("name")?, index));
+        Ok(Self { stream })
     }
 
     /// `n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
     ///
     /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
-    fn uniform<'py>(&mut self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn uniform<'py>(&self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
         self.draw(py, n, 5, Stream::uniform)
     }
 
@@ -47,32 +56,35 @@ impl PyStream {
     /// sqrt(-2 ln(1 - u)) cos(2 pi v) with u, v the next two uniform numbers.
     ///
     /// Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
-    fn normal<'py>(&mut self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn normal<'py>(&self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
         self.draw(py, n, 40, Stream::normal)
     }
 
     /// The next 64 random bits as an integer; advances the position by 2.
-    fn next_u64(&mut self) -> u64 {
-        self.inner.next_u64()
+    fn next_u64(&self, py: Python<'_>) -> PyResult<u64> {
+        writing(py, &self.stream, ONE, |stream| Ok(stream.next_u64()))
     }
 
     /// Words of 32 bits drawn so far; assign a saved value to continue from there.
     #[getter]
-    fn position(&self) -> u64 {
-        self.inner.position()
+    fn position(&self, py: Python<'_>) -> PyResult<u64> {
+        reading(py, &self.stream, ONE, |stream| Ok(stream.position()))
     }
 
     #[setter]
-    fn set_position(&mut self, position: Number<'_>) -> PyResult<()> {
-        self.inner.set_position(position.read("position", 0)?);
-        Ok(())
+    fn set_position(&self, py: Python<'_>, position: Number<'_>) -> PyResult<()> {
+        let position = position.read("position", 0)?;
+        writing(py, &self.stream, ONE, |stream| {
+            stream.set_position(position);
+            Ok(())
+        })
     }
 }
 
 impl PyStream {
     /// `n` numbers of about `cost` nanoseconds each.
     fn draw<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         n: Number<'_>,
         cost: usize,
@@ -86,9 +98,13 @@ impl PyStream {
         let n = usize::try_from(n).unwrap_or_default();
         let mut numbers = ViewMut::<f64>::fresh(py, &[n])?;
         let out = numbers.slice_mut();
-        let stream = &mut self.inner;
-        detached(py, n * cost, || {
-            out.fill_with(|| one(stream));
+        writing(py, &self.stream, n * cost, |stream| {
+            let start = stream.position();
+            for piece in out.chunks_mut(PIECE) {
+                // Draws that are stopped were never made.
+                interrupt::check().inspect_err(|_| stream.set_position(start))?;
+                piece.fill_with(|| one(stream));
+            }
             Ok(())
         })?;
         Ok(numbers.into_array().into_any())
@@ -102,6 +118,13 @@ impl PyStream {
 ///     ConfigError: seed or index is not an integer in 0..2**64.
 #[pyfunction]
 #[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
-pub(crate) fn stream_seed(seed: Number<'_>, name: Text<'_>, index: Number<'_>) -> PyResult<u64> {
-    Ok(seed::stream_seed(seed.read("seed", 0)?, &name.read("name")?, index.read("index", 0)?))
+pub(crate) fn stream_seed(
+    py: Python<'_>,
+    seed: Number<'_>,
+    name: Text<'_>,
+    index: Number<'_>,
+) -> PyResult<u64> {
+    let (seed, index) = (seed.read("seed", 0)?, index.read("index", 0)?);
+    let name = name.read("name")?;
+    detached(py, ONE, || Ok(seed::stream_seed(seed, &name, index)))
 }

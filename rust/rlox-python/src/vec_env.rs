@@ -4,11 +4,14 @@ use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::env::{DenseFinals, PARALLEL_FROM, SHARD, Seeding, StepOut, Tiling, VecEnv};
+use rlox_core::Shared;
+use rlox_core::env::{
+    DenseFinals, PARALLEL_FROM, Precision, SHARD, Seeding, Spec, StepOut, Tiling, VecEnv,
+};
 
 use crate::actions::ActionArray;
 use crate::coerce::{self, Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::native_env::{self, PyNativeEnv};
 use crate::snapshot;
 use crate::step::{self, FinalArrays};
@@ -20,6 +23,7 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///
 /// An environment whose episode ends starts its next one within the same step. Results depend
 /// on the seeds and the actions only, not on threads or on how many environments there are.
+/// Several threads may call one object: a call waits until the one before it has returned.
 ///
 /// Args:
 ///     n: number of environments, 1 to 2**24.
@@ -38,9 +42,24 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 ///     ConfigError: `n`, a seed or `shard` is out of range, or `env_id` has no kernel of that
 ///         precision.
 ///     ShapeError: `seeds` has another length than `n`.
-#[pyclass(name = "VecEnv", module = "rlox._core", extends = PyNativeEnv)]
+#[pyclass(name = "VecEnv", module = "rlox._core", extends = PyNativeEnv, frozen)]
 pub struct PyVecEnv {
-    inner: VecEnv,
+    /// The fixed facts, read without the lock.
+    spec: &'static Spec,
+    n: usize,
+    precision: Precision,
+    envs: Shared<VecEnv>,
+}
+
+impl PyVecEnv {
+    fn obs_shape(&self) -> [usize; 2] {
+        [self.n, self.spec.observation.dim()]
+    }
+
+    /// Nanoseconds that one step of all environments takes, about.
+    fn cost(&self) -> usize {
+        self.n * self.spec.nanoseconds
+    }
 }
 
 #[pymethods]
@@ -84,14 +103,16 @@ impl PyVecEnv {
         let env_id = env_id.read("env_id")?;
         let make = || VecEnv::tiled(&env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
-        Ok(PyNativeEnv::of(&inner).add_subclass(Self { inner }))
+        let facts = PyNativeEnv::of(&inner);
+        let (spec, n, precision) = (inner.spec(), inner.n_envs(), inner.precision());
+        Ok(facts.add_subclass(Self { spec, n, precision, envs: Shared::new(inner) }))
     }
 
     /// Starts a new episode in every environment; returns the observations, float32 `[n, obs_dim]`.
-    fn reset_all<'py>(&mut self, py: Python<'py>) -> PyResult<Array<'py>> {
-        let mut obs = step::fresh_obs(py, &self.inner)?;
-        let (envs, out) = (&mut self.inner, obs.slice_mut());
-        detached(py, envs.n_envs() * 100, || {
+    fn reset_all<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
+        let mut obs = ViewMut::fresh(py, &self.obs_shape())?;
+        let out = obs.slice_mut();
+        writing(py, &self.envs, self.n * 100, |envs| {
             envs.reset_all()?;
             envs.observe_into(out)
         })?;
@@ -102,10 +123,9 @@ impl PyVecEnv {
     ///
     /// Raises ShapeError if `obs` is anything else.
     fn observe_into(&self, py: Python<'_>, obs: &Bound<'_, PyAny>) -> PyResult<()> {
-        let shape = [self.inner.n_envs(), self.inner.obs_dim()];
-        let mut obs = coerce::output::<f32>(obs, "obs", &shape)?;
+        let mut obs = coerce::output::<f32>(obs, "obs", &self.obs_shape())?;
         let out = obs.slice_mut();
-        detached(py, step::cost(&self.inner), || self.inner.observe_into(out))
+        reading(py, &self.envs, self.cost(), |envs| envs.observe_into(out))
     }
 
     /// Steps every environment once.
@@ -125,28 +145,27 @@ impl PyVecEnv {
     ///     EnvError: an action out of range.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step_all<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let envs = &mut self.inner;
-        let n = envs.n_envs();
-        let actions = ActionArray::read(actions, &envs.spec().action, n)?;
-        let mut obs = step::fresh_obs(py, envs)?;
+        let (n, shape) = (self.n, self.obs_shape());
+        let actions = ActionArray::read(actions, &self.spec.action, n)?;
+        let (mut obs, mut final_obs) = (ViewMut::fresh(py, &shape)?, ViewMut::fresh(py, &shape)?);
         let mut rewards = ViewMut::fresh(py, &[n])?;
-        let mut terminated = ViewMut::fresh(py, &[n])?;
-        let mut truncated = ViewMut::fresh(py, &[n])?;
-        let mut final_obs = step::fresh_obs(py, envs)?;
-        let mut final_mask = ViewMut::fresh(py, &[n])?;
+        let [mut terminated, mut truncated, mut final_mask] =
+            [ViewMut::fresh(py, &[n])?, ViewMut::fresh(py, &[n])?, ViewMut::fresh(py, &[n])?];
+        let (last, mask) = (final_obs.slice_mut(), final_mask.slice_mut());
         let out = StepOut {
             obs: obs.slice_mut(),
             rewards: rewards.slice_mut(),
             terminated: terminated.slice_mut(),
             truncated: truncated.slice_mut(),
         };
-        let last = DenseFinals { obs: final_obs.slice_mut(), mask: final_mask.slice_mut() };
-        let (given, cost) = (actions.view(), step::cost(envs));
-        detached(py, cost, || envs.step_dense(given, out, last))?;
+        let actions = actions.view();
+        writing(py, &self.envs, self.cost(), |envs| {
+            envs.step_dense(actions, out, DenseFinals { obs: last, mask })
+        })?;
         let result = step::empty_step(py)?;
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "rewards"), rewards.into_array())?;
@@ -176,7 +195,7 @@ impl PyVecEnv {
     ///     EnvError: an action out of range.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step_into<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         actions: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
@@ -184,10 +203,9 @@ impl PyVecEnv {
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
     ) -> PyResult<Option<FinalArrays<'py>>> {
-        let envs = &mut self.inner;
-        let n = envs.n_envs();
-        let actions = ActionArray::read(actions, &envs.spec().action, n)?;
-        let mut obs = coerce::output(obs, "obs", &[n, envs.obs_dim()])?;
+        let n = self.n;
+        let actions = ActionArray::read(actions, &self.spec.action, n)?;
+        let mut obs = coerce::output(obs, "obs", &self.obs_shape())?;
         let mut rewards = coerce::output(rewards, "rewards", &[n])?;
         let mut terminated = coerce::output(terminated, "terminated", &[n])?;
         let mut truncated = coerce::output(truncated, "truncated", &[n])?;
@@ -197,17 +215,19 @@ impl PyVecEnv {
             terminated: terminated.slice_mut(),
             truncated: truncated.slice_mut(),
         };
-        let (given, cost) = (actions.view(), step::cost(envs));
-        detached(py, cost, || envs.step_into(given, out))?;
-        step::finals(py, envs)
+        let actions = actions.view();
+        let ended = writing(py, &self.envs, self.cost(), |envs| {
+            envs.step_into(actions, out)?;
+            Ok(step::finals(envs))
+        })?;
+        ended.map(|ended| ended.into_arrays(py)).transpose()
     }
 
     /// The state of every environment, float64 `[n, state_dim]`.
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
-        let shape = [self.inner.n_envs(), self.inner.spec().state_dim];
-        let mut state = ViewMut::<f64>::fresh(py, &shape)?;
+        let mut state = ViewMut::<f64>::fresh(py, &[self.n, self.spec.state_dim])?;
         let out = state.slice_mut();
-        detached(py, step::cost(&self.inner), || self.inner.get_state(out))?;
+        reading(py, &self.envs, self.cost(), |envs| envs.get_state(out))?;
         Ok(state.into_array())
     }
 
@@ -223,26 +243,26 @@ impl PyVecEnv {
     ///     ShapeError, NonFiniteError, ConfigError: what was given does not fit; nothing changes.
     #[pyo3(signature = (state, elapsed=None))]
     fn set_state<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         state: &Bound<'py, PyAny>,
         elapsed: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let (n, dim) = (self.inner.n_envs(), self.inner.spec().state_dim);
         let state = coerce::array(state, "state")?;
-        coerce::check_shape(&state, "state", &[n, dim], "n_envs, state_dim")?;
+        let shape = [self.n, self.spec.state_dim];
+        coerce::check_shape(&state, "state", &shape, "n_envs, state_dim")?;
         let state = coerce::numbers::<f64>(&state, "state")?;
-        let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", n)).transpose()?;
-        let (envs, state) = (&mut self.inner, state.slice());
-        let cost = step::cost(envs);
-        detached(py, cost, || envs.set_state(state, elapsed.as_deref()))
+        let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", self.n)).transpose()?;
+        let state = state.slice();
+        writing(py, &self.envs, self.cost(), |envs| envs.set_state(state, elapsed.as_deref()))
     }
 
     /// Everything needed to continue exactly here, as a dict of arrays, integers and strings:
     /// `format`, `env_id`, `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices`
     /// and `positions`.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        snapshot::to_dict(py, &self.inner)
+        let saved = reading(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
+        snapshot::to_dict(py, saved, self.spec)
     }
 
     /// Continues from a `snapshot()` of the same environment, precision and size, made under any seed.
@@ -251,20 +271,20 @@ impl PyVecEnv {
     ///     CheckpointError: a field is missing, or of another environment, precision, size or
     ///         format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
-    fn restore(&mut self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let saved = snapshot::from_dict(snapshot, &self.inner)?;
-        detached(py, saved.seeds.len() * 100, || self.inner.restore(&saved))
+    fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
+        let saved = snapshot::from_dict(snapshot, self.spec, self.n)?;
+        writing(py, &self.envs, self.n * 100, |envs| envs.restore(&saved))
     }
 
     /// Number of environments.
     #[getter]
     fn n_envs(&self) -> usize {
-        self.inner.n_envs()
+        self.n
     }
 
     /// What the environments are stepped in: "f64" or "f32".
     #[getter]
     fn precision(&self) -> &'static str {
-        self.inner.precision().name()
+        self.precision.name()
     }
 }

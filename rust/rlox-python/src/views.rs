@@ -85,6 +85,18 @@ fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
     act(unsafe { &mut *IN_USE.0.get() })
 }
 
+/// A number for the thread that holds the GIL.
+#[inline]
+fn thread(_py: Python<'_>) -> usize {
+    // SAFETY: a thread that holds the GIL has a state, whose address is only compared.
+    unsafe { pyo3::ffi::PyThreadState_Get() }.addr()
+}
+
+/// Gives up the claims of threads that a forked child does not have.
+pub(crate) fn forget_other_threads(py: Python<'_>) {
+    claims(py, |claims| claims.keep_only(thread(py)));
+}
+
 /// A claim on memory, given up when dropped.
 struct Claim<'py> {
     py: Python<'py>,
@@ -102,12 +114,12 @@ impl<'py> Claim<'py> {
     fn on(
         py: Python<'py>,
         span: Range<usize>,
-        take: impl FnOnce(&mut Claims, Range<usize>) -> Option<u32>,
+        take: impl FnOnce(&mut Claims, Range<usize>, usize) -> Option<u32>,
     ) -> Option<Self> {
         if span.is_empty() {
             return Some(Self::none(py));
         }
-        let number = claims(py, |claims| take(claims, span))?;
+        let number = claims(py, |claims| take(claims, span, thread(py)))?;
         Some(Self { py, number: Some(number) })
     }
 }
@@ -299,6 +311,12 @@ fn elements<T>(array: &Bound<'_, PyUntypedArray>) -> (NonNull<T>, usize) {
 fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
     let first = start.as_ptr() as usize;
     first..first + len * size_of::<T>()
+}
+
+/// Imports NumPy, so that a Ctrl-C in the middle of that is an exception of the import: where the
+/// first array needs it, there is no way to say that it failed.
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    numpy::get_array_module(py).map(|_| ())
 }
 
 /// Dimensions of an array, at most.

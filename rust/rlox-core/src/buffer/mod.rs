@@ -9,7 +9,6 @@ mod replay;
 mod rows;
 mod sampling;
 mod schema;
-mod shared;
 mod standardizer;
 
 pub use batch::{Arrays, Batch, Kind, Part};
@@ -27,5 +26,4 @@ pub use sampling::{
     named,
 };
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
-pub use shared::Shared;
 pub use standardizer::Standardizer;

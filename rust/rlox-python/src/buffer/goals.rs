@@ -5,15 +5,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Error;
+use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsOf, ReplayBuffer, RowRef, Shared,
+    Batch, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsOf, ReplayBuffer, RowRef,
 };
 
 use super::arrays::Arrays;
 use super::columns::Columns;
+use super::shared;
 use super::shared::Asked;
-use super::{door, shared};
 use crate::coerce::{self, Number, Text};
+use crate::detach::reading;
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
 
@@ -142,7 +144,7 @@ pub(super) fn sample<'py>(
     let rows = shared::raised(py, request.rows())?;
     let mut arrays = Arrays::new(py, columns, &asked.lead, Kind::Transitions, out)?;
     let places = arrays.batch(py, |batch| {
-        door::reading(py, buffer, shared::cost(columns, rows), |buffer| {
+        reading(py, buffer, shared::cost(columns, rows), |buffer| {
             let drawn = buffer.sample_hindsight(request, hindsight)?;
             buffer.gather(&drawn.rows, None, batch)?;
             let (places, sources): (Vec<usize>, Vec<RowRef>) =

@@ -121,12 +121,12 @@ macro_rules! held_methods {
             #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
             fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
                 let env = settings::size(&env, "env", 0)?;
-                door::writing(py, &self.buffer, 100, |buffer| buffer.cut_episode(env))
+                crate::detach::writing(py, &self.buffer, 100, |buffer| buffer.cut_episode(env))
             }
 
             /// Forgets every transition; indices go on counting.
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
-                detached(py, shared::LONG, || {
+                crate::detach::detached(py, shared::LONG, || {
                     self.buffer.replace(|buffer| {
                         buffer.clear();
                         Ok(())
@@ -166,7 +166,7 @@ macro_rules! held_methods {
             )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                detached(py, shared::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
+                crate::detach::detached(py, shared::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
             /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
@@ -181,17 +181,17 @@ macro_rules! held_methods {
             )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                detached(py, shared::LONG, || self.buffer.load(&path, &name))
+                crate::detach::detached(py, shared::LONG, || self.buffer.load(&path, &name))
             }
 
             fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
             }
 
             /// Transitions held at most, a multiple of `n_envs`.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
             }
 
             /// Number of environments.
@@ -203,14 +203,14 @@ macro_rules! held_methods {
             /// Transitions pushed so far, overwritten ones included.
             #[getter]
             fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-                door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().pushed()))
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().pushed()))
             }
 
             /// Bytes of memory held, counting all records and whole blocks of observations though
             /// memory is taken as it is first written.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-                door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))
+                crate::detach::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))
             }
         }
     };

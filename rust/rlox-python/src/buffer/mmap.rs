@@ -2,13 +2,14 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::buffer::{Kind, MmapReplayBuffer, Rows, Shared, Tiers};
+use rlox_core::Shared;
+use rlox_core::buffer::{Kind, MmapReplayBuffer, Rows, Tiers};
 
 use super::columns::{Columns, Pushed};
 use super::methods::push_methods;
-use super::{door, settings, shared};
+use super::{settings, shared};
 use crate::coerce::{Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -156,7 +157,7 @@ impl PyMmapReplayBuffer {
     #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
     fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
         let env = settings::size(&env, "env", 0)?;
-        door::writing(py, &self.buffer, shared::LONG, |buffer| buffer.cut_episode(env))
+        writing(py, &self.buffer, shared::LONG, |buffer| buffer.cut_episode(env))
     }
 
     /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
@@ -199,17 +200,17 @@ impl PyMmapReplayBuffer {
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        door::reading(py, &self.buffer, shared::LONG, MmapReplayBuffer::verify)
+        reading(py, &self.buffer, shared::LONG, MmapReplayBuffer::verify)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
     }
 
     /// Transitions held at most, a multiple of `n_envs`.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
     }
 
     /// Number of environments.
@@ -221,25 +222,25 @@ impl PyMmapReplayBuffer {
     /// Transitions in memory.
     #[getter]
     fn n_hot(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
     }
 
     /// Newest transitions that would be lost if the process died now.
     #[getter]
     fn n_unsealed(&self, py: Python<'_>) -> PyResult<u64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.unsealed()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.unsealed()))
     }
 
     /// Bytes of memory held for transitions.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
+        reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
     }
 
     /// Bytes of the segments on disk.
     #[getter]
     fn disk_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        door::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
+        reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
     }
 }
 

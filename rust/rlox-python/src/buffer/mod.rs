@@ -3,7 +3,6 @@
 mod arrays;
 mod columns;
 mod dataset_arrays;
-mod door;
 mod goals;
 mod incoming;
 mod methods;

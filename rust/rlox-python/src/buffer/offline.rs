@@ -3,8 +3,9 @@
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, InMemory, Kind, ObsField, OfflineDataset, Schema, Shared, Standardizer, Transitions,
+    Batch, InMemory, Kind, ObsField, OfflineDataset, Schema, Standardizer, Transitions,
 };
 use rlox_core::{Dtype, Field, Result};
 
@@ -12,9 +13,9 @@ use super::arrays::Arrays;
 use super::columns::Columns;
 use super::dataset_arrays::{arithmetic, rows_of};
 use super::shared::Asked;
-use super::{door, incoming, shared};
+use super::{incoming, shared};
 use crate::coerce::{self, Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 use crate::paths::PathArg;
 
@@ -285,9 +286,7 @@ impl PyOfflineDatasetBuffer {
         let rows = shared::raised(py, asked.request.rows())?;
         let mut arrays = Arrays::new(py, &self.columns, &asked.lead, kind, out)?;
         let cost = shared::cost(&self.columns, rows);
-        arrays.batch(py, |batch| {
-            door::reading(py, &self.data, cost, |data| fill(data, asked, batch))
-        })?;
+        arrays.batch(py, |batch| reading(py, &self.data, cost, |data| fill(data, asked, batch)))?;
         arrays.into_dict(py)
     }
 
@@ -297,7 +296,7 @@ impl PyOfflineDatasetBuffer {
         py: Python<'_>,
         read: impl FnOnce(&OfflineDataset) -> T + Send,
     ) -> PyResult<T> {
-        door::reading(py, &self.data, 1_000, |data| Ok(read(data)))
+        reading(py, &self.data, 1_000, |data| Ok(read(data)))
     }
 
     /// Numbers of an observation in its shape.

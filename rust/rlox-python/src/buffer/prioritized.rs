@@ -3,13 +3,14 @@
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::buffer::{InMemory, Kind, Prioritized, PrioritizedReplayBuffer, Shared};
+use rlox_core::Shared;
+use rlox_core::buffer::{InMemory, Kind, Prioritized, PrioritizedReplayBuffer};
 
 use super::columns::{Columns, Pushed};
 use super::methods::held_methods;
-use super::{door, settings, shared, state};
+use super::{settings, shared, state};
 use crate::coerce::{self, Number, Real, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
@@ -196,7 +197,7 @@ impl PyPrioritizedReplayBuffer {
         let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
         let priorities = coerce::numbers::<f64>(&priorities, "priorities")?;
         let (indices, priorities) = (indices.slice(), priorities.slice());
-        door::writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
+        writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
             buffer.update_priorities(indices, priorities)
         })
     }
@@ -204,24 +205,24 @@ impl PyPrioritizedReplayBuffer {
     /// Replaces beta, in [0, 1].
     fn set_beta(&self, py: Python<'_>, beta: Real<'_>) -> PyResult<()> {
         let beta = beta.read("beta")?;
-        door::writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
+        writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
     }
 
     /// Exponent of the importance weights.
     #[getter]
     fn beta(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().beta()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().beta()))
     }
 
     /// Exponent of the priorities.
     #[getter]
     fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
     }
 
     /// The priority of a row that is pushed without one: the largest so far, 1 at first.
     #[getter]
     fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
-        door::reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))
+        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))
     }
 }

@@ -2,12 +2,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use rlox_core::buffer::{InMemory, Kind, ReplayBuffer, Shared, named};
+use rlox_core::Shared;
+use rlox_core::buffer::{InMemory, Kind, ReplayBuffer, named};
 
 use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
 use super::methods::{held_methods, push_methods};
-use super::{door, settings, shared, state};
+use super::{settings, shared, state};
 use crate::coerce::{Number, Text};
 use crate::detach::detached;
 use crate::paths::PathArg;

@@ -3,17 +3,18 @@
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rlox_core::Shared;
 use rlox_core::buffer::{
     Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, Rings, RowRef, Rows,
-    Sampler, Shared, Transitions,
+    Sampler, Transitions,
 };
 use rlox_core::{Error, Result};
 
 use super::arrays::Arrays;
 use super::columns::{Columns, Pushed};
-use super::{door, incoming, settings};
+use super::{incoming, settings};
 use crate::coerce::{self, Number, Text};
-use crate::detach::detached;
+use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::views::View;
 
@@ -64,7 +65,7 @@ impl<S: Sampler> Replay for Buffer<S> {
         rows: Transitions<'_>,
         priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        door::writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
+        writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
     }
 
     fn rings(&self) -> &Rings {
@@ -209,7 +210,7 @@ pub(super) fn sample<'py, B: Replay>(
     let mut arrays = Arrays::new(py, columns, &asked.lead, kind, out)?;
     let cost = cost(columns, rows).max(B::WAITS);
     arrays.batch(py, |batch| {
-        door::reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
+        reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
     })?;
     arrays.into_dict(py)
 }
@@ -296,7 +297,7 @@ pub(super) fn gather<'py, B: Replay>(
     let mut arrays = Arrays::new(py, columns, &[indices.len()], Kind::Transitions, out)?;
     let cost = cost(columns, indices.len()).max(B::WAITS);
     arrays.batch(py, |batch| {
-        door::reading(py, buffer, cost, |buffer| {
+        reading(py, buffer, cost, |buffer| {
             let rows = indices.iter().map(|&index| buffer.rings().find(index));
             buffer.gather(&rows.collect::<Result<Vec<_>>>()?, batch)
         })
@@ -320,5 +321,5 @@ pub(super) fn update<B: Replay>(
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
     let (indices, values) = (indices.slice(), values.slice());
     let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
-    door::writing(py, buffer, cost, |buffer| buffer.update(at, indices, values))
+    writing(py, buffer, cost, |buffer| buffer.update(at, indices, values))
 }

@@ -3,12 +3,12 @@
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use rlox_core::buffer::{InMemory, Shared, State};
+use rlox_core::Shared;
+use rlox_core::buffer::{InMemory, State};
 
-use super::door;
 use super::shared::LONG;
 use crate::coerce;
-use crate::detach::detached;
+use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 
 /// Version of the dict's fields and their meaning.
@@ -20,7 +20,7 @@ pub(super) fn save<'py, B: InMemory + Send + Sync>(
     py: Python<'py>,
     buffer: &Shared<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let State { layout, columns, rows } = door::reading(py, buffer, LONG, |b| Ok(b.state()))?;
+    let State { layout, columns, rows } = reading(py, buffer, LONG, |b| Ok(b.state()))?;
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
     dict.set_item("layout", layout)?;

@@ -8,8 +8,8 @@ pub use buffer::{MmapReplayBuffer, Tiers};
 
 use self::steps::{close, flush, push, restore, save, seal};
 use super::rows::{EnvIndex, Transitions};
-use super::shared::{Access, Direct, Shared};
 use crate::error::Result;
+use crate::shared::{Access, Direct, Shared};
 
 impl MmapReplayBuffer {
     /// Stores rows; in blocks, each after what must be sealed before it.

@@ -7,9 +7,9 @@ use super::buffer::{MmapReplayBuffer, whole};
 use super::reopen::reopen;
 use crate::buffer::persist::{Header, NEWEST, Sealing, check_name};
 use crate::buffer::rows::{EnvIndex, EnvRing, Transitions, layout_of};
-use crate::buffer::shared::Access;
 use crate::error::Result;
 use crate::interrupt;
+use crate::shared::Access;
 use crate::store::{Folder, Manifest};
 
 /// A seal that has begun.

@@ -10,9 +10,9 @@ use super::saving::Sealing;
 use super::state::State;
 use crate::buffer::rows::{MemoryRows, describe};
 use crate::buffer::sampling::SamplerState;
-use crate::buffer::shared::{Access, Direct, Shared};
 use crate::error::Result;
 use crate::interrupt;
+use crate::shared::{Access, Direct, Shared};
 use crate::store::{Folder, Manifest};
 
 /// Finds the bytes of a saved column by its name.

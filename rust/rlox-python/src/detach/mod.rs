@@ -1,4 +1,12 @@
 //! The one door through which work leaves the interpreter.
+//!
+//! Work that is long enough runs without the GIL; on the main thread it stops when a signal handler
+//! raises, such as Python's for Ctrl-C, and a fork waits until it is done. A lock that another
+//! thread holds is waited for in the same way. A panic becomes an exception.
+
+mod forks;
+mod locks;
+mod signals;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,13 +15,19 @@ use rlox_core::Result;
 
 use crate::errors::{self, Class};
 
+pub(crate) use locks::{reading, writing};
+
 /// Estimated nanoseconds of work from which the GIL is released; below, releasing it and taking
 /// it back costs more than another thread could gain.
 pub(crate) const RELEASE_FROM: usize = 10_000;
 
+/// Nanoseconds of a call that is always worth releasing the GIL for.
+pub(crate) const LONG: usize = usize::MAX;
+
 /// Runs `work`, which takes about `nanoseconds`, without the GIL if it is long enough.
 ///
-/// Errors become exceptions of `rlox.errors`, a panic becomes `InternalError`.
+/// Errors become exceptions of `rlox.errors`, a panic becomes `InternalError`, and what a signal
+/// handler raised meanwhile is raised as it is.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
     nanoseconds: usize,
@@ -21,7 +35,25 @@ pub(crate) fn detached<T: Send>(
 ) -> PyResult<T> {
     // After a panic the caller's object may be half updated; the message says not to go on.
     let guarded = || catch_unwind(AssertUnwindSafe(work));
-    let outcome = if nanoseconds >= RELEASE_FROM { py.detach(guarded) } else { guarded() };
+    if nanoseconds < RELEASE_FROM {
+        return finished(py, guarded());
+    }
+    forks::prepare(py)?;
+    let is_main = signals::is_main(py);
+    let outcome = py.detach(|| {
+        signals::listening(is_main, || match forks::within(guarded) {
+            Ok(outcome) => outcome,
+            Err(interrupted) => Ok(Err(interrupted)),
+        })
+    });
+    // Also if the work was done before it noticed: what a handler raised is never lost.
+    match signals::raised() {
+        Some(raised) => Err(raised),
+        None => finished(py, outcome),
+    }
+}
+
+fn finished<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> PyResult<T> {
     match outcome {
         Ok(result) => result.map_err(|error| errors::raise(py, &error)),
         Err(panic) => {

@@ -1,0 +1,105 @@
+//! Forks of a process whose other threads are at work.
+//!
+//! A child has the memory of its parent but only the thread that forked. What another thread was
+//! in the middle of would stay so for ever: a lock that nobody gives back, a buffer half written.
+//! So `os.fork` waits until no work is outside the interpreter, and none leaves it meanwhile. Work
+//! that keeps the GIL needs no care: the thread that forks holds it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyDict};
+use rlox_core::{Result, interrupt};
+
+use super::signals;
+use crate::views;
+
+/// Works outside the interpreter.
+static WORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads that are about to fork.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// How often those that wait look.
+const PAUSE: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// Works of this thread: more than one if a signal handler called, in the middle of one.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Runs `work` while no thread forks.
+///
+/// # Errors
+/// `Error::Interrupted` if that was asked for before the work began.
+pub(super) fn within<T>(work: impl FnOnce() -> T) -> Result<T> {
+    WORKING.fetch_add(1, Ordering::SeqCst);
+    // A fork waits for the work around this one.
+    while OWN.get() == 0 && FORKING.load(Ordering::SeqCst) > 0 {
+        WORKING.fetch_sub(1, Ordering::SeqCst);
+        sleep(PAUSE);
+        interrupt::check()?;
+        WORKING.fetch_add(1, Ordering::SeqCst);
+    }
+    OWN.set(OWN.get() + 1);
+    let _leave = Leave;
+    Ok(work())
+}
+
+/// Ends a work, also if it panics.
+struct Leave;
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        OWN.set(OWN.get() - 1);
+        WORKING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Has `os.fork` call the functions below, from the first time that work leaves the interpreter.
+pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
+    static READY: PyOnceLock<()> = PyOnceLock::new();
+    READY.get_or_try_init(py, || register(py)).copied()
+}
+
+fn register(py: Python<'_>) -> PyResult<()> {
+    let hooks = PyDict::new(py);
+    let add = |name, hook: fn(Python<'_>)| -> PyResult<()> {
+        let call = PyCFunction::new_closure(py, None, None, move |args, _| hook(args.py()))?;
+        hooks.set_item(name, call)
+    };
+    add("before", before)?;
+    add("after_in_parent", after_in_parent)?;
+    add("after_in_child", after_in_child)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    Ok(())
+}
+
+/// Waits, without the GIL, until only works of this thread are left, and keeps others from leaving.
+fn before(py: Python<'_>) {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    let own = OWN.get();
+    if WORKING.load(Ordering::SeqCst) > own {
+        py.detach(|| {
+            while WORKING.load(Ordering::SeqCst) > own {
+                sleep(PAUSE);
+            }
+        });
+    }
+}
+
+fn after_in_parent(_py: Python<'_>) {
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Forgets the threads that the child does not have.
+fn after_in_child(py: Python<'_>) {
+    WORKING.store(OWN.get(), Ordering::SeqCst);
+    FORKING.store(0, Ordering::SeqCst);
+    signals::forget_main();
+    views::forget_other_threads(py);
+}

@@ -1,0 +1,64 @@
+//! Signals during long work: Python handles them in its main thread, between its own instructions,
+//! of which there are none while a call of this crate runs. So the work asks.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use rlox_core::interrupt;
+
+/// Asking takes the GIL, which a busy thread gives up only after a while: at most a 20th of the
+/// time goes there, as long as signals are seen soon enough.
+const SHARE: u32 = 20;
+const SOON: Duration = Duration::from_millis(80);
+
+thread_local! {
+    static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) };
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static NOT_BEFORE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Whether this is the thread in which Python handles signals.
+pub(super) fn is_main(py: Python<'_>) -> bool {
+    IS_MAIN.get().unwrap_or_else(|| {
+        let ask = || -> PyResult<bool> {
+            let threading = py.import("threading")?;
+            let main = threading.call_method0("main_thread")?.getattr("ident")?;
+            main.eq(threading.call_method0("get_ident")?)
+        };
+        let answer = ask().unwrap_or(false);
+        IS_MAIN.set(Some(answer));
+        answer
+    })
+}
+
+/// In the child of a fork the only thread has become the main one.
+pub(super) fn forget_main() {
+    IS_MAIN.set(None);
+}
+
+/// Runs `work`, which stops when a signal handler raises.
+pub(super) fn listening<T>(is_main: bool, work: impl FnOnce() -> T) -> T {
+    if is_main { interrupt::interruptible(has_raised, work) } else { work() }
+}
+
+/// What a handler raised during the work of this thread.
+pub(super) fn raised() -> Option<PyErr> {
+    RAISED.take()
+}
+
+/// Runs the handlers of signals that came; true if one raised.
+fn has_raised() -> bool {
+    let begun = Instant::now();
+    if NOT_BEFORE.get().is_some_and(|time| begun < time) {
+        return false;
+    }
+    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let done = Instant::now();
+    NOT_BEFORE.set(Some(done + SOON.min(SHARE * (done - begun))));
+    let stop = raised.is_some();
+    if stop {
+        RAISED.set(raised);
+    }
+    stop
+}

@@ -1,0 +1,126 @@
+//! Running statistics for Python: of numbers and of vectors, on the same moments.
+
+mod scalar;
+mod vector;
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Shared;
+use rlox_core::stats::Moments;
+
+use crate::coerce::{self, Real};
+use crate::detach::{detached, reading, writing};
+use crate::snapshot::{mismatch, scalar as read};
+use crate::views::{ViewMut, is_of};
+
+pub(crate) use scalar::PyRunningStats;
+pub(crate) use vector::PyRunningStatsVec;
+
+/// Version of the state's fields and their meaning.
+const FORMAT: u32 = 1;
+
+/// Nanoseconds of what is done with one number.
+const SHORT: usize = 10;
+
+fn take_in(
+    py: Python<'_>,
+    moments: &Shared<Moments>,
+    xs: &Bound<'_, PyUntypedArray>,
+) -> PyResult<()> {
+    let xs = coerce::numbers::<f64>(xs, "xs")?;
+    let rows = xs.slice();
+    writing(py, moments, rows.len() * 2, |moments| moments.update(rows))
+}
+
+fn merge(py: Python<'_>, moments: &Shared<Moments>, other: &Shared<Moments>) -> PyResult<()> {
+    // A copy, so that an object can be merged with itself and no thread holds two locks.
+    let other = copied(py, other)?;
+    writing(py, moments, other.mean().len() * 4, |moments| moments.merge(&other))
+}
+
+fn copied(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<Moments> {
+    reading(py, moments, SHORT, |moments| Ok(moments.clone()))
+}
+
+fn reset(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<()> {
+    writing(py, moments, SHORT, |moments| {
+        *moments = Moments::new(moments.mean().len());
+        Ok(())
+    })
+}
+
+fn normalized<'py>(
+    py: Python<'py>,
+    moments: &Shared<Moments>,
+    xs: &Bound<'py, PyUntypedArray>,
+    clip: Option<Real<'py>>,
+    eps: &Real<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (clip, eps) = limits(clip, eps)?;
+    let rows = coerce::numbers::<f64>(xs, "xs")?;
+    let rows = rows.slice();
+    let mut out = ViewMut::<f64>::fresh(py, xs.shape())?;
+    let target = out.slice_mut();
+    reading(py, moments, rows.len() * 2, |moments| moments.normalize(rows, clip, eps, target))?;
+    if !is_of::<f32>(xs) {
+        return Ok(out.into_array().into_any());
+    }
+    let mut single = ViewMut::<f32>::fresh(py, xs.shape())?;
+    let (singles, doubles) = (single.slice_mut(), out.slice_mut());
+    detached(py, doubles.len(), || {
+        for (single, double) in singles.iter_mut().zip(doubles) {
+            *single = rlox_core::math::Float::from_f64(*double);
+        }
+        Ok(())
+    })?;
+    Ok(single.into_array().into_any())
+}
+
+/// The bound of normalised numbers, and what is added to their variance.
+fn limits(clip: Option<Real<'_>>, eps: &Real<'_>) -> PyResult<(Option<f64>, f64)> {
+    Ok((clip.map(|clip| clip.read("clip")).transpose()?, eps.read("eps")?))
+}
+
+fn first(numbers: &[f64]) -> f64 {
+    numbers.first().copied().unwrap_or(0.0)
+}
+
+fn fresh<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyAny>> {
+    let mut out = ViewMut::<f64>::fresh(py, &[numbers.len()])?;
+    out.slice_mut().copy_from_slice(numbers);
+    Ok(out.into_array().into_any())
+}
+
+fn saved<'py>(
+    py: Python<'py>,
+    moments: &Moments,
+    mean: impl IntoPyObject<'py>,
+    m2: impl IntoPyObject<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("format", FORMAT)?;
+    dict.set_item("count", moments.count())?;
+    dict.set_item("mean", mean)?;
+    dict.set_item("m2", m2)?;
+    Ok(dict)
+}
+
+/// Continues from a saved state with these means and sums of squared deviations.
+fn restore(
+    moments: &Shared<Moments>,
+    state: &Bound<'_, PyDict>,
+    mean: Vec<f64>,
+    m2: Vec<f64>,
+) -> PyResult<()> {
+    let py = state.py();
+    let format: u32 = read(state, "format")?;
+    if format != FORMAT {
+        return Err(mismatch(py, "format", format, FORMAT));
+    }
+    let count = read(state, "count")?;
+    writing(py, moments, mean.len() * 2, |moments| {
+        *moments = Moments::from_parts(count, mean, m2)?;
+        Ok(())
+    })
+}

@@ -1,0 +1,144 @@
+//! Running statistics of numbers.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Shared;
+use rlox_core::stats::Moments;
+
+use super::{SHORT, copied, first, limits, merge, normalized, reset, restore, saved, take_in};
+use crate::coerce::{self, Real};
+use crate::detach::{reading, writing};
+use crate::errors::{self, Class};
+use crate::snapshot::{field, mismatch};
+
+/// Running count, mean and variance of numbers, in float64.
+///
+/// Batches and other statistics are merged as in Chan, Golub and LeVeque 1983, so the result is that
+/// of the whole up to rounding, and does not depend on threads. NaN and infinity are refused and
+/// leave the object as it was.
+#[pyclass(name = "RunningStats", module = "rlox._core", frozen)]
+pub(crate) struct PyRunningStats {
+    moments: Shared<Moments>,
+}
+
+#[pymethods]
+impl PyRunningStats {
+    #[new]
+    fn new() -> Self {
+        Self { moments: Shared::new(Moments::new(1)) }
+    }
+
+    /// Takes in one number. Raises ShapeError if it is none, NonFiniteError for NaN and infinity.
+    fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
+        let x = number(x)?;
+        writing(py, &self.moments, SHORT, |moments| moments.update(&[x]))
+    }
+
+    /// Takes in numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// infinity.
+    fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let xs = coerce::array(xs, "xs")?;
+        coerce::check_ndim(&xs, "xs", &["n"])?;
+        take_in(py, &self.moments, &xs)
+    }
+
+    /// Takes in everything that `other` has seen. Raises ConfigError if that makes more than 2**53
+    /// numbers.
+    fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
+        merge(py, &self.moments, &other.get().moments)
+    }
+
+    /// (x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
+    /// Raises ConfigError unless eps is positive and clip at least 0.
+    #[pyo3(
+        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "($self, x, clip=None, eps=1e-8)"
+    )]
+    fn normalize<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
+    ) -> PyResult<f64> {
+        let (clip, eps) = limits(clip, &eps)?;
+        let (x, mut out) = ([number(x)?], [0.0]);
+        let target = &mut out;
+        reading(py, &self.moments, SHORT, |moments| moments.normalize(&x, clip, eps, target))?;
+        let [normal] = out;
+        Ok(normal)
+    }
+
+    /// `normalize` of numbers `[n]`: float32 if `xs` is, else float64.
+    #[pyo3(
+        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "($self, xs, clip=None, eps=1e-8)"
+    )]
+    fn normalize_batch<'py>(
+        &self,
+        py: Python<'py>,
+        xs: &Bound<'py, PyAny>,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let xs = coerce::array(xs, "xs")?;
+        coerce::check_ndim(&xs, "xs", &["n"])?;
+        normalized(py, &self.moments, &xs, clip, &eps)
+    }
+
+    /// Forgets everything.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        reset(py, &self.moments)
+    }
+
+    /// Format, count, mean and sum of squared deviations; for `restore`.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let moments = copied(py, &self.moments)?;
+        saved(py, &moments, first(moments.mean()), first(moments.m2()))
+    }
+
+    /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
+    fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        let (mean, m2) = (vec![saved_number(state, "mean")?], vec![saved_number(state, "m2")?]);
+        restore(&self.moments, state, mean, m2)
+    }
+
+    /// How many numbers were seen.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
+    }
+
+    /// Their mean; 0 before there are any.
+    #[getter]
+    fn mean(&self, py: Python<'_>) -> PyResult<f64> {
+        reading(py, &self.moments, SHORT, |moments| Ok(first(moments.mean())))
+    }
+
+    /// Their population variance (divisor count); 1 before there are any.
+    #[getter]
+    fn var(&self, py: Python<'_>) -> PyResult<f64> {
+        reading(py, &self.moments, SHORT, |moments| Ok(moments.var().next().unwrap_or(1.0)))
+    }
+
+    /// The square root of `var`.
+    #[getter]
+    fn std(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.var(py)?.sqrt())
+    }
+}
+
+/// A Python number as float64.
+fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
+    coerce::real(x, "x").map_err(|_| {
+        let message = format!("x is {}, expected a number", coerce::shown(x));
+        errors::new(x.py(), Class::Shape, message)
+    })
+}
+
+/// A number of a saved state.
+fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
+    let value = field(state, name)?;
+    coerce::real(&value, name)
+        .map_err(|_| mismatch(state.py(), name, coerce::shown(&value), "a number"))
+}

@@ -1,0 +1,174 @@
+//! Running statistics of vectors.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Shared;
+use rlox_core::stats::Moments;
+
+use super::{SHORT, copied, fresh, merge, normalized, reset, restore, saved, take_in};
+use crate::coerce::{self, Real};
+use crate::detach::{detached, reading};
+use crate::errors::{self, Class};
+use crate::snapshot::{mismatch, scalar};
+
+/// Dimensions, at most: 2 GiB of float64.
+const MOST_DIMS: u64 = 1 << 28;
+
+/// Running count, mean and variance of vectors, per dimension, in float64.
+///
+/// As `RunningStats`.
+///
+/// Args:
+///     dim: numbers in a vector, at least 1.
+///
+/// Raises:
+///     ConfigError: dim is not an integer in 1..2**28.
+#[pyclass(name = "RunningStatsVec", module = "rlox._core", frozen)]
+pub(crate) struct PyRunningStatsVec {
+    /// Numbers in a vector.
+    dim: usize,
+    moments: Shared<Moments>,
+}
+
+#[pymethods]
+impl PyRunningStatsVec {
+    #[new]
+    fn new(py: Python<'_>, dim: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let dim = coerce::unsigned(dim, "dim")?;
+        match usize::try_from(dim) {
+            Ok(dim) if (1..MOST_DIMS).contains(&(dim as u64)) => {
+                let moments = detached(py, dim, || Ok(Moments::new(dim)))?;
+                Ok(Self { dim, moments: Shared::new(moments) })
+            }
+            _ => {
+                let message = format!("dim is {dim}, expected an integer in 1..2**28");
+                Err(errors::new(py, Class::Config, message))
+            }
+        }
+    }
+
+    /// Takes in one vector `[dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// infinity.
+    fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
+        let x = self.vector(x)?;
+        take_in(py, &self.moments, &x)
+    }
+
+    /// Takes in vectors `[n, dim]`. Raises ShapeError for another shape, NonFiniteError for NaN and
+    /// infinity.
+    fn batch_update(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let xs = self.vectors(xs)?;
+        take_in(py, &self.moments, &xs)
+    }
+
+    /// Takes in everything that `other` has seen. Raises ShapeError for another dimension, and
+    /// ConfigError if that makes more than 2**53 vectors.
+    fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
+        merge(py, &self.moments, &other.get().moments)
+    }
+
+    /// (x - mean) / sqrt(var + eps) of one vector `[dim]`, cut to [-clip, clip] if `clip` is given:
+    /// float32 if `x` is, else float64. Raises ConfigError unless eps is positive and clip at
+    /// least 0.
+    #[pyo3(
+        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "($self, x, clip=None, eps=1e-8)"
+    )]
+    fn normalize<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        normalized(py, &self.moments, &self.vector(x)?, clip, &eps)
+    }
+
+    /// `normalize` of vectors `[n, dim]`.
+    #[pyo3(
+        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
+        text_signature = "($self, xs, clip=None, eps=1e-8)"
+    )]
+    fn normalize_batch<'py>(
+        &self,
+        py: Python<'py>,
+        xs: &Bound<'py, PyAny>,
+        clip: Option<Real<'py>>,
+        eps: Real<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        normalized(py, &self.moments, &self.vectors(xs)?, clip, &eps)
+    }
+
+    /// Forgets everything.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        reset(py, &self.moments)
+    }
+
+    /// Format, count, means and sums of squared deviations; for `restore`.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let moments = copied(py, &self.moments)?;
+        let (mean, m2) = (fresh(py, moments.mean())?, fresh(py, moments.m2())?);
+        saved(py, &moments, mean, m2)
+    }
+
+    /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
+    fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        let numbers = |name| -> PyResult<Vec<f64>> {
+            let array = coerce::array(&scalar::<Bound<'_, PyAny>>(state, name)?, name)?;
+            if array.shape() != [self.dim] {
+                let got = format!("of shape {:?}", array.shape());
+                return Err(mismatch(state.py(), name, got, format!("[{}]", self.dim)));
+            }
+            Ok(coerce::numbers::<f64>(&array, name)?.slice().to_vec())
+        };
+        let (mean, m2) = (numbers("mean")?, numbers("m2")?);
+        restore(&self.moments, state, mean, m2)
+    }
+
+    /// Numbers in a vector.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// How many vectors were seen.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        reading(py, &self.moments, SHORT, |moments| Ok(moments.count()))
+    }
+
+    /// Their mean, `[dim]`; 0 before there are any.
+    #[getter]
+    fn mean<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        fresh(py, copied(py, &self.moments)?.mean())
+    }
+
+    /// Their population variance (divisor count), `[dim]`; 1 before there are any.
+    #[getter]
+    fn var<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        fresh(py, &copied(py, &self.moments)?.var().collect::<Vec<f64>>())
+    }
+
+    /// The square root of `var`, `[dim]`.
+    #[getter]
+    fn std<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        fresh(py, &copied(py, &self.moments)?.var().map(f64::sqrt).collect::<Vec<f64>>())
+    }
+}
+
+impl PyRunningStatsVec {
+    fn vector<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let x = coerce::array(x, "x")?;
+        coerce::check_shape(&x, "x", &[self.dim], "dim")?;
+        Ok(x)
+    }
+
+    fn vectors<'py>(&self, xs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let xs = coerce::array(xs, "xs")?;
+        coerce::check_ndim(&xs, "xs", &["n", "dim"])?;
+        let rows = xs.shape().first().copied().unwrap_or(0);
+        coerce::check_shape(&xs, "xs", &[rows, self.dim], "n, dim")?;
+        Ok(xs)
+    }
+}
