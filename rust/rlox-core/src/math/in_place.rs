@@ -19,12 +19,12 @@ pub fn exp<F: Float>(values: &mut [F]) {
     apply::<F, Exp>(values);
 }
 
-/// tanh x with an error below 3 units, of the sign of x (of -0 too); NaN for NaN.
+/// tanh x with an error below 2.5 units, of the sign of x (of -0 too); NaN for NaN.
 pub fn tanh<F: Float>(values: &mut [F]) {
     apply::<F, Tanh>(values);
 }
 
-/// 1 / (1 + e^-x) with an error below 3 units, also where it is close to 0; NaN for NaN.
+/// 1 / (1 + e^-x) with an error below 2.5 units, also where it is close to 0; NaN for NaN.
 pub fn sigmoid<F: Float>(values: &mut [F]) {
     apply::<F, Sigmoid>(values);
 }
@@ -47,13 +47,14 @@ pub fn log_softmax<F: Float>(values: &mut [F], k: usize) -> Result<()> {
 }
 
 /// A function of one number.
-trait Elementwise {
+pub(super) trait Elementwise {
+    /// Its value at x.
     fn at<F: Float, const FUSED: bool>(x: F) -> F;
 }
 
-struct Exp;
-struct Tanh;
-struct Sigmoid;
+pub(super) struct Exp;
+pub(super) struct Tanh;
+pub(super) struct Sigmoid;
 
 impl Elementwise for Exp {
     #[inline(always)]
@@ -125,7 +126,7 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
         *exp = whole::<F, FUSED>(*exp);
     }
     for (sum, exps) in sums.iter_mut().zip(exps.chunks_exact(k)) {
-        *sum = lanes::sum(exps, F::to_f64);
+        *sum = total(exps);
     }
     for sum in sums.iter_mut().take(values.len() / k) {
         *sum = ln::<FUSED>(*sum);
@@ -157,10 +158,25 @@ fn subtract<F: Float>(row: &mut [F], log: F) {
     }
 }
 
+/// Columns from which vectors pay within a row.
+const VECTORS_FROM: usize = 16;
+
+/// The sum of a row, in an order that depends on its length only.
+#[inline(always)]
+fn total<F: Float>(row: &[F]) -> f64 {
+    if row.len() < VECTORS_FROM {
+        return row.iter().fold(0.0, |sum, value| sum + value.to_f64());
+    }
+    lanes::sum(row, F::to_f64)
+}
+
 /// The largest number of a row, NaN left out.
 #[inline(always)]
 fn largest<F: Float>(row: &[F]) -> F {
     let larger = |a: F, b: F| if b > a { b } else { a };
+    if row.len() < VECTORS_FROM {
+        return row.iter().copied().fold(-F::INFINITY, larger);
+    }
     let mut lanes = [-F::INFINITY; lanes::LANES];
     let (blocks, rest) = row.as_chunks::<{ lanes::LANES }>();
     for block in blocks {

@@ -12,6 +12,8 @@ pub mod in_place;
 pub(crate) mod lanes;
 mod log;
 mod quantile;
+#[cfg(test)]
+mod tests;
 mod trig;
 mod trig_single;
 
