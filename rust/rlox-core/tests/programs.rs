@@ -111,7 +111,16 @@ fn make(
         }
         Call::SaveAndLoad => *buffer = buffer.saved_and_loaded(folder),
         Call::Restore => *buffer = buffer.restored(),
-        _ if model.held().is_empty() => {}
+        _ => look(call, buffer, model),
+    }
+}
+
+/// Makes a call that changes no row.
+fn look(call: &Call, buffer: &Buffer, model: &Model) {
+    if model.held().is_empty() {
+        return;
+    }
+    match call {
         Call::Sample(size, seed) => {
             let (rows, _) = buffer.sample(*size, *seed, None);
             for row in &rows {
@@ -129,6 +138,7 @@ fn make(
             }
         }
         Call::Goals(strategy, ratio) => goals(buffer, model, strategy, *ratio),
+        _ => {}
     }
 }
 
