@@ -8,6 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
+use crate::shelf::Shelf;
+
 /// Results from this many bytes on come from here; the C library keeps smaller blocks itself.
 pub(crate) const POOLED_FROM: usize = 1 << 15;
 
@@ -17,8 +19,8 @@ const POOLED_TO: usize = 1 << 25;
 /// Bytes that wait for their next use, at most.
 const MOST_KEPT: usize = 1 << 26;
 
-/// Blocks waiting for their next use, the last returned last.
-static KEPT: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+/// Blocks waiting for their next use.
+static KEPT: Shelf<Vec<u64>> = Shelf(Mutex::new(Vec::new()));
 
 /// A block of memory, lent to one array; returns when the array is gone.
 #[pyclass(name = "_Lease", module = "rlox._core", frozen)]
@@ -36,10 +38,7 @@ impl Lease {
         let words = bytes.div_ceil(size_of::<u64>());
         let step = (words.next_power_of_two() / 16).max(1);
         let words = words.div_ceil(step) * step;
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().rposition(|block| block.len() == words);
-        let block = found.map(|place| kept.remove(place));
-        drop(kept);
+        let block = KEPT.take(words * size_of::<u64>());
         Some(Self { block: Mutex::new(block.unwrap_or_else(|| vec![0; words])) })
     }
 
@@ -53,14 +52,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let block = self.block.get_mut().unwrap_or_else(PoisonError::into_inner);
         let block = std::mem::take(block);
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(block);
-        let mut bytes: usize = kept.iter().map(|block| block.len() * size_of::<u64>()).sum();
-        let mut oldest = 0;
-        while bytes > MOST_KEPT {
-            bytes -= kept.get(oldest).map_or(bytes, |block| block.len() * size_of::<u64>());
-            oldest += 1;
-        }
-        kept.drain(..oldest);
+        KEPT.give(block.len() * size_of::<u64>(), block, MOST_KEPT);
     }
 }
