@@ -24,7 +24,8 @@ ROOMS = {
         "buffer llm",
     ),
     "rlox-python": (
-        "errors",
+        "errors sync",
+        "shelf",
         "claims detach pool views",
         "coerce",
         "paths threads actions ends rollout snapshot step",

@@ -124,9 +124,9 @@ def test_a_file_of_a_later_version_is_refused_with_both_versions(suffix, tmp_pat
 
 
 def test_a_state_or_snapshot_of_a_later_version_is_refused_with_both_versions(tmp_path):
-    state = recorded("plain.state")
-    with pytest.raises(CheckpointError, match="format is 2, expected 1"):
-        RINGS["plain"].make(tmp_path).restore(state | {"format": 2})
+    state = recorded("plain.state2")
+    with pytest.raises(CheckpointError, match="format is 3, expected 2"):
+        RINGS["plain"].make(tmp_path).restore(state | {"format": 3})
     env = rlox.VecEnv(4, env_id="CartPole-v1")
     now = snapshot("CartPole-v1.f64")
     with pytest.raises(CheckpointError, match=rf"format.*{now['format'] + 1}.*{now['format']}"):

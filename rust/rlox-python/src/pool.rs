@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use memmap2::MmapMut;
 use pyo3::prelude::*;
 
+use crate::shelf::Shelf;
+
 /// Results from this many bytes on come from here; the C library keeps smaller blocks itself.
 pub(crate) const POOLED_FROM: usize = 1 << 15;
 
@@ -22,8 +24,8 @@ const MOST_KEPT: usize = 1 << 27;
 /// 512 provides 2 MiB.
 const HUGE_PAGE: usize = 1 << 21;
 
-/// Blocks waiting for their next use, the last returned last.
-static KEPT: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+/// Blocks waiting for their next use.
+static KEPT: Shelf<Block> = Shelf(Mutex::new(Vec::new()));
 
 /// Memory aligned for 8 bytes.
 enum Block {
@@ -75,11 +77,8 @@ impl Lease {
         // Few sizes, so that blocks fit again: eight steps between powers of two.
         let step = (bytes.next_power_of_two() / 16).max(size_of::<u64>());
         let size = bytes.div_ceil(step) * step;
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.iter().rposition(|block| block.len() == size);
-        let block = found.map(|place| kept.remove(place));
-        drop(kept);
-        Some(Self { block: Mutex::new(block.unwrap_or_else(|| Block::of(size))) })
+        let block = KEPT.take(size).unwrap_or_else(|| Block::of(size));
+        Some(Self { block: Mutex::new(block) })
     }
 
     /// Address of the block's first byte; it stays the same as long as the lease lives.
@@ -92,14 +91,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let block = self.block.get_mut().unwrap_or_else(PoisonError::into_inner);
         let block = std::mem::replace(block, Block::Heap(Vec::new()));
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(block);
-        let mut bytes: usize = kept.iter().map(Block::len).sum();
-        let mut oldest = 0;
-        while bytes > MOST_KEPT {
-            bytes -= kept.get(oldest).map_or(bytes, Block::len);
-            oldest += 1;
-        }
-        kept.drain(..oldest);
+        KEPT.give(block.len(), block, MOST_KEPT);
     }
 }

@@ -1,0 +1,245 @@
+//! The public API of the replay buffer as the programs use it: all that changes with its names.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use rlox_core::buffer::{
+    FrameStack, GoalStrategy, Hindsight, Horizon, ObsField, ReplayBuffer, Request, RingBuffer, Row,
+    Rows, Schema, StackAxis, Target,
+};
+use rlox_core::{Dtype, Field};
+
+/// One observation column: `len` numbers in each of `frames` frames, or a plain one of one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Obs {
+    pub(crate) dtype: Dtype,
+    pub(crate) len: usize,
+    pub(crate) frames: usize,
+    pub(crate) axis: Option<StackAxis>,
+}
+
+impl Obs {
+    /// Any column.
+    pub(crate) fn any() -> impl Strategy<Value = Self> {
+        let dtype = prop_oneof![Just(Dtype::U8), Just(Dtype::F32), Just(Dtype::F64)];
+        let axis =
+            prop_oneof![Just(None), Just(Some(StackAxis::First)), Just(Some(StackAxis::Last))];
+        (dtype, 1..4_usize, 2..4_usize, axis).prop_map(|(dtype, len, frames, axis)| Self {
+            dtype,
+            len,
+            frames: if axis.is_some() { frames } else { 1 },
+            axis,
+        })
+    }
+
+    /// The bytes of observation `k`: frame k, or the frames from k on as its axis lays them out.
+    pub(crate) fn bytes(&self, k: u8) -> Vec<u8> {
+        let element = |frame: usize, at: usize| {
+            let number = u8::try_from((usize::from(k) + frame) % 6 * 16 + at).unwrap();
+            match self.dtype {
+                Dtype::F32 => f32::from(number).to_ne_bytes().to_vec(),
+                Dtype::F64 => f64::from(number).to_ne_bytes().to_vec(),
+                _ => vec![number],
+            }
+        };
+        let last = self.axis == Some(StackAxis::Last);
+        let (outer, inner) = if last { (self.len, self.frames) } else { (self.frames, self.len) };
+        let places = (0..outer).flat_map(|a| (0..inner).map(move |b| (a, b)));
+        places.flat_map(|(a, b)| if last { element(b, a) } else { element(a, b) }).collect()
+    }
+
+    fn field(&self, name: String) -> ObsField {
+        let shape = match self.axis {
+            None => vec![self.len],
+            Some(StackAxis::First) => vec![self.frames, self.len],
+            Some(StackAxis::Last) => vec![self.len, self.frames],
+        };
+        let stack = self.axis.map(|axis| FrameStack { size: self.frames, axis });
+        ObsField { field: Field::new(name, self.dtype, shape), stack }
+    }
+}
+
+/// A row to be pushed; its observations are numbers that [`Obs::bytes`] makes bytes of.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) env: usize,
+    pub(crate) obs: u8,
+    pub(crate) next: u8,
+    pub(crate) number: i16,
+    pub(crate) terminated: bool,
+    pub(crate) truncated: bool,
+}
+
+/// A row of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) index: u64,
+    pub(crate) obs: Vec<Vec<u8>>,
+    pub(crate) next: Vec<Vec<u8>>,
+    pub(crate) action: f32,
+    pub(crate) reward: f64,
+    pub(crate) flags: (bool, bool),
+}
+
+/// How rows are handed over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    /// Row i from environment i.
+    Each,
+    /// All from one, one after the other.
+    One(usize),
+    /// Each from its own.
+    Mixed,
+}
+
+/// A buffer of actions (float32), rewards (float64) and any observations.
+pub(crate) struct Buffer {
+    columns: Vec<Obs>,
+    inner: ReplayBuffer,
+    n_envs: usize,
+}
+
+impl Buffer {
+    pub(crate) fn new(columns: &[Obs], capacity: usize, n_envs: usize) -> Self {
+        let names = (0..columns.len()).map(|at| format!("obs{at}"));
+        let obs = columns.iter().zip(names).map(|(column, name)| column.field(name)).collect();
+        let schema = Schema::new(obs, (Dtype::F32, vec![1]), Dtype::F64, Vec::new()).unwrap();
+        let inner = ReplayBuffer::new(schema, capacity, n_envs, 3).unwrap();
+        Self { columns: columns.to_vec(), inner, n_envs }
+    }
+
+    /// Another without rows.
+    fn empty(&self) -> Self {
+        let storage = self.inner.storage().empty_copy().unwrap();
+        Self::new(&self.columns, storage.capacity(), self.n_envs)
+    }
+
+    pub(crate) fn push(&mut self, steps: &[Step], how: How, with_next: bool) {
+        let all = |value: &dyn Fn(&Step, &Obs) -> Vec<u8>| -> Vec<Vec<u8>> {
+            let rows = |column| steps.iter().flat_map(|step| value(step, column)).collect();
+            self.columns.iter().map(rows).collect()
+        };
+        let now = all(&|step, column| column.bytes(step.obs));
+        let after = all(&|step, column| column.bytes(step.next));
+        let now: Vec<&[u8]> = now.iter().map(Vec::as_slice).collect();
+        let after: Vec<&[u8]> = after.iter().map(Vec::as_slice).collect();
+        let number = |step: &Step| f32::from(step.number);
+        let actions: Vec<u8> = steps.iter().flat_map(|s| number(s).to_ne_bytes()).collect();
+        let rewards: Vec<u8> =
+            steps.iter().flat_map(|s| f64::from(s.number).to_ne_bytes()).collect();
+        let terminated: Vec<u8> = steps.iter().map(|s| u8::from(s.terminated)).collect();
+        let truncated: Vec<u8> = steps.iter().map(|s| u8::from(s.truncated)).collect();
+        let ids: Vec<usize> = steps.iter().map(|step| step.env).collect();
+        let rows = Rows {
+            n: steps.len(),
+            obs: &now,
+            next_obs: with_next.then_some(&after),
+            columns: &[&actions, &rewards],
+            terminated: &terminated,
+            truncated: &truncated,
+        };
+        let target = match how {
+            How::Each => Target::Each,
+            How::One(env) => Target::Stream(env),
+            How::Mixed => Target::Ids(&ids),
+        };
+        self.inner.storage_mut().push(target, rows, |_| {}).unwrap();
+    }
+
+    pub(crate) fn cut(&mut self, env: usize) {
+        self.inner.storage_mut().cut_episode(env).unwrap();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.inner.clear().unwrap();
+    }
+
+    /// Writes rewards; returns how many of the rows are gone.
+    pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> u64 {
+        let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
+        self.inner.storage_mut().update(Schema::REWARDS, indices, &values).unwrap()
+    }
+
+    /// Indices held, stream after stream.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        let storage = self.inner.storage();
+        storage.rows().map(|row| storage.index(row)).collect()
+    }
+
+    /// Rows by their indices, None if one is not held.
+    pub(crate) fn gather(&self, indices: &[u64]) -> Option<Vec<Seen>> {
+        let rows = indices.iter().map(|&index| self.inner.storage().find(index));
+        let rows: Vec<Row> = rows.collect::<Result<_, _>>().ok()?;
+        Some(self.batch(&rows, None).0)
+    }
+
+    /// A batch, as windows of `n` steps with their discounts if asked for.
+    pub(crate) fn sample(
+        &self,
+        batch_size: usize,
+        seed: Option<u64>,
+        n_step: Option<(usize, f64)>,
+    ) -> (Vec<Seen>, Vec<f32>) {
+        let rows = self.inner.sample(Request { batch_size, n_batches: 1, seed }).unwrap();
+        self.batch(&rows, n_step.map(|(n, gamma)| Horizon::new(n, gamma).unwrap()))
+    }
+
+    /// Rows of a batch and, of those that are relabelled, the row that achieved the new goal.
+    pub(crate) fn goals(
+        &self,
+        batch_size: usize,
+        strategy: &str,
+        ratio: f64,
+    ) -> (Vec<u64>, Vec<(usize, u64)>) {
+        let hindsight = Hindsight::new(GoalStrategy::parse(strategy).unwrap(), ratio).unwrap();
+        let request = Request { batch_size, n_batches: 1, seed: Some(1) };
+        let (rows, relabels) = self.inner.sample_hindsight(request, hindsight).unwrap();
+        let index = |row| self.inner.storage().index(row);
+        let goals = relabels.iter().map(|relabel| (relabel.place, index(relabel.goal)));
+        (rows.iter().map(|&row| index(row)).collect(), goals.collect())
+    }
+
+    /// What is loaded from a save of this buffer.
+    pub(crate) fn saved_and_loaded(&mut self, folder: &Path) -> Self {
+        self.inner.save(folder, "last").unwrap();
+        let mut other = self.empty();
+        other.inner.load(folder, "last").unwrap();
+        other
+    }
+
+    /// What is restored from the state of this buffer.
+    pub(crate) fn restored(&self) -> Self {
+        let mut other = self.empty();
+        other.inner.storage_mut().restore(&self.inner.storage().save()).unwrap();
+        let draws = self.inner.draws();
+        let draws = rlox_core::buffer::DrawState::at(draws.seed(), draws.drawn());
+        other.inner.set_draws(draws);
+        other
+    }
+
+    fn batch(&self, rows: &[Row], horizon: Option<Horizon>) -> (Vec<Seen>, Vec<f32>) {
+        let obs: Vec<usize> = self.columns.iter().map(|column| column.bytes(0).len()).collect();
+        let rest = [4, 8, 1, 1, 8, 4];
+        let rest = &rest[..rest.len() - usize::from(horizon.is_none())];
+        let widths: Vec<usize> = [obs.as_slice(), &obs, rest].concat();
+        let mut all: Vec<Vec<u8>> =
+            widths.iter().map(|width| vec![0; width * rows.len()]).collect();
+        let mut out: Vec<&mut [u8]> = all.iter_mut().map(Vec::as_mut_slice).collect();
+        self.inner.storage().fill(rows, horizon, &mut out);
+        let row = |at: usize, column: usize| {
+            all[column][at * widths[column]..(at + 1) * widths[column]].to_vec()
+        };
+        let n = obs.len();
+        let seen = (0..rows.len()).map(|at| Seen {
+            obs: (0..n).map(|column| row(at, column)).collect(),
+            next: (n..2 * n).map(|column| row(at, column)).collect(),
+            action: f32::from_ne_bytes(row(at, 2 * n).try_into().unwrap()),
+            reward: f64::from_ne_bytes(row(at, 2 * n + 1).try_into().unwrap()),
+            flags: (row(at, 2 * n + 2) == [1], row(at, 2 * n + 3) == [1]),
+            index: u64::from_ne_bytes(row(at, 2 * n + 4).try_into().unwrap()),
+        });
+        let discount = |at| f32::from_ne_bytes(row(at, 2 * n + 5).try_into().unwrap());
+        let discounts = horizon.iter().flat_map(|_| (0..rows.len()).map(discount));
+        (seen.collect(), discounts.collect())
+    }
+}

@@ -1,0 +1,191 @@
+//! Random programs of calls on a replay buffer of any columns equal a naive list of rows; a failure
+//! shrinks to the calls that it needs. `RLOX_FULL=1` draws many more, and others each time.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(clippy::cast_possible_truncation)]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+#[path = "program/adapter.rs"]
+mod adapter;
+#[path = "program/model.rs"]
+mod model;
+mod scratch;
+
+use adapter::{Buffer, How, Obs, Step};
+use model::Model;
+
+#[derive(Debug, Clone)]
+enum Call {
+    PushEach(Vec<Step>, bool),
+    PushOne(usize, Vec<Step>, bool),
+    PushMixed(Vec<Step>, bool),
+    Cut(usize),
+    Clear,
+    Update(Vec<(u64, i16)>),
+    Sample(usize, Option<u64>),
+    Windows(usize, usize, f64),
+    Goals(&'static str, f64),
+    SaveAndLoad,
+    Restore,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // an episode ends in one row of four; observations often follow each other
+    let end =
+        prop_oneof![6 => Just((false, false)), 1 => Just((true, false)), 1 => Just((false, true))];
+    (0..8_u8, any::<bool>(), 0..8_u8, -9..9_i16, end, 0..3_usize).prop_map(
+        |(obs, chained, other, number, (terminated, truncated), env)| Step {
+            env,
+            obs,
+            next: if chained { (obs + 1) % 8 } else { other },
+            number,
+            terminated,
+            truncated,
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let steps = || vec(step(), 1..8);
+    let strategy = prop_oneof![Just("future"), Just("final"), Just("episode")];
+    prop_oneof![
+        (vec(step(), 3), any::<bool>()).prop_map(|(rows, next)| Call::PushEach(rows, next)),
+        (0..3_usize, steps(), any::<bool>())
+            .prop_map(|(env, rows, next)| Call::PushOne(env, rows, next)),
+        (steps(), any::<bool>()).prop_map(|(rows, next)| Call::PushMixed(rows, next)),
+        (0..3_usize).prop_map(Call::Cut),
+        Just(Call::Clear),
+        vec((any::<u64>(), -9..9_i16), 1..5).prop_map(Call::Update),
+        (1..9_usize, proptest::option::of(any::<u64>()))
+            .prop_map(|(n, seed)| Call::Sample(n, seed)),
+        (1..9_usize, 1..5_usize, prop_oneof![Just(0.0), Just(0.5), Just(1.0)])
+            .prop_map(|(size, n, gamma)| Call::Windows(size, n, gamma)),
+        (strategy, prop_oneof![Just(0.0), Just(0.5), Just(1.0)])
+            .prop_map(|(strategy, ratio)| Call::Goals(strategy, ratio)),
+        Just(Call::SaveAndLoad),
+        Just(Call::Restore),
+    ]
+}
+
+/// Makes one call on both.
+fn make(
+    call: &Call,
+    buffer: &mut Buffer,
+    model: &mut Model,
+    n_envs: usize,
+    folder: &std::path::Path,
+) {
+    let here = |step: &Step| Step { env: step.env % n_envs, ..step.clone() };
+    let mut push = |steps: Vec<Step>, how: How, next: bool| {
+        buffer.push(&steps, how, next);
+        for (row, step) in steps.iter().enumerate() {
+            let env = match how {
+                How::Each => row,
+                How::One(env) => env,
+                How::Mixed => step.env,
+            };
+            model.push(env, step, next);
+        }
+    };
+    match call {
+        Call::PushEach(steps, next) => push(steps[..n_envs].to_vec(), How::Each, *next),
+        Call::PushOne(env, steps, next) => push(steps.clone(), How::One(env % n_envs), *next),
+        Call::PushMixed(steps, next) => push(steps.iter().map(here).collect(), How::Mixed, *next),
+        Call::Cut(env) => {
+            buffer.cut(env % n_envs);
+            model.cut(env % n_envs);
+        }
+        Call::Clear => {
+            buffer.clear();
+            model.clear();
+        }
+        Call::Update(pairs) => {
+            let indices: Vec<u64> = pairs.iter().map(|(index, _)| index % model.beyond()).collect();
+            let rewards: Vec<f64> = pairs.iter().map(|&(_, reward)| f64::from(reward)).collect();
+            let gone = buffer.update(&indices, &rewards);
+            let known =
+                indices.iter().zip(rewards).filter(|&(&index, reward)| model.update(index, reward));
+            assert_eq!(gone as usize, indices.len() - known.count());
+        }
+        Call::SaveAndLoad => *buffer = buffer.saved_and_loaded(folder),
+        Call::Restore => *buffer = buffer.restored(),
+        _ => look(call, buffer, model),
+    }
+}
+
+/// Makes a call that changes no row.
+fn look(call: &Call, buffer: &Buffer, model: &Model) {
+    if model.held().is_empty() {
+        return;
+    }
+    match call {
+        Call::Sample(size, seed) => {
+            let (rows, _) = buffer.sample(*size, *seed, None);
+            for row in &rows {
+                assert_eq!(Some(row), model.row(row.index).as_ref());
+            }
+            if seed.is_some() {
+                assert_eq!(buffer.sample(*size, *seed, None).0, rows);
+            }
+        }
+        Call::Windows(size, n, gamma) => {
+            let (rows, discounts) = buffer.sample(*size, Some(1), Some((*n, *gamma)));
+            for (row, discount) in rows.iter().zip(discounts) {
+                let (expected, factor) = model.window(row.index, *n, *gamma);
+                assert_eq!((row, f64::from(discount)), (&expected, factor));
+            }
+        }
+        Call::Goals(strategy, ratio) => goals(buffer, model, strategy, *ratio),
+        _ => {}
+    }
+}
+
+/// Each goal is of a row of the same episode, on the side that the strategy asks for.
+fn goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
+    let (rows, goals) = buffer.goals(8, strategy, ratio);
+    assert!(ratio > 0.0 || goals.is_empty());
+    assert!(ratio < 1.0 || goals.len() == rows.len());
+    for (place, goal) in goals {
+        let (first, last) = model.episode(rows[place]);
+        assert_eq!(model.episode(goal), (first, last));
+        assert!(strategy != "final" || goal == last);
+        assert!(strategy != "future" || goal >= rows[place]);
+    }
+}
+
+fn check(buffer: &Buffer, model: &Model) {
+    let held = model.held();
+    assert_eq!(buffer.held(), held);
+    let expected: Vec<_> = held.iter().map(|&index| model.row(index).unwrap()).collect();
+    assert_eq!(buffer.gather(&held).unwrap(), expected);
+    for index in (0..model.beyond()).filter(|index| !held.contains(index)) {
+        assert_eq!(buffer.gather(&[index]), None);
+    }
+}
+
+#[test]
+fn random_programs_of_calls_equal_a_list_of_rows() {
+    let full = std::env::var("RLOX_FULL").is_ok_and(|value| value == "1");
+    let cases = if full { 50_000 } else { 300 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner =
+        if full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
+    let folder = scratch::folder("programs");
+    let sizes = (1..4_usize, 1..5_usize, 0..3_usize);
+    let program = (vec(Obs::any(), 1..4), sizes, vec(call(), 1..40));
+    let ran = runner.run(&program, |(columns, (n_envs, each, more), calls)| {
+        let capacity = n_envs * each + more % n_envs;
+        let mut buffer = Buffer::new(&columns, capacity, n_envs);
+        let mut model = Model::new(&columns, capacity, n_envs);
+        drop(std::fs::remove_dir_all(&folder));
+        for call in &calls {
+            make(call, &mut buffer, &mut model, n_envs, &folder);
+            check(&buffer, &model);
+        }
+        Ok(())
+    });
+    assert!(ran.is_ok(), "{}", ran.unwrap_err());
+}
