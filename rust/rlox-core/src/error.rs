@@ -1,5 +1,7 @@
 //! The one error type: what was checked, what came, what was expected, what to do.
 
+use std::borrow::Cow;
+
 use thiserror::Error as ThisError;
 
 /// `Result` with this crate's [`Error`].
@@ -15,7 +17,7 @@ pub enum Error {
     #[error("{name} is {got}, expected {expected}")]
     Config {
         /// The parameter.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// Its value as text.
         got: String,
         /// The accepted range, and what to do.
@@ -25,7 +27,7 @@ pub enum Error {
     #[error("{name} has {got}, expected {expected}")]
     Shape {
         /// The array.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// Its size as text.
         got: String,
         /// The size that fits, and where it comes from.
@@ -35,7 +37,7 @@ pub enum Error {
     #[error("unknown {kind} {name:?}; {hint}")]
     UnknownName {
         /// What kind of thing was looked up, such as `environment`.
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// The name that was asked for.
         name: String,
         /// The nearest known names, or all of them.
@@ -55,7 +57,7 @@ pub enum Error {
     #[error("{name} is {value} at flat index {index}, expected a finite number")]
     NonFinite {
         /// The array or parameter.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// Position in row-major order.
         index: usize,
         /// The offending value.
@@ -73,7 +75,7 @@ pub enum Error {
     #[error("snapshot field {field} is {got}, expected {expected}")]
     Snapshot {
         /// The field of the snapshot.
-        field: &'static str,
+        field: Cow<'static, str>,
         /// What it holds.
         got: String,
         /// What the receiver needs.
@@ -83,7 +85,7 @@ pub enum Error {
     #[error("cannot {action} {path}: {cause}")]
     Storage {
         /// What was tried, such as `write`.
-        action: &'static str,
+        action: Cow<'static, str>,
         /// The file or folder.
         path: String,
         /// The system's message.
@@ -107,29 +109,33 @@ pub enum Error {
 impl Error {
     /// An [`Error::Config`].
     pub fn config(
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         got: impl std::fmt::Display,
         expected: impl Into<String>,
     ) -> Self {
-        Self::Config { name, got: got.to_string(), expected: expected.into() }
+        Self::Config { name: name.into(), got: got.to_string(), expected: expected.into() }
     }
 
     /// An [`Error::Snapshot`].
     pub fn snapshot(
-        field: &'static str,
+        field: impl Into<Cow<'static, str>>,
         got: impl std::fmt::Display,
         expected: impl std::fmt::Display,
     ) -> Self {
-        Self::Snapshot { field, got: got.to_string(), expected: expected.to_string() }
+        Self::Snapshot { field: field.into(), got: got.to_string(), expected: expected.to_string() }
     }
 
     /// An [`Error::Storage`].
     pub fn storage(
-        action: &'static str,
+        action: impl Into<Cow<'static, str>>,
         path: &std::path::Path,
         cause: impl std::fmt::Display,
     ) -> Self {
-        Self::Storage { action, path: path.display().to_string(), cause: cause.to_string() }
+        Self::Storage {
+            action: action.into(),
+            path: path.display().to_string(),
+            cause: cause.to_string(),
+        }
     }
 
     /// An [`Error::Damaged`].
@@ -139,7 +145,7 @@ impl Error {
 
     /// An [`Error::UnknownName`] that proposes the names within two edits, or lists all.
     #[must_use]
-    pub fn unknown_name(kind: &'static str, name: &str, known: &[&str]) -> Self {
+    pub fn unknown_name(kind: impl Into<Cow<'static, str>>, name: &str, known: &[&str]) -> Self {
         let wanted = name.to_lowercase();
         let near: Vec<&str> = known
             .iter()
@@ -151,7 +157,7 @@ impl Error {
         } else {
             format!("did you mean {}?", near.join(" or "))
         };
-        Self::UnknownName { kind, name: name.to_owned(), hint }
+        Self::UnknownName { kind: kind.into(), name: name.to_owned(), hint }
     }
 }
 
@@ -164,13 +170,13 @@ pub(crate) fn check_len(name: &'static str, got: usize, expected: usize, why: &s
 #[cold]
 fn wrong_len(name: &'static str, got: usize, expected: usize, why: &str) -> Error {
     let (got, expected) = (format!("{got} elements"), format!("{expected} ({why})"));
-    Error::Shape { name, got, expected }
+    Error::Shape { name: name.into(), got, expected }
 }
 
 /// Checks that every element of array `name` is finite.
 pub(crate) fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     match values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
-        Some((index, &value)) => Err(Error::NonFinite { name, index, value }),
+        Some((index, &value)) => Err(Error::NonFinite { name: name.into(), index, value }),
         None => Ok(()),
     }
 }

@@ -15,7 +15,9 @@ pub mod space;
 pub mod stats;
 pub mod store;
 pub mod threads;
+mod vector_env;
 
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use field::Field;
+pub use vector_env::{EnvSpec, VectorEnv};

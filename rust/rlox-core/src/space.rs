@@ -1,38 +1,47 @@
 //! What an environment shows and accepts.
+//!
+//! Bounds `B` are `&'static [f32]` where an environment's rules state them, `Vec<f32>` where they come
+//! from elsewhere, such as from a server.
 
 /// A box of float32 numbers, one low and one high bound per dimension (infinite if unbounded).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BoxSpace {
+pub struct BoxSpace<B = &'static [f32]> {
     /// Lowest value per dimension, `[dim]`.
-    pub low: &'static [f32],
+    pub low: B,
     /// Highest value per dimension, `[dim]`.
-    pub high: &'static [f32],
+    pub high: B,
 }
 
-impl BoxSpace {
+impl<B: AsRef<[f32]>> BoxSpace<B> {
     /// Number of dimensions.
     #[must_use]
-    pub const fn dim(&self) -> usize {
-        self.low.len()
+    pub fn dim(&self) -> usize {
+        self.low.as_ref().len()
+    }
+
+    /// The same box with bounds of its own.
+    #[must_use]
+    pub fn to_owned_bounds(&self) -> BoxSpace<Vec<f32>> {
+        BoxSpace { low: self.low.as_ref().to_vec(), high: self.high.as_ref().to_vec() }
     }
 }
 
 /// The actions of an environment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ActionSpace {
+pub enum ActionSpace<B = &'static [f32]> {
     /// One of the integers `0..n`.
     Discrete {
         /// Number of actions.
         n: usize,
     },
     /// A vector of numbers. The environment clips to the bounds, as Gymnasium's does.
-    Box(BoxSpace),
+    Box(BoxSpace<B>),
 }
 
-impl ActionSpace {
+impl<B: AsRef<[f32]>> ActionSpace<B> {
     /// Numbers per action: 1 for a discrete action.
     #[must_use]
-    pub const fn dim(&self) -> usize {
+    pub fn dim(&self) -> usize {
         match self {
             Self::Discrete { .. } => 1,
             Self::Box(space) => space.dim(),
@@ -41,19 +50,28 @@ impl ActionSpace {
 
     /// The bounds of a box, `None` for discrete actions.
     #[must_use]
-    pub const fn bounds(&self) -> Option<BoxSpace> {
+    pub const fn bounds(&self) -> Option<&BoxSpace<B>> {
         match self {
             Self::Discrete { .. } => None,
-            Self::Box(space) => Some(*space),
+            Self::Box(space) => Some(space),
         }
     }
 
     /// Number of choices, or of dimensions.
     #[must_use]
-    pub const fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         match self {
             Self::Discrete { n } => *n,
             Self::Box(space) => space.dim(),
+        }
+    }
+
+    /// The same space with bounds of its own.
+    #[must_use]
+    pub fn to_owned_bounds(&self) -> ActionSpace<Vec<f32>> {
+        match self {
+            Self::Discrete { n } => ActionSpace::Discrete { n: *n },
+            Self::Box(space) => ActionSpace::Box(space.to_owned_bounds()),
         }
     }
 }

@@ -93,7 +93,8 @@ fn a_reward_that_is_not_finite_is_named_by_its_index() {
         rewards[37] = bad;
         let scaling = Scaling::new(scale, 0, 0.0).unwrap();
         let error = group_advantages(&rewards, 2, scaling, &mut [0.0; 40]).unwrap_err();
-        assert!(matches!(error, Error::NonFinite { name: "rewards", index: 37, .. }), "{error}");
+        let named = matches!(&error, Error::NonFinite { name, index: 37, .. } if name == "rewards");
+        assert!(named, "{error}");
     }
     let scaling = Scaling::new(Scale::Batch, 0, 0.0).unwrap();
     let error = group_advantages(&[1.0, f64::NAN], 1, scaling, &mut [0.0; 2]).unwrap_err();

@@ -184,8 +184,8 @@ fn wrong_lengths_and_ranges_are_named() {
     }
     let short = Input { next_values: &[0.0; 3], ..input };
     let got = n_step_returns(short, 1, 0.9, &mut out);
-    assert!(matches!(got, Err(Error::Shape { name: "next_values", .. })));
+    assert!(matches!(got, Err(Error::Shape { name, .. }) if name == "next_values"));
     let ragged = Input { n_envs: 3, ..input };
     let got = lambda_returns(ragged, Discount::new(0.9, 0.9).unwrap(), &mut out);
-    assert!(matches!(got, Err(Error::Shape { name: "rewards", .. })));
+    assert!(matches!(got, Err(Error::Shape { name, .. }) if name == "rewards"));
 }

@@ -233,7 +233,7 @@ fn wrong_lengths_and_ranges_are_named() {
         let out = Out { vs: &mut vs, pg_advantages: &mut pg };
         match vtrace(input, Discount::new(0.9, 1.0).unwrap(), Clip::new(1.0, 1.0).unwrap(), out) {
             Err(Error::Shape { name, .. }) => name,
-            _ => "accepted",
+            _ => "accepted".into(),
         }
     };
     assert_eq!(run(&[0.0; 4], &[0.0; 2], 2), "accepted");

@@ -210,7 +210,7 @@ pub(super) fn check_all(priorities: &[f64]) -> Result<()> {
 
 fn check_priority(index: usize, priority: f64) -> Result<()> {
     if !priority.is_finite() {
-        return Err(Error::NonFinite { name: "priorities", index, value: priority });
+        return Err(Error::NonFinite { name: "priorities".into(), index, value: priority });
     }
     if (0.0..=MOST).contains(&priority) {
         return Ok(());

@@ -106,7 +106,7 @@ fn check_box(actions: &[f32]) -> Result<()> {
     }
     match actions.iter().enumerate().find(|(_, action)| !action.is_finite()) {
         Some((index, &value)) => {
-            Err(Error::NonFinite { name: "actions", index, value: f64::from(value) })
+            Err(Error::NonFinite { name: "actions".into(), index, value: f64::from(value) })
         }
         None => Ok(()),
     }

@@ -15,6 +15,7 @@ mod pendulum;
 pub mod registry;
 mod shard;
 mod snapshot;
+mod snapshot_bytes;
 mod step;
 mod trig;
 mod trig_single;

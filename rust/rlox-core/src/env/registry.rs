@@ -99,7 +99,7 @@ pub fn register(entry: Entry) -> Result<()> {
 }
 
 fn check(spec: &Spec) -> Result<()> {
-    let bounds = [Some(spec.observation), spec.action.bounds()];
+    let bounds = [Some(&spec.observation), spec.action.bounds()];
     let even = bounds.iter().flatten().all(|bounds| bounds.low.len() == bounds.high.len());
     let some = |name, value: usize| match value {
         0 => Err(Error::config(name, 0, format!("at least 1 for {}", spec.id))),

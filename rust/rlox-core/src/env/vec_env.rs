@@ -7,6 +7,7 @@ use super::undo::undoable;
 use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
+use crate::vector_env::EnvSpec;
 use crate::{interrupt, threads};
 
 /// From this many environments on, shards are spread over threads. Below, waking a
@@ -41,6 +42,9 @@ const RESET_NANOSECONDS: usize = 100;
 /// Name of the stream that each environment draws its episode starts from.
 pub(super) const STREAM: &str = "env";
 
+/// Environments in parts that threads share.
+type Shards = Vec<Box<dyn Batch>>;
+
 /// (seed, index) of an environment's stream.
 pub(super) type Key = (u64, u64);
 
@@ -60,6 +64,7 @@ pub enum Seeding {
 /// actions only, never on the number of threads or of other environments.
 pub struct VecEnv {
     spec: &'static Spec,
+    owned_spec: EnvSpec,
     precision: Precision,
     n: usize,
     pub(super) tiling: Tiling,
@@ -109,6 +114,7 @@ impl VecEnv {
         let (shards, keys) = shards(&entry, precision, &seeding, n, tiling.shard)?;
         Ok(Self {
             spec: entry.spec(),
+            owned_spec: entry.spec().into(),
             precision,
             n,
             tiling,
@@ -123,6 +129,11 @@ impl VecEnv {
     #[must_use]
     pub fn spec(&self) -> &'static Spec {
         self.spec
+    }
+
+    /// The same facts, owned.
+    pub(crate) fn owned_spec(&self) -> &EnvSpec {
+        &self.owned_spec
     }
 
     /// What the environments are stepped in.
@@ -248,7 +259,7 @@ fn shards(
     seeding: &Seeding,
     n: usize,
     size: usize,
-) -> Result<(Vec<Box<dyn Batch>>, Vec<Key>)> {
+) -> Result<(Shards, Vec<Key>)> {
     let key = |index: usize| match seeding {
         Seeding::Run(seed) => (*seed, index as u64),
         Seeding::PerEnv(seeds) => (seeds.get(index).copied().unwrap_or_default(), 0),

@@ -261,7 +261,7 @@ impl Scaled {
         let bad = rewards.iter().position(|reward| !reward.to_f64().is_finite());
         if let Some((at, reward)) = bad.and_then(|at| Some((at, rewards.get(at)?))) {
             let (index, value) = (first_index + at, reward.to_f64());
-            return Err(Error::NonFinite { name: "rewards", index, value });
+            return Err(Error::NonFinite { name: "rewards".into(), index, value });
         }
         let largest = |values: &[f64]| values.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
         let mut values: Vec<f64> = rewards.iter().map(|reward| reward.to_f64()).collect();

@@ -19,7 +19,7 @@ impl DpoPair {
         for (name, tokens) in [("chosen_tokens", &chosen), ("rejected_tokens", &rejected)] {
             if tokens.is_empty() {
                 return Err(Error::Shape {
-                    name,
+                    name: name.into(),
                     got: "no tokens".to_owned(),
                     expected: "at least one: an empty completion has no log-probability".to_owned(),
                 });

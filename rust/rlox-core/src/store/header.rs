@@ -78,7 +78,7 @@ pub(super) fn encode(columns: &[ColumnData<'_>], meta: &[u8]) -> Result<Vec<u8>>
         let bytes: usize = column.parts.iter().map(|part| part.len()).sum();
         if column.row_bytes == 0 || !bytes.is_multiple_of(column.row_bytes) {
             return Err(Error::Shape {
-                name: "segment column",
+                name: "segment column".into(),
                 got: format!("{bytes} bytes"),
                 expected: format!("rows of {} bytes", column.row_bytes),
             });

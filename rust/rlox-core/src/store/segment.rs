@@ -192,7 +192,7 @@ impl Segment {
 
     fn absent(&self, numbers: &Range<u64>) -> Error {
         Error::Shape {
-            name: "segment rows",
+            name: "segment rows".into(),
             got: format!("{}..{}", numbers.start, numbers.end),
             expected: format!("rows and bytes of a column of {}", self.path.display()),
         }

@@ -281,7 +281,10 @@ impl PyPrioritizedReplayBuffer {
         {
             let expected = format!("{n}, one per transition");
             let got = format!("{} elements", all.len());
-            return shared::raised(py, Err(Error::Shape { name: "priority", got, expected }));
+            return shared::raised(
+                py,
+                Err(Error::Shape { name: "priority".into(), got, expected }),
+            );
         }
         self.columns.read(pushed, lead, |rows| {
             let cost = shared::cost(&self.columns, n).saturating_add(n.saturating_mul(60));
