@@ -10,6 +10,8 @@ pub mod interrupt;
 pub mod llm;
 pub mod math;
 mod params;
+pub mod policy;
+pub mod rollout;
 mod row_copy;
 pub mod seed;
 pub mod space;
