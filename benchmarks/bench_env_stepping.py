@@ -1,7 +1,9 @@
-"""One step of n environments (P9): the five classic-control environments.
+"""One step of n environments: the five classic-control environments (P9), large batches (P20).
 
 Everyone steps with the same random actions, drawn before, and starts the next episode by itself: rlox
 and its original within the step that ends one, Gymnasium and EnvPool in the next.
+
+P20 holds a step of a large batch against as many steps of a batch of 2,048.
 
     pip install -c constraints.txt -e '.[peers]'
     python benchmarks/bench_env_stepping.py --install-original
@@ -30,17 +32,22 @@ BOUNDS = {"Pendulum-v1": 2.0, "MountainCarContinuous-v0": 1.0}
 IN_THE_ORIGINAL = ("CartPole-v1", "Pendulum-v1")
 WITH_VECTOR_ENTRY_POINT = ("CartPole-v1",)
 POOL = 64  # steps of actions, taken in turn
+LARGE = (16_384, 262_144, 1_048_576)
+LARGE_POOL = 4
+SMALL = 2_048  # environments whose cost per step the large ones are held against
+AT_A_TIME = "2,048 at a time"
+WITHIN = 1.5  # times that cost, at most
 CHECKED_STEPS = 20_000  # environment steps whose rewards and ends are compared
 NEXT_STEP = "an episode's end is followed by a call that only resets, which is no transition"
 
 
-def draw_actions(env_id: str, n: int) -> Array:
-    """Uniform actions: int64 `[POOL, n]`, or float32 `[POOL, n, 1]`."""
+def draw_actions(env_id: str, n: int, steps: int = POOL) -> Array:
+    """Uniform actions: int64 `[steps, n]`, or float32 `[steps, n, 1]`."""
     rng = np.random.default_rng(n)
     if env_id in DISCRETE:
-        return rng.integers(0, DISCRETE[env_id], (POOL, n))
+        return rng.integers(0, DISCRETE[env_id], (steps, n))
     bound = BOUNDS[env_id]
-    return rng.uniform(-bound, bound, (POOL, n, 1)).astype(np.float32)
+    return rng.uniform(-bound, bound, (steps, n, 1)).astype(np.float32)
 
 
 def p9(context: Context) -> Iterator[Case]:
@@ -59,6 +66,51 @@ def p9(context: Context) -> Iterator[Case]:
                 tolerance=Tolerance(0.25, 0.004),
                 elements=n,
             )
+
+
+def p20(context: Context) -> Iterator[Case]:
+    """An environment whose episodes end often, and one where none ends for 200 steps."""
+    for env_id in ("CartPole-v1", "MountainCar-v0"):
+        for n in LARGE:
+            yield large(env_id, n)
+
+
+def large(env_id: str, n: int) -> Case:
+    """One step of a large batch, beside n / 2,048 steps of a small one."""
+    actions, few = draw_actions(env_id, n, LARGE_POOL), draw_actions(env_id, SMALL)
+    return Case(
+        row="P20",
+        work=f"one step of many x {env_id}",
+        size=f"{n:,}",
+        ours=(
+            local(
+                "rlox",
+                "rlox",
+                lambda: our_step(env_id, n, actions),
+                Goal(1 / WITHIN, against=AT_A_TIME),
+            ),
+            local(
+                "rlox step_into",
+                "rlox",
+                lambda: our_step_into(env_id, n, actions),
+                gated=False,
+                note="writes into arrays of the caller",
+            ),
+        ),
+        peers=(
+            local(
+                AT_A_TIME,
+                "rlox",
+                lambda: our_step(env_id, SMALL, few),
+                scale=n / SMALL,
+                compared=False,
+                bound=True,
+                note="as many steps of 2,048 environments, which the caches hold",
+            ),
+        ),
+        tolerance=Tolerance(0.25, 0.004),
+        elements=n,
+    )
 
 
 def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:
@@ -184,7 +236,7 @@ def gymnasium_step(env_id: str, n: int, actions: Array, mode: str) -> Any:
     return stepping(env.step, list(actions), lambda got: got[1:4], n)
 
 
-ROWS = {"P9": p9}
+ROWS = {"P9": p9, "P20": p20}
 
 if __name__ == "__main__":
     sys.exit(run(ROWS, "env_stepping", __doc__))

@@ -8,6 +8,7 @@ import sys
 SINGLE = {
     name: "1"
     for name in (
+        "RLOX_THREADS",
         "RAYON_NUM_THREADS",
         "OMP_NUM_THREADS",
         "MKL_NUM_THREADS",

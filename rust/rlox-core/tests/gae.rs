@@ -285,7 +285,7 @@ fn every_wrong_length_is_named() {
         let ends = Ends::without_truncation(flags);
         match gae::trajectory(&good, values, Next::Bootstrap(0.0), ends, discount, out) {
             Err(Error::Shape { name, .. }) => name,
-            _ => "accepted",
+            _ => "accepted".into(),
         }
     };
     assert_eq!(shape(&[0.0; 3], &[false; 4], &mut r), "values");

@@ -59,6 +59,16 @@ def test_stepping_covers_five_environments_in_four_sizes_beside_everyone_who_has
     assert {goals("P9")[n, "rlox f32"][0] for n in ("16", "256", "2,048")} == {8.0}
 
 
+def test_steps_of_large_batches_are_held_against_those_of_2048():
+    cases = list(run_all.ROWS["P20"](NOWHERE))
+    assert len(cases) == 6
+    for case in cases:
+        (goal,), (small,) = case.ours[0].goals, case.peers
+        assert (goal.minimum, goal.against) == (pytest.approx(2 / 3), small.name)
+        assert small.scale * 2_048 == case.elements
+        assert small.bound
+
+
 def test_the_rollout_is_held_against_the_original_and_sb3_by_name():
     (case,) = run_all.ROWS["P12"](NOWHERE)
     assert [(g.minimum, g.against) for g in case.ours[0].goals] == [

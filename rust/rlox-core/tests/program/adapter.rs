@@ -4,8 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rlox_core::buffer::{
-    FrameStack, GoalStrategy, Hindsight, Horizon, ObsField, ReplayBuffer, Request, RingBuffer, Row,
-    Rows, Schema, StackAxis, Target,
+    Arrays, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsField, Part,
+    ReplayBuffer, Request, RowRef, Schema, StackAxis, Transitions, named,
 };
 use rlox_core::{Dtype, Field};
 
@@ -104,14 +104,14 @@ impl Buffer {
         let names = (0..columns.len()).map(|at| format!("obs{at}"));
         let obs = columns.iter().zip(names).map(|(column, name)| column.field(name)).collect();
         let schema = Schema::new(obs, (Dtype::F32, vec![1]), Dtype::F64, Vec::new()).unwrap();
-        let inner = ReplayBuffer::new(schema, capacity, n_envs, 3).unwrap();
+        let inner =
+            ReplayBuffer::new(schema, capacity, n_envs, 3, named("uniform").unwrap()).unwrap();
         Self { columns: columns.to_vec(), inner, n_envs }
     }
 
     /// Another without rows.
     fn empty(&self) -> Self {
-        let storage = self.inner.storage().empty_copy().unwrap();
-        Self::new(&self.columns, storage.capacity(), self.n_envs)
+        Self::new(&self.columns, self.inner.rows().rings().capacity(), self.n_envs)
     }
 
     pub(crate) fn push(&mut self, steps: &[Step], how: How, with_next: bool) {
@@ -130,7 +130,7 @@ impl Buffer {
         let terminated: Vec<u8> = steps.iter().map(|s| u8::from(s.terminated)).collect();
         let truncated: Vec<u8> = steps.iter().map(|s| u8::from(s.truncated)).collect();
         let ids: Vec<usize> = steps.iter().map(|step| step.env).collect();
-        let rows = Rows {
+        let rows = Transitions {
             n: steps.len(),
             obs: &now,
             next_obs: with_next.then_some(&after),
@@ -138,38 +138,38 @@ impl Buffer {
             terminated: &terminated,
             truncated: &truncated,
         };
-        let target = match how {
-            How::Each => Target::Each,
-            How::One(env) => Target::Stream(env),
-            How::Mixed => Target::Ids(&ids),
+        let to = match how {
+            How::Each => EnvIndex::Each,
+            How::One(env) => EnvIndex::One(env),
+            How::Mixed => EnvIndex::Ids(&ids),
         };
-        self.inner.storage_mut().push(target, rows, |_| {}).unwrap();
+        self.inner.push(to, rows, None).unwrap();
     }
 
     pub(crate) fn cut(&mut self, env: usize) {
-        self.inner.storage_mut().cut_episode(env).unwrap();
+        self.inner.cut_episode(env).unwrap();
     }
 
     pub(crate) fn clear(&mut self) {
-        self.inner.clear().unwrap();
+        self.inner.clear();
     }
 
     /// Writes rewards; returns how many of the rows are gone.
     pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> u64 {
         let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
-        self.inner.storage_mut().update(Schema::REWARDS, indices, &values).unwrap()
+        self.inner.update(Schema::REWARDS, indices, &values).unwrap()
     }
 
     /// Indices held, stream after stream.
     pub(crate) fn held(&self) -> Vec<u64> {
-        let storage = self.inner.storage();
-        storage.rows().map(|row| storage.index(row)).collect()
+        let rings = self.inner.rows().rings();
+        rings.rows().map(|row| rings.index(row)).collect()
     }
 
     /// Rows by their indices, None if one is not held.
     pub(crate) fn gather(&self, indices: &[u64]) -> Option<Vec<Seen>> {
-        let rows = indices.iter().map(|&index| self.inner.storage().find(index));
-        let rows: Vec<Row> = rows.collect::<Result<_, _>>().ok()?;
+        let rows = indices.iter().map(|&index| self.inner.rows().rings().find(index));
+        let rows: Vec<RowRef> = rows.collect::<Result<_, _>>().ok()?;
         Some(self.batch(&rows, None).0)
     }
 
@@ -180,8 +180,9 @@ impl Buffer {
         seed: Option<u64>,
         n_step: Option<(usize, f64)>,
     ) -> (Vec<Seen>, Vec<f32>) {
-        let rows = self.inner.sample(Request { batch_size, n_batches: 1, seed }).unwrap();
-        self.batch(&rows, n_step.map(|(n, gamma)| Horizon::new(n, gamma).unwrap()))
+        let request = Request { batch_size, n_batches: 1, len: 1, seed };
+        let drawn = self.inner.sample(request).unwrap();
+        self.batch(&drawn.rows, n_step.map(|(n, gamma)| NStep::new(n, gamma).unwrap()))
     }
 
     /// Rows of a batch and, of those that are relabelled, the row that achieved the new goal.
@@ -192,11 +193,11 @@ impl Buffer {
         ratio: f64,
     ) -> (Vec<u64>, Vec<(usize, u64)>) {
         let hindsight = Hindsight::new(GoalStrategy::parse(strategy).unwrap(), ratio).unwrap();
-        let request = Request { batch_size, n_batches: 1, seed: Some(1) };
-        let (rows, relabels) = self.inner.sample_hindsight(request, hindsight).unwrap();
-        let index = |row| self.inner.storage().index(row);
-        let goals = relabels.iter().map(|relabel| (relabel.place, index(relabel.goal)));
-        (rows.iter().map(|&row| index(row)).collect(), goals.collect())
+        let request = Request { batch_size, n_batches: 1, len: 1, seed: Some(1) };
+        let drawn = self.inner.sample_hindsight(request, hindsight).unwrap();
+        let index = |row| self.inner.rows().rings().index(row);
+        let goals = drawn.relabels.iter().map(|relabel| (relabel.place, index(relabel.goal)));
+        (drawn.rows.iter().map(|&row| index(row)).collect(), goals.collect())
     }
 
     /// What is loaded from a save of this buffer.
@@ -210,36 +211,30 @@ impl Buffer {
     /// What is restored from the state of this buffer.
     pub(crate) fn restored(&self) -> Self {
         let mut other = self.empty();
-        other.inner.storage_mut().restore(&self.inner.storage().save()).unwrap();
-        let draws = self.inner.draws();
-        let draws = rlox_core::buffer::DrawState::at(draws.seed(), draws.drawn());
-        other.inner.set_draws(draws);
+        other.inner.restore(&self.inner.state()).unwrap();
         other
     }
 
-    fn batch(&self, rows: &[Row], horizon: Option<Horizon>) -> (Vec<Seen>, Vec<f32>) {
-        let obs: Vec<usize> = self.columns.iter().map(|column| column.bytes(0).len()).collect();
-        let rest = [4, 8, 1, 1, 8, 4];
-        let rest = &rest[..rest.len() - usize::from(horizon.is_none())];
-        let widths: Vec<usize> = [obs.as_slice(), &obs, rest].concat();
-        let mut all: Vec<Vec<u8>> =
-            widths.iter().map(|width| vec![0; width * rows.len()]).collect();
-        let mut out: Vec<&mut [u8]> = all.iter_mut().map(Vec::as_mut_slice).collect();
-        self.inner.storage().fill(rows, horizon, &mut out);
-        let row = |at: usize, column: usize| {
-            all[column][at * widths[column]..(at + 1) * widths[column]].to_vec()
+    fn batch(&self, rows: &[RowRef], n_step: Option<NStep>) -> (Vec<Seen>, Vec<f32>) {
+        let kind = if n_step.is_some() { Kind::NStep } else { Kind::Transitions };
+        let mut all = Arrays::new(self.inner.rows().schema(), kind, rows.len());
+        all.fill(|batch| self.inner.gather(rows, n_step, batch)).unwrap();
+        let row = |at: usize, part: Part| {
+            let bytes = all.bytes(part);
+            let width = bytes.len() / rows.len();
+            bytes[at * width..(at + 1) * width].to_vec()
         };
-        let n = obs.len();
+        let columns = |at: usize, part: fn(usize) -> Part| {
+            (0..self.columns.len()).map(|column| row(at, part(column))).collect()
+        };
         let seen = (0..rows.len()).map(|at| Seen {
-            obs: (0..n).map(|column| row(at, column)).collect(),
-            next: (n..2 * n).map(|column| row(at, column)).collect(),
-            action: f32::from_ne_bytes(row(at, 2 * n).try_into().unwrap()),
-            reward: f64::from_ne_bytes(row(at, 2 * n + 1).try_into().unwrap()),
-            flags: (row(at, 2 * n + 2) == [1], row(at, 2 * n + 3) == [1]),
-            index: u64::from_ne_bytes(row(at, 2 * n + 4).try_into().unwrap()),
+            obs: columns(at, Part::Obs),
+            next: columns(at, Part::NextObs),
+            action: f32::from_ne_bytes(row(at, Part::Column(0)).try_into().unwrap()),
+            reward: f64::from_ne_bytes(row(at, Part::Column(1)).try_into().unwrap()),
+            flags: (row(at, Part::Terminated) == [1], row(at, Part::Truncated) == [1]),
+            index: u64::from_ne_bytes(row(at, Part::Indices).try_into().unwrap()),
         });
-        let discount = |at| f32::from_ne_bytes(row(at, 2 * n + 5).try_into().unwrap());
-        let discounts = horizon.iter().flat_map(|_| (0..rows.len()).map(discount));
-        (seen.collect(), discounts.collect())
+        (seen.collect(), all.f32(Part::Discounts))
     }
 }

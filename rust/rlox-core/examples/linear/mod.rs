@@ -1,0 +1,145 @@
+//! Linear policies written by hand: categorical over logits, or Gaussian around a mean. What acts and
+//! what values are rows of numbers; nothing is allocated per step.
+
+use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::space::ActionSpace;
+use rlox_core::{EnvSpec, Error, Parameters, Result};
+
+/// log sqrt(2 pi).
+const LOG_ROOT_TAU: f32 = 0.918_938_5;
+
+/// Logits, or means, `W o + b`, and values `v . o + c`, with the parameters `actor.weight`
+/// `[n_outputs, obs_dim]`, `actor.bias` `[n_outputs]`, `critic.weight` `[obs_dim]`, `critic.bias` `[]`
+/// and, for Box actions, `log_std` `[action_dim]`.
+pub(crate) struct Linear {
+    pub(crate) params: Parameters,
+    obs_dim: usize,
+    n_outputs: usize,
+    discrete: bool,
+}
+
+impl Linear {
+    /// A policy for these environments whose parameters are 0.
+    pub(crate) fn new(spec: &EnvSpec) -> Result<Self> {
+        let (obs_dim, n_outputs) = (spec.observation.dim(), spec.action.size());
+        let discrete = matches!(spec.action, ActionSpace::Discrete { .. });
+        let mut named = vec![
+            ("actor.weight", vec![n_outputs, obs_dim]),
+            ("actor.bias", vec![n_outputs]),
+            ("critic.weight", vec![obs_dim]),
+            ("critic.bias", vec![]),
+        ];
+        if !discrete {
+            named.push(("log_std", vec![n_outputs]));
+        }
+        Ok(Self { params: Parameters::zeros(named)?, obs_dim, n_outputs, discrete })
+    }
+
+    /// Rows and offsets of the actor.
+    fn actor(&self) -> Result<(&[f32], &[f32])> {
+        let weight = self.params.array("actor.weight", &[self.n_outputs, self.obs_dim])?;
+        Ok((weight, self.params.array("actor.bias", &[self.n_outputs])?))
+    }
+
+    fn act_discrete(
+        &self,
+        seen: Seen<'_>,
+        actions: &mut [i64],
+        log_probs: &mut [f32],
+    ) -> Result<()> {
+        let (weight, bias) = self.actor()?;
+        let rows = seen.obs.chunks_exact(self.obs_dim).zip(seen.noise);
+        for ((obs, noise), (action, log_prob)) in rows.zip(actions.iter_mut().zip(log_probs)) {
+            let logits = || outputs(weight, bias, obs);
+            let largest = logits().fold(f32::NEG_INFINITY, f32::max);
+            let total: f32 = logits().map(|logit| (logit - largest).exp()).sum();
+            // The first action at which the sum of probabilities passes the noise; rounding may leave
+            // the last one to it.
+            let mut left = noise * total;
+            for (choice, logit) in (0..).zip(logits()) {
+                (*action, *log_prob) = (choice, logit - largest - total.ln());
+                left -= (logit - largest).exp();
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act_box(&self, seen: Seen<'_>, actions: &mut [f32], log_probs: &mut [f32]) -> Result<()> {
+        let (weight, bias) = self.actor()?;
+        let log_std = self.params.array("log_std", &[self.n_outputs])?;
+        let dim = self.n_outputs;
+        let rows = seen.obs.chunks_exact(self.obs_dim).zip(seen.noise.chunks_exact(dim));
+        for ((obs, noise), (action, log_prob)) in
+            rows.zip(actions.chunks_exact_mut(dim).zip(log_probs))
+        {
+            *log_prob = 0.0;
+            let outputs = outputs(weight, bias, obs).zip(log_std).zip(noise);
+            for (((mean, log_std), noise), action) in outputs.zip(action) {
+                *action = mean + log_std.exp() * noise;
+                *log_prob -= 0.5 * noise * noise + log_std + LOG_ROOT_TAU;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Policy for Linear {
+    fn noise(&self) -> Noise {
+        if self.discrete { Noise::Uniform(1) } else { Noise::Normal(self.n_outputs) }
+    }
+
+    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
+        self.values(seen.obs, acted.values)?;
+        match acted.actions {
+            ActionsMut::Discrete(actions) if self.discrete => {
+                self.act_discrete(seen, actions, acted.log_probs)
+            }
+            ActionsMut::Box(actions) if !self.discrete => {
+                self.act_box(seen, actions, acted.log_probs)
+            }
+            _ => Err(Error::config("actions", "of another kind", "those the policy was made for")),
+        }
+    }
+
+    fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
+        let weight = self.params.array("critic.weight", &[self.obs_dim])?;
+        let bias = self.params.array("critic.bias", &[])?;
+        for (obs, value) in obs.chunks_exact(self.obs_dim).zip(out) {
+            *value = outputs(weight, bias, obs).sum();
+        }
+        Ok(())
+    }
+}
+
+/// `W o + b`, number by number.
+fn outputs(weight: &[f32], bias: &[f32], obs: &[f32]) -> impl Iterator<Item = f32> {
+    weight.chunks_exact(obs.len().max(1)).zip(bias).map(move |(row, bias)| {
+        row.iter().zip(obs).fold(*bias, |sum, (weight, x)| sum + weight * x)
+    })
+}
+
+/// Parameters that balance `CartPole-v1`, or brake `Pendulum-v1`; others stay at 0.
+pub(crate) fn by_hand(spec: &EnvSpec) -> Result<Linear> {
+    let mut policy = Linear::new(spec)?;
+    let params = &mut policy.params;
+    match spec.id.as_str() {
+        "CartPole-v1" => {
+            // Push towards where the pole falls; a pole is worth some hundred steps.
+            let row = [0.0, 0.0, 0.0, 0.0, 0.5, 1.5, 15.0, 5.0];
+            params.array_mut("actor.weight", &[2, 4])?.copy_from_slice(&row);
+            params.array_mut("critic.bias", &[])?.fill(80.0);
+        }
+        "Pendulum-v1" => {
+            // Observations are cos, sin and speed.
+            params.array_mut("actor.weight", &[1, 3])?.copy_from_slice(&[0.0, -4.0, -1.0]);
+            params.array_mut("critic.weight", &[3])?.copy_from_slice(&[150.0, 0.0, 0.0]);
+            params.array_mut("critic.bias", &[])?.fill(-250.0);
+            params.array_mut("log_std", &[1])?.fill(-0.7);
+        }
+        _ => {}
+    }
+    Ok(policy)
+}

@@ -1,0 +1,225 @@
+//! The memory of a rollout.
+
+use super::episodes::{Episode, Progress};
+use crate::error::{Error, Result, check_len};
+use crate::policy::ActionsMut;
+use crate::space::ActionSpace;
+use crate::vector_env::{EnvSpec, VectorEnv};
+
+/// One rollout of T steps in N environments, time-major, allocated once and filled again and again.
+///
+/// Columns are `[T, N, ...]`; observations and values have a row T for what the last step reached.
+#[derive(Debug, Clone)]
+pub struct Arena {
+    pub(super) n_steps: usize,
+    pub(super) n_envs: usize,
+    pub(super) obs_dim: usize,
+    pub(super) action_dim: usize,
+    pub(super) obs: Vec<f32>,
+    pub(super) actions: ActionColumn,
+    pub(super) rewards: Vec<f32>,
+    pub(super) terminated: Vec<bool>,
+    pub(super) truncated: Vec<bool>,
+    pub(super) log_probs: Vec<f32>,
+    pub(super) values: Vec<f32>,
+    pub(super) next_values: Vec<f32>,
+    pub(super) advantages: Vec<f32>,
+    pub(super) returns: Vec<f32>,
+    pub(super) finals: Vec<Final>,
+    pub(super) final_obs: Vec<f32>,
+    pub(super) episodes: Vec<Episode>,
+    /// The rewards of one step, as the environments give them, `[N]`.
+    pub(super) step_rewards: Vec<f64>,
+    /// The noise of one step, `[N, k]`.
+    pub(super) noise: Vec<f32>,
+    pub(super) progress: Progress,
+    /// Whether row T of the observations is where the environments stand.
+    pub(super) started: bool,
+}
+
+/// The actions of a rollout.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActionColumn {
+    /// `[T, N]`.
+    Discrete(Vec<i64>),
+    /// `[T, N, action_dim]`.
+    Box(Vec<f32>),
+}
+
+impl ActionColumn {
+    /// The actions of step t, of which there are `width` numbers.
+    pub(super) fn row_mut(&mut self, t: usize, width: usize) -> ActionsMut<'_> {
+        match self {
+            Self::Discrete(all) => ActionsMut::Discrete(row_mut(all, t, width)),
+            Self::Box(all) => ActionsMut::Box(row_mut(all, t, width)),
+        }
+    }
+}
+
+/// The end of an episode within a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Final {
+    /// The step that ended it.
+    pub step: usize,
+    /// The environment.
+    pub env: usize,
+}
+
+impl Arena {
+    /// Memory for `n_steps` steps of `n_envs` environments.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless both are at least 1 and the sizes can be counted.
+    pub fn new(spec: &EnvSpec, n_steps: usize, n_envs: usize) -> Result<Self> {
+        let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
+        let widest = obs_dim.max(action_dim).max(1) * size_of::<i64>();
+        let rows = n_steps.checked_add(1).and_then(|steps| steps.checked_mul(n_envs));
+        let counted = rows.and_then(|rows| rows.checked_mul(widest));
+        if n_steps == 0 || n_envs == 0 || counted.is_none_or(|bytes| bytes > isize::MAX as usize) {
+            let got = format!("{n_steps} steps of {n_envs} environments");
+            return Err(Error::config(
+                "a rollout",
+                got,
+                "at least 1 of both, and what memory holds",
+            ));
+        }
+        let size = n_steps * n_envs;
+        Ok(Self {
+            n_steps,
+            n_envs,
+            obs_dim,
+            action_dim,
+            obs: vec![0.0; (size + n_envs) * obs_dim],
+            actions: match spec.action {
+                ActionSpace::Discrete { .. } => ActionColumn::Discrete(vec![0; size]),
+                ActionSpace::Box(_) => ActionColumn::Box(vec![0.0; size * action_dim]),
+            },
+            rewards: vec![0.0; size],
+            terminated: vec![false; size],
+            truncated: vec![false; size],
+            log_probs: vec![0.0; size],
+            values: vec![0.0; size + n_envs],
+            next_values: vec![0.0; size],
+            advantages: vec![0.0; size],
+            returns: vec![0.0; size],
+            finals: Vec::new(),
+            final_obs: Vec::new(),
+            episodes: Vec::new(),
+            step_rewards: vec![0.0; n_envs],
+            noise: Vec::new(),
+            progress: Progress::new(n_envs),
+            started: false,
+        })
+    }
+
+    /// T and N.
+    #[must_use]
+    pub const fn shape(&self) -> (usize, usize) {
+        (self.n_steps, self.n_envs)
+    }
+
+    /// What the next rollout depends on besides environments and policy, to be saved beside the
+    /// environments' snapshot.
+    #[must_use]
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Goes on with `envs`, which were restored, where `progress` was saved.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for progress of another number of environments; whatever `envs` refuse.
+    pub fn resume(&mut self, envs: &dyn VectorEnv, progress: Progress) -> Result<()> {
+        check_len("totals", progress.totals.len(), self.n_envs, "n_envs")?;
+        check_len("steps", progress.steps.len(), self.n_envs, "n_envs")?;
+        envs.observe(row_mut(&mut self.obs, self.n_steps, self.n_envs * self.obs_dim))?;
+        self.progress = progress;
+        self.started = true;
+        Ok(())
+    }
+
+    /// o_t, `[T + 1, N, obs_dim]`: where an episode ended, the next one's first.
+    #[must_use]
+    pub fn obs(&self) -> &[f32] {
+        &self.obs
+    }
+
+    /// a_t.
+    #[must_use]
+    pub const fn actions(&self) -> &ActionColumn {
+        &self.actions
+    }
+
+    /// r_t, `[T, N]`, rounded to float32.
+    #[must_use]
+    pub fn rewards(&self) -> &[f32] {
+        &self.rewards
+    }
+
+    /// Whether s_{t+1} is terminal, `[T, N]`.
+    #[must_use]
+    pub fn terminated(&self) -> &[bool] {
+        &self.terminated
+    }
+
+    /// Whether the time limit was reached, `[T, N]`; may be true together with `terminated`.
+    #[must_use]
+    pub fn truncated(&self) -> &[bool] {
+        &self.truncated
+    }
+
+    /// log pi(a_t | o_t), `[T, N]`.
+    #[must_use]
+    pub fn log_probs(&self) -> &[f32] {
+        &self.log_probs
+    }
+
+    /// V(o_t), `[T + 1, N]`.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// V of the state that step t reached, `[T, N]`: the final observation's where an episode was
+    /// truncated. Where one was terminated it is the next one's first and counts nowhere.
+    #[must_use]
+    pub fn next_values(&self) -> &[f32] {
+        &self.next_values
+    }
+
+    /// A_t, `[T, N]`.
+    #[must_use]
+    pub fn advantages(&self) -> &[f32] {
+        &self.advantages
+    }
+
+    /// A_t + V(o_t), `[T, N]`.
+    #[must_use]
+    pub fn returns(&self) -> &[f32] {
+        &self.returns
+    }
+
+    /// Where episodes ended, in the order of steps and then of environments, each with its last
+    /// observation, `[obs_dim]`.
+    #[must_use]
+    pub fn finals(&self) -> impl ExactSizeIterator<Item = (Final, &[f32])> {
+        self.finals.iter().copied().zip(self.final_obs.chunks_exact(self.obs_dim.max(1)))
+    }
+
+    /// The episodes that ended in this rollout, in the same order; sums of rewards are of whole
+    /// episodes, also of those that began in an earlier rollout.
+    #[must_use]
+    pub fn episodes(&self) -> &[Episode] {
+        &self.episodes
+    }
+}
+
+/// Row t of a column whose rows have `width` elements.
+pub(super) fn row<T>(column: &[T], t: usize, width: usize) -> &[T] {
+    column.get(t * width..(t + 1) * width).unwrap_or_default()
+}
+
+/// Row t of a column whose rows have `width` elements, for writing.
+pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
+    column.get_mut(t * width..(t + 1) * width).unwrap_or_default()
+}

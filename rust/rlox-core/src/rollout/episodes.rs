@@ -1,0 +1,49 @@
+//! Returns and lengths of episodes as they run.
+
+/// A finished episode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Episode {
+    /// The environment that it ran in.
+    pub env: usize,
+    /// Sum of its rewards.
+    pub total: f64,
+    /// Its steps.
+    pub steps: u64,
+}
+
+/// What rollouts depend on besides environments and policy: the number of the next one, and the
+/// running episode of each environment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Rollouts collected so far, also those that were broken off.
+    pub rollouts: u64,
+    /// Sum of rewards so far, `[n_envs]`.
+    pub totals: Vec<f64>,
+    /// Steps so far, `[n_envs]`.
+    pub steps: Vec<u64>,
+}
+
+impl Progress {
+    pub(super) fn new(n_envs: usize) -> Self {
+        Self { rollouts: 0, totals: vec![0.0; n_envs], steps: vec![0; n_envs] }
+    }
+
+    /// One more step everywhere.
+    pub(super) fn add(&mut self, rewards: &[f64]) {
+        for ((total, steps), reward) in self.totals.iter_mut().zip(&mut self.steps).zip(rewards) {
+            *total += reward;
+            *steps += 1;
+        }
+    }
+
+    /// The episodes that ended with the last step.
+    pub(super) fn finish(&mut self, envs: &[usize], finished: &mut Vec<Episode>) {
+        for &env in envs {
+            if let (Some(total), Some(steps)) = (self.totals.get_mut(env), self.steps.get_mut(env))
+            {
+                finished.push(Episode { env, total: *total, steps: *steps });
+                (*total, *steps) = (0.0, 0);
+            }
+        }
+    }
+}

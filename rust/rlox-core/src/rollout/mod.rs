@@ -1,0 +1,14 @@
+//! Rollouts for on-policy learning: one time-major memory, filled in place, with advantages that are
+//! exact at every end of an episode.
+//!
+//! Environments write the observations of step t + 1 and its flags where they stay. Last observations
+//! of ended episodes, which the next ones' first take the place of, are in a sparse table beside. No
+//! bootstrap after termination; the final observation's value after truncation, never the reset
+//! state's; the trace cut at both.
+
+mod arena;
+mod collect;
+mod episodes;
+
+pub use arena::{ActionColumn, Arena, Final};
+pub use episodes::{Episode, Progress};

@@ -1,0 +1,99 @@
+//! Named parameters: where they lie, how they are found, what is refused.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+
+use rlox_core::{Dtype, Parameters, TensorView};
+
+fn model() -> Parameters {
+    let named: [(&str, &[usize]); 4] = [
+        ("critic.weight", &[1, 4]),
+        ("actor.weight", &[2, 4]),
+        ("log_std", &[]),
+        ("actor.bias", &[2]),
+    ];
+    Parameters::zeros(named).unwrap()
+}
+
+#[test]
+fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
+    let mut model = model();
+    let names: Vec<&str> = model.layout().map(|(name, _)| name).collect();
+    assert_eq!(names, ["actor.bias", "actor.weight", "critic.weight", "log_std"]);
+    for (place, value) in model.values_mut().iter_mut().zip(0_u8..) {
+        *place = f32::from(value);
+    }
+    assert_eq!(model.values().len(), 2 + 8 + 4 + 1);
+    assert_eq!(
+        model.array("actor.weight", &[2, 4]).unwrap(),
+        [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    );
+    assert_eq!(model.range("critic.weight").unwrap(), 10..14);
+    model.array_mut("log_std", &[]).unwrap()[0] = -0.5;
+    assert_eq!(model.values()[14], -0.5);
+}
+
+#[test]
+fn a_wrong_name_proposes_the_nearest_and_a_wrong_shape_says_both() {
+    let model = model();
+    let message = model.range("actor.weigth").unwrap_err().to_string();
+    assert_eq!(message, "unknown parameter \"actor.weigth\"; did you mean actor.weight?");
+    let message = model.array("actor.weight", &[4, 2]).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "parameter actor.weight has shape [2, 4], expected [4, 2], the shape that was asked for"
+    );
+}
+
+#[test]
+fn layouts_that_cannot_be_are_refused() {
+    for (named, says) in [
+        (vec![("a", vec![1]), ("b", vec![]), ("a", vec![2])], "parameter is \"a\""),
+        (vec![("", vec![1])], "parameter is \"\""),
+        (vec![("a", vec![3, 0])], "shape of parameter a is [3, 0]"),
+        (vec![("a", vec![usize::MAX, 2])], "shape of parameter a is"),
+        (vec![("a", vec![1 << 33]), ("b", vec![1])], "shape of parameter b is [1]"),
+    ] {
+        let message = Parameters::zeros(named).unwrap_err().to_string();
+        assert!(message.starts_with(says), "{message}");
+    }
+    let none: [(&str, &[usize]); 0] = [];
+    assert!(Parameters::zeros(none).unwrap().values().is_empty());
+}
+
+#[test]
+fn tensors_go_out_and_come_back_in_any_order() {
+    let (mut source, mut target) = (model(), model());
+    for (place, value) in source.values_mut().iter_mut().zip(0_u8..) {
+        *place = f32::from(value) - 3.5;
+    }
+    let names: Vec<&str> = source.layout().map(|(name, _)| name).collect();
+    let tensors = names.iter().rev().map(|name| (*name, source.tensor(name).unwrap()));
+    target.assign(tensors).unwrap();
+    assert_eq!(source, target);
+}
+
+#[test]
+fn tensors_that_do_not_fit_change_nothing() {
+    let (source, mut target) = (model(), model());
+    target.values_mut().fill(1.0);
+    let before = target.clone();
+    let fits: Vec<_> =
+        source.layout().map(|(name, _)| (name, source.tensor(name).unwrap())).collect();
+    let (two, bytes) = ([2_usize], [0; 8]);
+    let integers = TensorView::new(Dtype::I32, &two, &bytes).unwrap();
+    let replaced = |name: &'static str, tensor| {
+        let mut tensors = fits.clone();
+        tensors[0] = (name, tensor);
+        tensors
+    };
+    for (tensors, says) in [
+        (fits[1..].to_vec(), "parameter actor.bias has no tensor, expected one"),
+        ([&fits[..], &fits[..1]].concat(), "parameter actor.bias has two tensors, expected one"),
+        (replaced("actor.bia", fits[0].1), "unknown parameter \"actor.bia\"; did you mean"),
+        (replaced("actor.bias", fits[1].1), "parameter actor.bias has shape [2], expected [2, 4]"),
+        (replaced("actor.bias", integers), "dtype is int32, expected float32"),
+    ] {
+        let message = target.assign(tensors).unwrap_err().to_string();
+        assert!(message.starts_with(says), "{message}");
+        assert_eq!(target, before);
+    }
+}
