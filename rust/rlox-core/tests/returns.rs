@@ -4,7 +4,8 @@
 
 use rlox_core::Error;
 use rlox_core::advantage::returns::{Input, lambda_returns, n_step_returns};
-use rlox_core::advantage::{Discount, Ends, Real};
+use rlox_core::advantage::{Discount, Ends};
+use rlox_core::math::Float;
 use rlox_core::seed::Stream;
 
 struct Case {
@@ -71,7 +72,7 @@ impl Case {
         total + weight * self.n_step(start, n)
     }
 
-    fn run<F: Real>(&self, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
+    fn run<F: Float>(&self, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
         let cast = |numbers: &[f64]| numbers.iter().map(|&x| F::from_f64(x)).collect::<Vec<F>>();
         let (rewards, next_values) = (cast(&self.rewards), cast(&self.next_values));
         let ends = Ends { terminated: &self.terminated[..], truncated: &self.truncated[..] };
@@ -80,7 +81,7 @@ impl Case {
         n_step_returns(input, self.n, self.gamma, &mut steps).unwrap();
         let discount = Discount::new(self.gamma, self.lam).unwrap();
         lambda_returns(input, discount, &mut lambda).unwrap();
-        let wide = |x: Vec<F>| x.into_iter().map(Real::to_f64).collect();
+        let wide = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
         (wide(steps), wide(lambda))
     }
 }
@@ -184,8 +185,8 @@ fn wrong_lengths_and_ranges_are_named() {
     }
     let short = Input { next_values: &[0.0; 3], ..input };
     let got = n_step_returns(short, 1, 0.9, &mut out);
-    assert!(matches!(got, Err(Error::Shape { name, .. }) if name == "next_values"));
+    assert!(matches!(got, Err(Error::Shape { ref name, .. }) if name == "next_values"));
     let ragged = Input { n_envs: 3, ..input };
     let got = lambda_returns(ragged, Discount::new(0.9, 0.9).unwrap(), &mut out);
-    assert!(matches!(got, Err(Error::Shape { name, .. }) if name == "rewards"));
+    assert!(matches!(got, Err(Error::Shape { ref name, .. }) if name == "rewards"));
 }

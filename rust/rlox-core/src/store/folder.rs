@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +32,9 @@ pub struct Folder {
     fs: Arc<dyn Fs>,
     /// Number of the next segment: above all that are or were listed.
     next: AtomicU64,
-    _lock: File,
+    lock: File,
+    /// The process that has the lock: a forked child has the same open file, and not the right to it.
+    owner: u32,
 }
 
 impl Folder {
@@ -42,7 +45,8 @@ impl Folder {
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
         fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = locked(&path.join(LOCK))?;
-        let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), _lock: lock };
+        let mut folder =
+            Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock, owner: process::id() };
         let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
         folder.next = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
         Ok(folder)
@@ -71,6 +75,7 @@ impl Folder {
         columns: Vec<ColumnPlan>,
         meta: &[u8],
     ) -> Result<(u64, SegmentWriter)> {
+        self.check_owner()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(segment_name(number));
         Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
@@ -89,6 +94,7 @@ impl Folder {
     /// # Errors
     /// As [`Manifest::write`]; [`Error::Config`] for another name.
     pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
+        self.check_owner()?;
         manifest.write(Arc::clone(&self.fs), &manifest_path(&self.path, name)?)
     }
 
@@ -166,17 +172,37 @@ impl Folder {
         Ok(())
     }
 
+    /// Refuses to write in a process that was forked from the one that has the lock.
+    fn check_owner(&self) -> Result<()> {
+        if self.owner == process::id() {
+            return Ok(());
+        }
+        let cause =
+            "it belongs to the process that this one was forked from; open it in one of them";
+        Err(Error::storage("write to", &self.path, cause))
+    }
+
     fn names(&self) -> Result<Vec<String>> {
         self.fs.list(&self.path).map_err(|cause| Error::storage("list", &self.path, cause))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.check_owner()?;
         let path = self.path.join(name);
         self.fs.remove(&path).map_err(|cause| Error::storage("remove", &path, cause))
     }
 
     fn sync(&self) -> Result<()> {
         self.fs.sync_dir(&self.path).map_err(|cause| Error::storage("sync", &self.path, cause))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.owner == process::id() {
+            // Not left to closing the file: children that were forked meanwhile have it open too.
+            drop(self.lock.unlock());
+        }
     }
 }
 
