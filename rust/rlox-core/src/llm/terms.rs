@@ -64,3 +64,44 @@ impl Term for K3 {
         if d > F::HIGHEST { F::INFINITY } else { sum }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Stream;
+
+    /// Units of rounding between a term and its formula in float64, with `exp_m1` for what cancels.
+    fn off<F: Float>(got: F, exact: f64) -> f64 {
+        (got.to_f64() - exact).abs() / (F::EPSILON.to_f64() * exact.abs()).max(f64::MIN_POSITIVE)
+    }
+
+    /// e^d - 1 - d: its series near 0.
+    fn k3(d: f64) -> f64 {
+        let series = |d: f64| (2..30).rev().fold(0.0, |sum, n| (sum + 1.0) * d / f64::from(n)) * d;
+        if d.abs() < 0.5 { series(d) } else { d.exp_m1() - d }
+    }
+
+    fn within_16_units<F: Float>(scale: f64) {
+        let mut stream = Stream::new(1, "terms", 0);
+        for _ in 0..20_000 {
+            let log_p = F::from_f64(stream.uniform_in(-scale, 0.0));
+            let log_q = F::from_f64(stream.uniform_in(-scale, 0.0));
+            let (p, d) = (log_p.to_f64(), (log_q - log_p).to_f64());
+            let exact = p.exp() * (log_p - log_q).to_f64();
+            for got in [Exact::of::<F, false>(log_p, log_q), Exact::of::<F, true>(log_p, log_q)] {
+                assert!(off(got, exact) <= 16.0, "exact({p}, {d}): {got:?} {exact}");
+            }
+            for got in [K3::of::<F, false>(log_p, log_q), K3::of::<F, true>(log_p, log_q)] {
+                assert!(off(got, k3(d)) <= 16.0, "k3({p}, {d}): {got:?} {}", k3(d));
+            }
+        }
+    }
+
+    #[test]
+    fn terms_are_within_16_units_of_rounding_fused_or_not() {
+        for scale in [1e-6, 1e-2, 0.3, 1.0, 20.0, 80.0] {
+            within_16_units::<f64>(scale);
+            within_16_units::<f32>(scale);
+        }
+    }
+}
