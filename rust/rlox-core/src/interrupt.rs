@@ -89,6 +89,32 @@ pub fn check() -> Result<()> {
     token.check()
 }
 
+/// Elements of a loop between two looks whether to stop: a few milliseconds of the slowest.
+pub(crate) const PIECE: usize = 1 << 16;
+
+/// Elements that several threads work through between two looks.
+pub(crate) const SHARED_PIECE: usize = 1 << 22;
+
+/// Calls [`check`] once in about [`PIECE`] elements of a loop.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(usize);
+
+impl Pace {
+    /// To be called for every few elements.
+    ///
+    /// # Errors
+    /// As [`check`].
+    #[inline]
+    pub(crate) fn spend(&mut self, elements: usize) -> Result<()> {
+        self.0 += elements;
+        if self.0 < PIECE {
+            return Ok(());
+        }
+        self.0 = 0;
+        check()
+    }
+}
+
 /// The result of `work` that cannot be interrupted, such as forcing a file to its device: where
 /// somebody may want to stop, it runs on a thread of its own, which goes on alone if they do.
 ///
@@ -135,6 +161,19 @@ mod tests {
             },
         );
         assert_eq!(after(2 * PERIOD), Ok(()), "the next work is not stopped");
+    }
+
+    #[test]
+    fn a_loop_looks_once_in_a_piece_and_not_for_every_element() {
+        interruptible(
+            || true,
+            || {
+                let mut pace = Pace::default();
+                std::thread::sleep(2 * PERIOD);
+                assert_eq!((1..PIECE).map(|_| pace.spend(1)).find(Result::is_err), None);
+                assert_eq!(pace.spend(1), Err(Error::Interrupted));
+            },
+        );
     }
 
     #[test]

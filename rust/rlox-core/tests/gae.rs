@@ -238,6 +238,27 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
 }
 
 #[test]
+fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
+    let mut long = case(9, 3 * 65_536 + 7);
+    assert_close(&trajectory(&long, 0.99, 0.95).0, &by_definition(&long, 0.99, 0.95), 1e-9);
+    long.truncated.fill(false);
+    long.next_values = long.values[1..].iter().copied().chain([0.3]).collect();
+    let expected = trajectory(&long, 0.99, 0.95).0;
+    let (mut advantages, mut returns) = (expected.clone(), expected.clone());
+    advantages.fill(f64::NAN);
+    gae::trajectory(
+        &long.rewards,
+        &long.values,
+        Next::Bootstrap(0.3),
+        Ends::without_truncation(&long.terminated),
+        Discount::new(0.99, 0.95).unwrap(),
+        Out { advantages: &mut advantages, returns: &mut returns },
+    )
+    .unwrap();
+    assert_eq!(advantages, expected);
+}
+
+#[test]
 fn nan_spoils_its_own_episode_and_nothing_before_it() {
     for at in 0..24 {
         let mut case = case(21, 24);

@@ -14,9 +14,11 @@
 
 use multiversion::multiversion;
 
+use super::scan::BLOCK;
 use super::trajectory::backward;
 use super::{Discount, Ends, Flag};
 use crate::error::{Result, check_len};
+use crate::interrupt::{self, PIECE, Pace, SHARED_PIECE};
 use crate::math::Float;
 use crate::threads;
 
@@ -76,8 +78,7 @@ pub fn trajectory<F: Float, G: Flag>(
         Next::Bootstrap(_) => rewards.len(),
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
-    scan(rewards, values, next, ends, discount, out);
-    Ok(())
+    scan(rewards, values, next, ends, discount, out)
 }
 
 /// GAE of N trajectories of T steps one after the other, all slices `[N * T]`; a bootstrap is `[N]`.
@@ -115,10 +116,17 @@ pub fn env_major<F: Float, G: Flag>(
             terminated: cut(ends.terminated, part(env)),
             truncated: cut(ends.truncated, part(env)),
         };
-        scan(cut(rewards, part(env)), cut(values, part(env)), next, ends, discount, out);
+        scan(cut(rewards, part(env)), cut(values, part(env)), next, ends, discount, out)
     };
     let leaf = if rewards.len() >= PARALLEL_FROM { LEAF / n_steps.max(1) } else { n_envs };
-    each_env(out, 0, n_envs, leaf.max(1), &one);
+    let at_once = (SHARED_PIECE / n_steps.max(1)).max(threads::count());
+    let size = at_once.saturating_mul(n_steps).max(1);
+    let pieces = out.advantages.chunks_mut(size).zip(out.returns.chunks_mut(size));
+    for (first, (advantages, returns)) in (0..).step_by(at_once).zip(pieces) {
+        interrupt::check()?;
+        let out = Out { advantages, returns };
+        each_env(out, first, at_once.min(n_envs - first), leaf.max(1), &one)?;
+    }
     Ok(())
 }
 
@@ -128,25 +136,26 @@ fn each_env<F: Float>(
     first: usize,
     n: usize,
     leaf: usize,
-    one: &(impl Fn(usize, Out<'_, F>) + Sync),
-) {
+    one: &(impl Fn(usize, Out<'_, F>) -> Result<()> + Sync),
+) -> Result<()> {
     let n_steps = (out.advantages.len() / n.max(1)).max(1);
     if n <= leaf {
         let rows = out.advantages.chunks_mut(n_steps).zip(out.returns.chunks_mut(n_steps));
         for (env, (advantages, returns)) in (first..).zip(rows) {
-            one(env, Out { advantages, returns });
+            one(env, Out { advantages, returns })?;
         }
-        return;
+        return Ok(());
     }
     let half = n / 2;
     let (advantages, right_advantages) = out.advantages.split_at_mut(half * n_steps);
     let (returns, right_returns) = out.returns.split_at_mut(half * n_steps);
     let left = Out { advantages, returns };
     let right = Out { advantages: right_advantages, returns: right_returns };
-    threads::join(
+    let (left, right) = threads::join(
         || each_env(left, first, half, leaf, one),
         || each_env(right, first + half, n - half, leaf, one),
     );
+    left.and(right)
 }
 
 /// GAE of a `[T, N]` rollout, vectorised over environments.
@@ -172,10 +181,9 @@ pub fn time_major<F: Float, G: Flag>(
         Next::Values(next) => rows(input, next.chunks_exact(n).rev(), n, discount, out),
         Next::Bootstrap(last) => {
             let next = input.values.chunks_exact(n).rev();
-            rows(input, std::iter::once(last).chain(next), n, discount, out);
+            rows(input, std::iter::once(last).chain(next), n, discount, out)
         }
     }
-    Ok(())
 }
 
 /// Every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
@@ -185,19 +193,22 @@ fn rows<'a, F: Float, G: Flag>(
     n: usize,
     discount: Discount,
     out: Out<'_, F>,
-) {
+) -> Result<()> {
     let Ends { terminated, truncated } = input.ends;
     let given = input.rewards.chunks_exact(n).zip(input.values.chunks_exact(n)).rev();
     let ends = terminated.chunks_exact(n).zip(truncated.chunks_exact(n)).rev();
     let out = out.advantages.chunks_exact_mut(n).zip(out.returns.chunks_exact_mut(n)).rev();
     let zeros = vec![F::ZERO; n];
     let mut after: &[F] = &zeros;
+    let mut pace = Pace::default();
     for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
         given.zip(reversed_next).zip(ends).zip(out)
     {
+        pace.spend(n)?;
         sweep(rewards, values, next, end, cut, discount, after, advantages, returns);
         after = advantages;
     }
+    Ok(())
 }
 
 /// One time step of all environments, `after` being the advantages of the next.
@@ -240,17 +251,42 @@ fn scan<F: Float, G: Flag>(
     ends: Ends<'_, G>,
     discount: Discount,
     out: Out<'_, F>,
-) {
-    let Out { advantages, returns } = out;
-    let Ends { terminated, truncated } = ends;
+) -> Result<()> {
     match next {
-        Next::Values(next) => backward::<F, G, false>(
-            rewards, values, next, 0.0, terminated, truncated, discount, advantages, returns,
-        ),
-        Next::Bootstrap(last) => backward::<F, G, true>(
-            rewards, values, values, last, terminated, truncated, discount, advantages, returns,
-        ),
+        Next::Values(next) => {
+            pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out)
+        }
+        Next::Bootstrap(last) => {
+            pieces::<F, G, true>(rewards, values, values, last, ends, discount, out)
+        }
     }
+}
+
+/// [`backward`] in pieces, from the last to the first.
+fn pieces<F: Float, G: Flag, const SHIFTED: bool>(
+    rewards: &[F],
+    values: &[F],
+    next: &[F],
+    mut last: f64,
+    ends: Ends<'_, G>,
+    discount: Discount,
+    out: Out<'_, F>,
+) -> Result<()> {
+    // Whole blocks, counted from the end: the same ones as without pieces.
+    const { assert!(PIECE.is_multiple_of(BLOCK)) }
+    let given = rewards.rchunks(PIECE).zip(values.rchunks(PIECE)).zip(next.rchunks(PIECE));
+    let ends = ends.terminated.rchunks(PIECE).zip(ends.truncated.rchunks(PIECE));
+    let out = out.advantages.rchunks_mut(PIECE).zip(out.returns.rchunks_mut(PIECE));
+    let (mut after, mut pace) = (0.0, Pace::default());
+    for ((((rewards, values), next), (end, cut)), (advantages, returns)) in given.zip(ends).zip(out)
+    {
+        after = backward::<F, G, SHIFTED>(
+            rewards, values, next, last, after, end, cut, discount, advantages, returns,
+        );
+        last = values.first().map_or(last, |value| value.to_f64());
+        pace.spend(rewards.len())?;
+    }
+    Ok(())
 }
 
 fn cut<T>(all: &[T], part: std::ops::Range<usize>) -> &[T] {

@@ -6,6 +6,7 @@
 
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::Pace;
 use crate::math::Float;
 
 /// A rollout in time-major order, slices `[T, N]`; a trajectory has N = 1.
@@ -40,10 +41,11 @@ pub fn lambda_returns<F: Float, G: Flag>(
     check(&input, out)?;
     let n = input.n_envs.max(1);
     let bootstrap = discount.gamma * (1.0 - discount.lam);
-    let mut after: Option<Vec<f64>> = None;
+    let (mut after, mut pace) = (None::<Vec<f64>>, Pace::default());
     let given = input.rewards.chunks_exact(n).zip(input.next_values.chunks_exact(n));
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
     for (((rewards, next), (end, cut)), out) in given.zip(ends).zip(out.chunks_exact_mut(n)).rev() {
+        pace.spend(n)?;
         let after = after.get_or_insert_with(|| next.iter().map(|next| next.to_f64()).collect());
         let given = rewards.iter().zip(next).zip(end.iter().zip(cut));
         for (((reward, next), (end, cut)), (after, out)) in given.zip(after.iter_mut().zip(out)) {
@@ -85,11 +87,14 @@ pub fn n_step_returns<F: Float, G: Flag>(
     let powers: Vec<f64> =
         std::iter::successors(Some(1.0), |power| Some(power * gamma)).take(n + 1).collect();
     let mut steps = Vec::with_capacity(input.rewards.len() / envs);
+    let mut pace = Pace::default();
     for env in 0..envs.min(input.rewards.len()) {
         steps.clear();
         steps.extend(column(&input, env, envs));
+        pace.spend(steps.len())?;
         accumulate(&mut steps, &powers, n);
         for (t, out) in out.iter_mut().skip(env).step_by(envs).enumerate() {
+            pace.spend(1)?;
             *out = F::from_f64(window(&steps, &powers, n, t));
         }
     }

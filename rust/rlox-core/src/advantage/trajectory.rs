@@ -7,7 +7,8 @@ use super::{Discount, Flag};
 use crate::math::Float;
 
 /// The recursion in blocks of [`BLOCK`] steps and single steps before them. `SHIFTED`: `next`
-/// holds the values, and V(s_{t+1}) is the entry after t, `last` after the last step.
+/// holds the values, and V(s_{t+1}) is the entry after t, `last` after the last step. `after` is A of
+/// the step after the last; returns A of the first.
 // Without fused multiply-add, so that every CPU gives the same bits.
 #[multiversion(targets("x86_64+avx2"))]
 #[expect(clippy::too_many_arguments, reason = "separate slices, so that none may alias another")]
@@ -16,12 +17,13 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     values: &[F],
     next: &[F],
     last: f64,
+    after: f64,
     terminated: &[G],
     truncated: &[G],
     discount: Discount,
     advantages: &mut [F],
     returns: &mut [F],
-) {
+) -> f64 {
     let (first_rewards, rewards) = rewards.as_rchunks::<BLOCK>();
     let (first_values, values) = values.as_rchunks::<BLOCK>();
     let (first_next, next) = next.as_rchunks::<BLOCK>();
@@ -29,7 +31,7 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     let (first_truncated, truncated) = truncated.as_rchunks::<BLOCK>();
     let (first_advantages, advantages) = advantages.as_rchunks_mut::<BLOCK>();
     let (first_returns, returns) = returns.as_rchunks_mut::<BLOCK>();
-    let (mut carry, mut last) = (0.0, last);
+    let (mut carry, mut last) = (after, last);
     let blocks = rewards.iter().zip(values).zip(next).zip(terminated).zip(truncated);
     for ((((((reward, value), next), end), cut), advantage), ret) in
         blocks.zip(advantages).zip(returns).rev()
@@ -59,6 +61,7 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
         *advantage = F::from_f64(carry);
         *ret = F::from_f64(carry + value);
     }
+    carry
 }
 
 /// A_t of a block's steps from (r_t, V(s_t), V(s_{t+1})), the flags, and A of the step after it.

@@ -18,6 +18,7 @@ use super::gae::Next;
 use super::scan::{BLOCK, Block, link, solve};
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::Pace;
 use crate::math::Float;
 
 /// Steps of a trajectory that share scratch arrays on the stack.
@@ -115,23 +116,20 @@ pub fn vtrace<F: Float, G: Flag>(
     check(&input, &out)?;
     let setting = Setting { gamma: discount.gamma, decay: discount.decay, clip };
     match input.next {
-        _ if input.rewards.is_empty() => {}
+        _ if input.rewards.is_empty() => Ok(()),
         Next::Values(next) if input.n_envs == 1 => {
-            trajectory::<F, G, false>(input, next, F::ZERO, setting, out);
+            trajectory::<F, G, false>(input, next, F::ZERO, setting, out)
         }
         Next::Bootstrap(last) if input.n_envs == 1 => {
             let last = last.first().copied().unwrap_or(F::ZERO);
-            trajectory::<F, G, true>(input, input.values, last, setting, out);
+            trajectory::<F, G, true>(input, input.values, last, setting, out)
         }
-        Next::Values(next) => {
-            rows(input, next.chunks_exact(input.n_envs).rev(), setting, out);
-        }
+        Next::Values(next) => rows(input, next.chunks_exact(input.n_envs).rev(), setting, out),
         Next::Bootstrap(last) => {
             let next = input.values.chunks_exact(input.n_envs).rev();
-            rows(input, std::iter::once(last).chain(next), setting, out);
+            rows(input, std::iter::once(last).chain(next), setting, out)
         }
     }
-    Ok(())
 }
 
 /// A trajectory in chunks from its end to its start. `SHIFTED`: `next` holds the values, and
@@ -142,12 +140,13 @@ fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     mut last: F,
     setting: Setting,
     out: Out<'_, F>,
-) {
+) -> Result<()> {
     let given = input.log_rhos.rchunks(CHUNK).zip(input.rewards.rchunks(CHUNK));
     let given = given.zip(input.values.rchunks(CHUNK).zip(next.rchunks(CHUNK)));
     let ends = input.ends.terminated.rchunks(CHUNK).zip(input.ends.truncated.rchunks(CHUNK));
     let out = out.vs.rchunks_mut(CHUNK).zip(out.pg_advantages.rchunks_mut(CHUNK));
     let (mut carry, mut reached) = (0.0, [F::ZERO; CHUNK]);
+    let mut pace = Pace::default();
     for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in given.zip(ends).zip(out)
     {
         let source = if SHIFTED { next.get(1..).unwrap_or_default() } else { next };
@@ -159,7 +158,9 @@ fn trajectory<F: Float, G: Flag, const SHIFTED: bool>(
         }
         carry = chunk(log_rhos, rewards, values, &reached, end, cut, setting, carry, vs, pg);
         last = next.first().copied().unwrap_or(last);
+        pace.spend(rewards.len())?;
     }
+    Ok(())
 }
 
 /// Up to [`CHUNK`] steps before one with x = `after`; returns x of the first.
@@ -271,18 +272,20 @@ fn rows<'a, F: Float, G: Flag>(
     reversed_next: impl Iterator<Item = &'a [F]>,
     setting: Setting,
     out: Out<'_, F>,
-) {
+) -> Result<()> {
     let n = input.n_envs;
     let given = input.log_rhos.chunks_exact(n).zip(input.rewards.chunks_exact(n));
     let given = given.zip(input.values.chunks_exact(n)).rev();
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
     let out = out.vs.chunks_exact_mut(n).zip(out.pg_advantages.chunks_exact_mut(n)).rev();
-    let mut carry = vec![0.0; n];
+    let (mut carry, mut pace) = (vec![0.0; n], Pace::default());
     for (((((log_rhos, rewards), values), next), (end, cut)), (vs, pg)) in
         given.zip(reversed_next).zip(ends.rev()).zip(out)
     {
+        pace.spend(n)?;
         sweep(log_rhos, rewards, values, next, end, cut, setting, &mut carry, vs, pg);
     }
+    Ok(())
 }
 
 /// One time step of all environments.

@@ -3,6 +3,7 @@
 use multiversion::multiversion;
 
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::Pace;
 use crate::math::{Float, lanes};
 
 /// By what the centred rewards of a group are divided.
@@ -193,7 +194,9 @@ fn groups<F: Float>(
     let plain = divisor.is_none() == shared.is_none();
     let together = group_size.saturating_mul(TOGETHER);
     let blocks = rewards.chunks(together).zip(out.chunks_mut(together));
+    let mut pace = Pace::default();
     for (block, (rewards, out)) in blocks.enumerate() {
+        pace.spend(rewards.len())?;
         let mut all = [Moments { origin: 0.0, mean: 0.0, squares: 0.0 }; TOGETHER];
         for (moments, rewards) in all.iter_mut().zip(rewards.chunks_exact(group_size)) {
             *moments = Moments::centre(rewards);

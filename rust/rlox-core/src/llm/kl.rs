@@ -8,6 +8,7 @@ use multiversion::multiversion;
 use super::terms::{Exact, K1, K2, K3, Term};
 use crate::advantage::Flag;
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::{self, SHARED_PIECE};
 use crate::math::{Float, fused, lanes};
 use crate::threads;
 
@@ -156,7 +157,6 @@ pub fn batch_token_kl<F: Float, G: Flag>(
         Estimator::K2 => spread(tokens, seq_len, reduction, K2, out),
         Estimator::K3 => spread(tokens, seq_len, reduction, K3, out),
     }
-    Ok(())
 }
 
 /// All sequences, on several threads where it pays.
@@ -166,15 +166,21 @@ fn spread<F: Float, G: Flag>(
     reduction: Reduction,
     term: impl Term,
     out: &mut [F],
-) {
+) -> Result<()> {
     if tokens.log_p.len() < PARALLEL_FROM {
-        return rows(tokens, seq_len, reduction, term, out);
+        rows(tokens, seq_len, reduction, term, out);
+        return Ok(());
     }
     let per_task = (BLOCK * BLOCK / seq_len).max(1);
-    threads::for_each_chunk(out, per_task, |task, out| {
-        let start = task * per_task * seq_len;
-        rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
-    });
+    let at_once = (SHARED_PIECE / seq_len).max(threads::count());
+    for (first, out) in (0..).step_by(at_once).zip(out.chunks_mut(at_once)) {
+        interrupt::check()?;
+        threads::for_each_chunk(out, per_task, |task, out| {
+            let start = (first + task * per_task) * seq_len;
+            rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
+        });
+    }
+    Ok(())
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]

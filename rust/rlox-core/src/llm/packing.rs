@@ -1,9 +1,13 @@
 //! Sequences of different lengths laid side by side in rows of one length.
 
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::Pace;
 
 /// Tokens of all rows together, padding included, stay below: what `cu_seqlens` can count.
 const MOST_CELLS: usize = 1 << 31;
+
+/// What the search for a row takes, in elements that a loop passes over.
+const SEARCH: usize = 16;
 
 /// Where a sequence lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +64,12 @@ impl Packing {
         }
         longest_first.sort_by_key(|&(_, len)| std::cmp::Reverse(len));
         let mut rooms = Rooms::new(lengths.len(), max_len);
-        let mut places: Vec<Place> = longest_first
-            .into_iter()
-            .map(|(sequence, len)| {
-                let (bin, start) = rooms.take(len);
-                Place { sequence, bin, start, len }
-            })
-            .collect();
+        let (mut places, mut pace) = (Vec::with_capacity(lengths.len()), Pace::default());
+        for (sequence, len) in longest_first {
+            pace.spend(SEARCH)?;
+            let (bin, start) = rooms.take(len);
+            places.push(Place { sequence, bin, start, len });
+        }
         places.sort_unstable_by_key(|place| (place.bin, place.start));
         let n_bins = places.last().map_or(0, |place| place.bin + 1);
         // Without sequences too, so that a row is always one that an array can have.
@@ -112,7 +115,9 @@ impl Packing {
         out.packed.fill(-1);
         out.masks.fill(false);
         out.positions.fill(0);
+        let mut pace = Pace::default();
         for place in &self.places {
+            pace.spend(place.len)?;
             let cells = self.cells(place);
             if let Some(packed) = out.packed.get_mut(cells.clone()) {
                 packed.fill(as_i64(place.sequence));
@@ -137,7 +142,9 @@ impl Packing {
         check_len("tokens", out.len(), cells, "n_bins * max_len")?;
         check_len("sequences", sequences.len(), self.places.len(), "as many as were packed")?;
         out.fill(pad);
+        let mut pace = Pace::default();
         for place in &self.places {
+            pace.spend(place.len)?;
             let tokens = sequences.get(place.sequence).copied().unwrap_or_default();
             check_len("sequence", tokens.len(), place.len, "its length when it was packed")?;
             out.get_mut(self.cells(place)).unwrap_or_default().copy_from_slice(tokens);

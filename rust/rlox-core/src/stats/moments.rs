@@ -1,6 +1,7 @@
 //! Count, mean and variance of everything seen, merged by parts.
 
 use crate::error::{Error, Result, check_finite, check_len};
+use crate::interrupt::{self, Pace, SHARED_PIECE};
 use crate::threads;
 
 /// Rows whose moments are taken together; fixed, so that no result depends on threads.
@@ -97,11 +98,14 @@ impl Moments {
         let mut total = self.clone();
         if rows.len() >= PARALLEL_FROM {
             let mut parts: Vec<_> = blocks.map(|block| (block, Self::new(0))).collect();
-            threads::for_each_chunk(&mut parts, BLOCKS, |_, parts| {
-                for (block, part) in parts {
-                    *part = self.of_block(block);
-                }
-            });
+            for parts in parts.chunks_mut((SHARED_PIECE / (ROWS * dim)).max(1)) {
+                interrupt::check()?;
+                threads::for_each_chunk(parts, BLOCKS, |_, parts| {
+                    for (block, part) in parts {
+                        *part = self.of_block(block);
+                    }
+                });
+            }
             for (_, part) in &parts {
                 total.add(part);
             }
@@ -150,7 +154,9 @@ impl Moments {
             return Err(Error::config("clip", limit, "a number of at least 0, or none"));
         }
         let scales: Vec<f64> = self.var().map(|var| (var + eps).sqrt()).collect();
+        let mut pace = Pace::default();
         for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+            pace.spend(dim)?;
             for ((x, out), (mean, scale)) in row.iter().zip(out).zip(self.mean.iter().zip(&scales))
             {
                 *out = ((x - mean) / scale).clamp(-limit, limit);
