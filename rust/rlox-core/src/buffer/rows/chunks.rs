@@ -249,7 +249,6 @@ impl<const N: usize> Reader<'_, N> {
     pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
         let at = (number & self.row_mask) as usize * N;
         let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
-        // A row that is not there is a panic.
         row.copy_from_slice(chunk.and_then(|chunk| chunk.get(at..at + N)).unwrap_or_default());
     }
 
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn held_rows_stay_readable_after_their_release_and_only_until_let_go() {
+    fn held_rows_are_readable_after_their_release_until_let_go() {
         for expected in [1, 64, 1_000] {
             let mut queue = ChunkQueue::new(8, expected);
             (0..500).for_each(|number| queue.push(&row(number)));
@@ -372,7 +371,6 @@ mod tests {
     #[test]
     fn the_row_behind_the_last_of_a_chunk_is_the_first_of_the_next() {
         for expected in [64, 10_000, 600_000] {
-            // Chunks of pages that are no whole number of rows are among them.
             let mut queue = ChunkQueue::new(68, expected);
             let row = |number: u32| number.to_ne_bytes().repeat(17);
             (0..40_000).for_each(|number| queue.push(&row(number)));
