@@ -213,7 +213,7 @@ class ReplayBuffer:
         sampler: the rule by which `sample` draws: "uniform", every transition alike, or
             "episode_balanced", every episode alike and within it every transition.
         obs_shape: shape of an observation.
-        obs_dtype: uint8, uint16, int8, int16, int32, int64, float32, float64 or bool.
+        obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
         obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
         action_shape: shape of an action.
         action_dtype: as `obs_dtype`.
