@@ -36,6 +36,7 @@ LARGE = (16_384, 262_144, 1_048_576)
 LARGE_POOL = 4
 SMALL = 2_048  # environments whose cost per step the large ones are held against
 AT_A_TIME = "2,048 at a time"
+COPY = "bare copy"
 WITHIN = 1.5  # times that cost, at most
 CHECKED_STEPS = 20_000  # environment steps whose rewards and ends are compared
 NEXT_STEP = "an episode's end is followed by a call that only resets, which is no transition"
@@ -107,10 +108,30 @@ def large(env_id: str, n: int) -> Case:
                 bound=True,
                 note="as many steps of 2,048 environments, which the caches hold",
             ),
+            local(
+                COPY,
+                "numpy",
+                lambda: copy_step(env_id, n),
+                compared=False,
+                bound=True,
+                note="moves as many bytes as a step reads and writes, and computes nothing",
+            ),
         ),
         tolerance=Tolerance(0.25, 0.004),
         elements=n,
     )
+
+
+def copy_step(env_id: str, n: int) -> Any:
+    """Copies as many bytes as a step has to read and write: state, actions and results."""
+    import rlox
+
+    env = rlox.VecEnv(n=1, env_id=env_id)
+    state, obs, action = 8 * env.state_dim, 4 * env.obs_dim, 8
+    rewards, flags = 8, 3
+    read, written = state + action, state + 2 * obs + rewards + flags
+    source, target = (np.zeros(n * (read + written) // 2, np.uint8) for _ in range(2))
+    return lambda: np.copyto(target, source), dict
 
 
 def our_systems(env_id: str, n: int, actions: Array) -> tuple[System, ...]:

@@ -210,8 +210,10 @@ class ReplayBuffer:
         n_envs: environments pushed side by side.
         seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
             i-th batch.
+        sampler: the rule by which `sample` draws: "uniform", every transition alike, or
+            "episode_balanced", every episode alike and within it every transition.
         obs_shape: shape of an observation.
-        obs_dtype: uint8, uint16, int8, int16, int32, int64, float32, float64 or bool.
+        obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
         obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
         action_shape: shape of an action.
         action_dtype: as `obs_dtype`.
@@ -227,11 +229,11 @@ class ReplayBuffer:
         UnknownNameError: a keyword or dtype that does not exist; names the nearest.
     """
 
-    def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
+    def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, sampler: Literal['uniform', 'episode_balanced']='uniform', obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
         ...
 
     @classmethod
-    def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
+    def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, sampler: Literal['uniform', 'episode_balanced']='uniform', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
         """A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
         `(1,)` of the space's dtype. Other keywords are those of the constructor.
 
@@ -272,7 +274,7 @@ class ReplayBuffer:
         """
 
     def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, her: HindsightConfig | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
-        """Draws transitions uniformly, with replacement.
+        """Draws transitions by the buffer's rule, with replacement.
 
         Args:
             batch_size: rows per batch, B.

@@ -2,7 +2,7 @@
 
 A room is a module of the crate's root, a file or a folder. What a file uses is read from its `use` lines
 and from paths in its code (`crate::`, `super::`, `self::`), followed through re-exports to the file that
-defines the name; tests inside a file may use what they like.
+defines the name; tests, inside a file or in one of their own, may use what they like.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "rlox-core": (
         "error",
-        "dtype interrupt row_copy seed space threads",
-        "field math",
+        "dtype interrupt row_copy space threads",
+        "field math shared tensor",
+        "params seed",
         "advantage env stats store",
-        "buffer llm",
+        "buffer llm policy",
+        "rollout",
     ),
     "rlox-python": (
         "errors sync",
@@ -30,10 +32,14 @@ ROOMS = {
         "coerce",
         "paths threads actions ends rollout snapshot step",
         "gae gae_call returns vtrace llm_rows llm_group llm_kl llm_pack llm_pair llm_tokens",
-        "moments stream native_env single vec_env buffer",
+        "stats stream native_env single vec_env buffer",
     ),
 }
-TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{\n.*?^\}\n", re.M | re.S)
+# A module of tests may have more attributes than the one that makes it one.
+TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{\n.*?^\}\n", re.M | re.S)
+TEST_FILE = re.compile(
+    r"^#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub(?:\([^)]*\))? )?mod (\w+);", re.M
+)
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"', re.S)
 USE = re.compile(r"^\s*(pub(?:\([^)]*\))? )?use ([^;]+);", re.M)
@@ -77,6 +83,12 @@ class Crate:
     """Its files, and which of them uses which."""
 
     def __init__(self, sources: dict[str, str]) -> None:
+        tests = {
+            (*module_of(file), name)
+            for file, text in sources.items()
+            for name in TEST_FILE.findall(text)
+        }
+        sources = {file: text for file, text in sources.items() if module_of(file) not in tests}
         self.files = {module_of(file): file for file in sources}
         self.exports: dict[Module, dict[str, list[str]]] = {}
         found: dict[Module, list[list[str]]] = {}
@@ -241,10 +253,26 @@ def test_an_upward_arrow_is_found_wherever_it_hides():
         "//! see crate::high::X",
         'const A: &str = "crate::high::X";',
         "#[cfg(test)]\nmod tests {\n    use crate::high::X;\n}\n",
+        '#[cfg(test)]\n#[expect(lint, reason = "it is exact")]\nmod tests {\n    use crate::high::X;\n}\n',
         "use high::X;",
         "use std::sync::Arc;",
     ):
         assert upward(Crate(files | {"low.rs": line}).arrows, ("low", "high")) == [], line
+
+
+def test_a_file_of_tests_is_no_part_of_the_crate():
+    files = {
+        "lib.rs": "mod low;\npub mod high;\n",
+        "low.rs": "#[cfg(test)]\nmod tests;\nmod plain;\n",
+        "low/tests.rs": "use crate::high::X;\n",
+        "low/plain.rs": "",
+        "high.rs": "use crate::low::a;\n",
+    }
+    arrows = Crate(files).arrows
+    assert set(arrows) == set(files) - {"low/tests.rs"}
+    assert upward(arrows, ("low", "high")) == []
+    undeclared = Crate(files | {"low.rs": "mod tests;\nmod plain;\n"}).arrows
+    assert upward(undeclared, ("low", "high")) == ["low/tests.rs -> high.rs"]
 
 
 def test_names_are_followed_through_re_exports_to_their_files():

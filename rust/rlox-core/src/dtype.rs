@@ -66,6 +66,8 @@ dtypes! {
     U8, "uint8", u8;
     /// Unsigned 16-bit integers, such as depth images.
     U16, "uint16", u16;
+    /// Unsigned 32-bit integers, such as hashes.
+    U32, "uint32", u32;
     /// Unsigned 64-bit integers, such as indices.
     U64, "uint64", u64;
     /// Signed 8-bit integers.

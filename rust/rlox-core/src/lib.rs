@@ -20,12 +20,11 @@ pub mod stats;
 pub mod store;
 mod tensor;
 pub mod threads;
-mod vector_env;
 
 pub use dtype::Dtype;
+pub use env::vector_env::{EnvSpec, VectorEnv};
 pub use error::{Error, Result};
 pub use field::Field;
 pub use params::Parameters;
 pub use shared::Shared;
 pub use tensor::TensorView;
-pub use vector_env::{EnvSpec, VectorEnv};

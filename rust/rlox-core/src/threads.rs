@@ -128,10 +128,11 @@ fn usual() -> usize {
 
 /// This process's pool of the present size; None if one thread is enough or there is no other.
 fn pool() -> Option<Arc<ThreadPool>> {
-    let (process, size) = (std::process::id(), count());
+    let size = count();
     if size == 1 {
         return None;
     }
+    let process = std::process::id();
     let fits = |pool: &&Pool| pool.process == process && pool.size == size;
     if let Some(pool) = unlocked(POOL.try_read())?.as_ref().filter(fits) {
         return pool.threads.clone();

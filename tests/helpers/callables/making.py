@@ -13,7 +13,8 @@ from rlox import _core
 
 LARGEST = 2**64 - 1
 DTYPES = (
-    "uint8", "uint16", "int8", "int16", "int32", "int64", "float32", "float64", "bool",
+    "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64",
+    "bool",
 )  # fmt: skip
 ROWS = 12
 ENDS = (3, 4, 9)

@@ -63,10 +63,10 @@ def test_steps_of_large_batches_are_held_against_those_of_2048():
     cases = list(run_all.ROWS["P20"](NOWHERE))
     assert len(cases) == 6
     for case in cases:
-        (goal,), (small,) = case.ours[0].goals, case.peers
+        (goal,), (small, copy) = case.ours[0].goals, case.peers
         assert (goal.minimum, goal.against) == (pytest.approx(2 / 3), small.name)
         assert small.scale * 2_048 == case.elements
-        assert small.bound
+        assert small.bound and copy.bound
 
 
 def test_the_rollout_is_held_against_the_original_and_sb3_by_name():

@@ -13,7 +13,7 @@ BOX = gym.spaces.Box(0, 255, (4, 8, 8), np.uint8)
 VECTOR = gym.spaces.Box(-1, 1, (3,), np.float32)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "int8", "int16", "int32", "int64"])
 def test_whole_numbers_come_back_to_the_last_and_one_more_is_refused(dtype):
     limits = np.iinfo(dtype)
     ends = np.array([limits.min, limits.max], dtype)
@@ -30,6 +30,15 @@ def test_whole_numbers_come_back_to_the_last_and_one_more_is_refused(dtype):
         with pytest.raises(ShapeError):
             buffer.push(wrong, 0, 0.0, False, False)
     assert len(buffer) == 1
+
+
+def test_a_uint64_column_holds_all_its_numbers_and_no_negative_one():
+    buffer = ReplayBuffer(10, 2, 1, obs_dtype="uint64")
+    buffer.push([0, 2**64 - 1], 0.0, 0.0, False, False, np.array([2**63, 1], np.uint64))
+    batch = buffer.gather([0])
+    assert batch["obs"].tolist() == [[0, 2**64 - 1]] and batch["next_obs"].tolist() == [[2**63, 1]]
+    with pytest.raises(ShapeError, match="-1"):
+        buffer.push(np.array([-1, 0]), 0.0, 0.0, False, False)
 
 
 @pytest.mark.parametrize(

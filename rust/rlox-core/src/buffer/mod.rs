@@ -21,9 +21,9 @@ pub use rows::{
     EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsOf, Rings, RowRef, Rows, Transitions,
 };
 pub use sampling::{
-    Drawn, GoalStrategy, Hindsight, MAX_BATCH, PADDING, Priorities, Prioritized, Relabel, Request,
-    STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories, Uniform, Want,
-    named,
+    Drawn, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, PADDING, Priorities, Prioritized,
+    Relabel, Request, STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories,
+    Uniform, Want, named,
 };
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
 pub use standardizer::Standardizer;

@@ -6,26 +6,32 @@
 mod acrobot;
 mod actions;
 pub mod angles;
+mod batch;
+mod block;
 mod cartpole;
 mod clock;
 mod mountain_car;
 mod mountain_car_continuous;
+mod native;
 mod pendulum;
 mod precision;
 pub mod registry;
+mod seeding;
 mod shard;
 mod snapshot;
 mod snapshot_bytes;
 mod step;
 mod undo;
 mod vec_env;
+pub(crate) mod vector_env;
 
 pub use actions::Actions;
+pub use block::BLOCK;
 pub use precision::Precision;
-pub use shard::BLOCK;
+pub use seeding::Seeding;
 pub use snapshot::Snapshot;
 pub use step::{DenseFinals, Finals, StepOut};
-pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD, Seeding, Tiling, VecEnv};
+pub use vec_env::{MAX_ENVS, PARALLEL_FROM, SHARD, Tiling, VecEnv};
 
 pub use crate::math::Float;
 

@@ -4,11 +4,12 @@
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use super::acrobot::Acrobot;
+use super::batch::Batch;
 use super::cartpole::CartPole;
 use super::mountain_car::MountainCar;
 use super::mountain_car_continuous::MountainCarContinuous;
 use super::pendulum::Pendulum;
-use super::shard::{Batch, Shard};
+use super::shard::Shard;
 use super::{Env, Float, Precision, Spec};
 use crate::error::{Error, Result};
 use crate::seed::Stream;

@@ -1,7 +1,7 @@
 //! Everything a batch needs to continue exactly where it was.
 
+use super::seeding::{Key, STREAM};
 use super::undo::undoable;
-use super::vec_env::Key;
 use super::{Precision, VecEnv};
 use crate::error::{Error, Result, check_finite, check_len};
 use crate::interrupt;
@@ -134,7 +134,7 @@ impl VecEnv {
                     let part = keys.get(own.clone()).unwrap_or_default();
                     let positions = positions.get(own.clone()).unwrap_or_default();
                     let streams = part.iter().zip(positions).map(|(&(seed, index), &position)| {
-                        let mut stream = Stream::new(seed, super::vec_env::STREAM, index);
+                        let mut stream = Stream::new(seed, STREAM, index);
                         stream.set_position(position);
                         stream
                     });

@@ -1,9 +1,7 @@
-//! One step of many shards: where its results go, and how threads share it.
+//! Where a step writes its results, and how its rows are cut up.
 
-use super::shard::Batch;
 use super::{Actions, Spec};
 use crate::error::{Result, check_len};
-use crate::threads;
 
 /// Where a step writes its results; rows follow the environments.
 pub struct StepOut<'a> {
@@ -91,30 +89,5 @@ impl StepRows<'_> {
         let actions = self.actions.rows(0, rows, action_dim);
         let right_actions = self.actions.rows(rows, rest, action_dim);
         (Self { actions, out, last }, Self { actions: right_actions, out: right, last: right_last })
-    }
-}
-
-/// Steps shards of `size` rows by halves, in parallel if asked.
-pub(super) fn step_shards(
-    spec: &Spec,
-    shards: &mut [Box<dyn Batch>],
-    rows: StepRows<'_>,
-    size: usize,
-    parallel: bool,
-) {
-    if let [shard] = shards {
-        shard.step(rows.actions, rows.out, rows.last);
-        return;
-    }
-    let half = shards.len() / 2;
-    let (left, right) = shards.split_at_mut(half);
-    let (left_rows, right_rows) = rows.split_at(half * size, spec);
-    let step_left = || step_shards(spec, left, left_rows, size, parallel);
-    let step_right = || step_shards(spec, right, right_rows, size, parallel);
-    if parallel {
-        threads::join(step_left, step_right);
-    } else {
-        step_left();
-        step_right();
     }
 }

@@ -1,8 +1,8 @@
 //! Long work on a batch that can be interrupted: afterwards the batch is as before or as after.
 
+use super::batch::Batch;
 use super::clock::Clock;
-use super::shard::Batch;
-use super::vec_env::Key;
+use super::seeding::{Key, STREAM};
 use crate::error::Result;
 use crate::interrupt;
 use crate::seed::Stream;
@@ -44,7 +44,7 @@ impl Mark {
     pub(super) fn apply(&self, streams: &mut [Stream]) {
         let Some(stream) = streams.get_mut(self.row) else { return };
         if let Some((seed, index)) = self.key {
-            *stream = Stream::new(seed, super::vec_env::STREAM, index);
+            *stream = Stream::new(seed, STREAM, index);
         }
         stream.set_position(self.position);
     }

@@ -1,13 +1,14 @@
 //! Many environments stepped as one batch.
 
+use super::batch::{Batch, step_shards};
 use super::registry::Entry;
-use super::shard::Batch;
-use super::step::{DenseFinals, Finals, StepOut, StepRows, step_shards};
+use super::seeding::{Key, STREAM, Seeding};
+use super::step::{DenseFinals, Finals, StepOut, StepRows};
 use super::undo::undoable;
+use super::vector_env::EnvSpec;
 use super::{Actions, Precision, Spec, registry};
 use crate::error::{Error, Result, check_len};
 use crate::seed::Stream;
-use crate::vector_env::EnvSpec;
 use crate::{interrupt, threads};
 
 /// From this many environments on, shards are spread over threads. Below, waking a
@@ -39,23 +40,8 @@ pub const MAX_ENVS: usize = 1 << 24;
 /// About how long an episode's start takes beyond what a step does.
 const RESET_NANOSECONDS: usize = 100;
 
-/// Name of the stream that each environment draws its episode starts from.
-pub(super) const STREAM: &str = "env";
-
 /// Environments in parts that threads share.
 type Shards = Vec<Box<dyn Batch>>;
-
-/// (seed, index) of an environment's stream.
-pub(super) type Key = (u64, u64);
-
-/// Where each environment's stream comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seeding {
-    /// Environment i draws from stream (seed, "env", i).
-    Run(u64),
-    /// Environment i draws from stream (seeds\[i\], "env", 0), wherever it sits in the batch.
-    PerEnv(Vec<u64>),
-}
 
 /// A batch of one native environment with time limits and SAME_STEP autoreset.
 ///
@@ -132,7 +118,7 @@ impl VecEnv {
     }
 
     /// The same facts, owned.
-    pub(crate) fn owned_spec(&self) -> &EnvSpec {
+    pub(super) fn owned_spec(&self) -> &EnvSpec {
         &self.owned_spec
     }
 

@@ -8,33 +8,8 @@
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
+use super::float::Exponential;
 use super::{Float, mul_add};
-
-/// The constants and the polynomial of the exponential of a number type.
-pub trait Exponential: Sized {
-    /// log2 e.
-    const LOG2_E: Self;
-    /// Adding it rounds to an integer: 1.5 x 2^52 or 1.5 x 2^23.
-    const ROUND: Self;
-    /// ln 2 = `LN_2_HIGH` + `LN_2_LOW`; the first is short, so that its product with k is exact.
-    const LN_2_HIGH: Self;
-    /// The rest of ln 2.
-    const LN_2_LOW: Self;
-    /// Outside, e^x rounds to 0 or infinity.
-    const RANGE: (Self, Self);
-    /// From here up to `HIGHEST`, 2^k is a normal number.
-    const LOWEST: Self;
-    /// See `LOWEST`.
-    const HIGHEST: Self;
-
-    /// e^r - 1 - r.
-    #[must_use]
-    fn excess<const FUSED: bool>(r: Self) -> Self;
-
-    /// 2^k of `shifted` = k + [`Exponential::ROUND`].
-    #[must_use]
-    fn power_of_2(shifted: Self) -> Self;
-}
 
 impl Exponential for f64 {
     const LOG2_E: Self = std::f64::consts::LOG2_E;

@@ -1,12 +1,35 @@
-//! The one trait of number types: what kernels written once for float64 and float32 need.
+//! What kernels written once for float64 and float32 need of a number type.
 
 #![expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-use super::exp::{self, Exponential};
-use super::{trig, trig_single};
+/// The constants and the polynomial of the exponential of a number type.
+pub trait Exponential: Sized {
+    /// log2 e.
+    const LOG2_E: Self;
+    /// Adding it rounds to an integer: 1.5 x 2^52 or 1.5 x 2^23.
+    const ROUND: Self;
+    /// ln 2 = `LN_2_HIGH` + `LN_2_LOW`; the first is short, so that its product with k is exact.
+    const LN_2_HIGH: Self;
+    /// The rest of ln 2.
+    const LN_2_LOW: Self;
+    /// Outside, e^x rounds to 0 or infinity.
+    const RANGE: (Self, Self);
+    /// From here up to `HIGHEST`, 2^k is a normal number.
+    const LOWEST: Self;
+    /// See `LOWEST`.
+    const HIGHEST: Self;
+
+    /// e^r - 1 - r.
+    #[must_use]
+    fn excess<const FUSED: bool>(r: Self) -> Self;
+
+    /// 2^k of `shifted` = k + [`Exponential::ROUND`].
+    #[must_use]
+    fn power_of_2(shifted: Self) -> Self;
+}
 
 /// float64 or float32, with the arithmetic of kernels in forms that vectorise.
 ///
@@ -61,11 +84,8 @@ pub trait Float:
     fn mul_add(self, b: Self, c: Self) -> Self;
 
     /// e^x, see [`super::exp`].
-    #[inline]
     #[must_use]
-    fn exp(self) -> Self {
-        exp::whole::<Self, false>(self)
-    }
+    fn exp(self) -> Self;
 
     /// The nearest integer, half to even, for |x| <= [`Float::LIMIT`].
     #[must_use]
@@ -99,84 +119,3 @@ pub trait Float:
         if raised > high { high } else { raised }
     }
 }
-
-macro_rules! float {
-    ($float:ident, $trig:ident) => {
-        #[expect(
-            clippy::allow_attributes,
-            clippy::cast_possible_truncation,
-            reason = "rounding to the type is what is asked for"
-        )]
-        #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "one text for two types")]
-        impl Float for $float {
-            const ZERO: Self = 0.0;
-            const ONE: Self = 1.0;
-            const EPSILON: Self = $float::EPSILON;
-            const INFINITY: Self = $float::INFINITY;
-            const LIMIT: Self = $trig::LIMIT;
-
-            #[inline(always)]
-            fn from_f64(value: f64) -> Self {
-                value as Self
-            }
-
-            #[inline(always)]
-            fn to_f64(self) -> f64 {
-                self as f64
-            }
-
-            #[inline(always)]
-            fn to_f32(self) -> f32 {
-                self as f32
-            }
-
-            #[inline(always)]
-            fn abs(self) -> Self {
-                self.abs()
-            }
-
-            #[inline(always)]
-            fn copysign(self, sign: Self) -> Self {
-                self.copysign(sign)
-            }
-
-            #[inline(always)]
-            fn mul_add(self, b: Self, c: Self) -> Self {
-                self.mul_add(b, c)
-            }
-
-            #[inline(always)]
-            fn nearest(self) -> Self {
-                (self + $trig::ROUND) - $trig::ROUND
-            }
-
-            #[inline(always)]
-            fn less_turns(self, turns: Self) -> Self {
-                (self - turns * $trig::TAU_1) - turns * $trig::TAU_2
-            }
-
-            #[inline(always)]
-            fn remainder(self, modulus: Self) -> Self {
-                self.rem_euclid(modulus)
-            }
-
-            #[inline(always)]
-            fn sin_cos_small(self) -> (Self, Self) {
-                $trig::sin_cos_small(self)
-            }
-
-            #[inline(always)]
-            fn sin_cos_reduced(self) -> (Self, Self) {
-                $trig::sin_cos(self)
-            }
-
-            #[inline(always)]
-            fn sin_cos_slow(self) -> (Self, Self) {
-                self.sin_cos()
-            }
-        }
-    };
-}
-
-float!(f64, trig);
-float!(f32, trig_single);

@@ -8,6 +8,7 @@
 
 mod exp;
 mod float;
+mod ieee;
 pub mod in_place;
 pub(crate) mod lanes;
 mod log;

@@ -1,10 +1,10 @@
 //! The memory of a rollout.
 
 use super::episodes::{Episode, Progress};
+use crate::env::vector_env::{EnvSpec, VectorEnv};
 use crate::error::{Error, Result, check_len};
 use crate::policy::ActionsMut;
 use crate::space::ActionSpace;
-use crate::vector_env::{EnvSpec, VectorEnv};
 
 /// One rollout of T steps in N environments, time-major, allocated once and filled again and again.
 ///

@@ -3,11 +3,11 @@
 use super::arena::{Arena, Final, row, row_mut};
 use crate::advantage::{Discount, Ends, gae};
 use crate::env::StepOut;
+use crate::env::vector_env::VectorEnv;
 use crate::error::{Error, Result, check_len};
 use crate::interrupt;
 use crate::policy::{Acted, Noise, Policy, Seen};
 use crate::seed::Stream;
-use crate::vector_env::VectorEnv;
 
 /// Name of the stream that the noise of a rollout is drawn from.
 const STREAM: &str = "action";

@@ -110,7 +110,7 @@ macro_rules! whole {
     })+ };
 }
 
-whole! { u8 u16 u64 i8 i16 i32 i64 }
+whole! { u8 u16 u32 u64 i8 i16 i32 i64 }
 
 macro_rules! float {
     ($($type:ty)+) => { $(impl Element for $type {

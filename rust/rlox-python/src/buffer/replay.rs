@@ -11,6 +11,7 @@ use super::methods::{held_methods, push_methods};
 use super::{settings, shared, state};
 use crate::coerce::{Number, Text};
 use crate::detach::detached;
+use crate::errors::OrRaise;
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
@@ -31,8 +32,10 @@ use crate::paths::PathArg;
 ///     n_envs: environments pushed side by side.
 ///     seed: draws without a seed of their own come from `Stream(seed, "replay", i)` for the
 ///         i-th batch.
+///     sampler: the rule by which `sample` draws: "uniform", every transition alike, or
+///         "episode_balanced", every episode alike and within it every transition.
 ///     obs_shape: shape of an observation.
-///     obs_dtype: uint8, uint16, int8, int16, int32, int64, float32, float64 or bool.
+///     obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
 ///     obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
 ///     action_shape: shape of an action.
 ///     action_dtype: as `obs_dtype`.
@@ -60,9 +63,10 @@ impl PyReplayBuffer {
     #[new]
     #[pyo3(
         signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, *,
-            n_envs=Number::OMITTED, seed=Number::OMITTED, **keywords),
-        text_signature = "(capacity, obs_dim=None, act_dim=None, *, n_envs=1, seed=0, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
+            n_envs=Number::OMITTED, seed=Number::OMITTED, sampler=Text::Omitted("uniform"), **keywords),
+        text_signature = "(capacity, obs_dim=None, act_dim=None, *, n_envs=1, seed=0, sampler='uniform', obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new<'py>(
         py: Python<'py>,
         capacity: Number<'py>,
@@ -70,13 +74,15 @@ impl PyReplayBuffer {
         act_dim: Number<'py>,
         n_envs: Number<'py>,
         seed: Number<'py>,
+        sampler: Text<'py>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
+        let rule = named(&sampler.read("sampler")?).or_raise(py)?;
         let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
-        let make = || ReplayBuffer::new(schema, capacity, n_envs, seed, named("uniform")?);
+        let make = || ReplayBuffer::new(schema, capacity, n_envs, seed, rule);
         let buffer = detached(py, 0, make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
@@ -88,7 +94,7 @@ impl PyReplayBuffer {
     #[classmethod]
     #[pyo3(
         signature = (observation_space, action_space, capacity, **keywords),
-        text_signature = "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+        text_signature = "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, sampler='uniform', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     fn from_spaces<'py>(
         cls: &Bound<'py, PyType>,
@@ -100,7 +106,7 @@ impl PyReplayBuffer {
         settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
     }
 
-    /// Draws transitions uniformly, with replacement.
+    /// Draws transitions by the buffer's rule, with replacement.
     ///
     /// Args:
     ///     batch_size: rows per batch, B.

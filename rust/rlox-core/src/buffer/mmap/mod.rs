@@ -17,7 +17,7 @@ impl MmapReplayBuffer {
     /// A seal that the disk refuses is tried again at the next push as long as there is memory.
     ///
     /// # Errors
-    /// As [`MemoryRows::push`], nothing is stored then. [`Error::Storage`] if memory is full and the
+    /// As [`MemoryRows::push`](super::MemoryRows::push), nothing is stored then. [`Error::Storage`](crate::Error::Storage) if memory is full and the
     /// disk refuses: the blocks before that are stored.
     pub fn push(&mut self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut Direct(self), to, rows, seal)
@@ -27,7 +27,7 @@ impl MmapReplayBuffer {
     /// an environment is left out while its next observation is not known.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses, [`Error::Config`] after `close`.
+    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses, [`Error::Config`](crate::Error::Config) after `close`.
     pub fn flush(&mut self) -> Result<()> {
         flush(&mut Direct(self))
     }
@@ -43,7 +43,7 @@ impl MmapReplayBuffer {
     /// Goes on from the state saved as `name`; rows sealed since are forgotten.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for files that are not what was written, [`Error::Snapshot`] for another
+    /// [`Error::Damaged`](crate::Error::Damaged) for files that are not what was written, [`Error::Snapshot`](crate::Error::Snapshot) for another
     /// layout. Nothing is changed then.
     pub fn restore(&mut self, name: &str) -> Result<()> {
         restore(&mut Direct(self), name)
@@ -52,7 +52,7 @@ impl MmapReplayBuffer {
     /// Ends the buffer: with `keep` every row is sealed and the files stay, without they go.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the disk refuses; the buffer stays open then.
+    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses; the buffer stays open then.
     pub fn close(&mut self, keep: bool) -> Result<()> {
         close(&mut Direct(self), keep)
     }

@@ -1,5 +1,6 @@
 //! Rules by which rows are drawn: one file each, and one line in [`NAMES`].
 
+mod episodes;
 mod goals;
 mod priorities;
 mod prioritized;
@@ -11,6 +12,7 @@ mod sum_tree;
 mod trajectories;
 mod uniform;
 
+pub use episodes::EpisodeBalanced;
 pub use goals::{GoalStrategy, Hindsight};
 pub use priorities::Priorities;
 pub(super) use priorities::check_all as check_priorities;
@@ -25,7 +27,8 @@ pub use uniform::Uniform;
 use crate::error::{Error, Result};
 
 /// The rules for transitions that need no settings, by name.
-const NAMES: [(&str, Make); 1] = [("uniform", || Box::new(Uniform))];
+const NAMES: [(&str, Make); 2] =
+    [("uniform", || Box::new(Uniform)), ("episode_balanced", || Box::new(EpisodeBalanced))];
 
 type Make = fn() -> Box<dyn Sampler>;
 

@@ -1,6 +1,6 @@
 //! Environments of any kind, native or behind a network, stepped as one batch.
 
-use crate::env::{Actions, Finals, Snapshot, Spec, StepOut, VecEnv};
+use super::{Actions, Finals, Spec, StepOut};
 use crate::error::Result;
 use crate::space::{ActionSpace, BoxSpace};
 
@@ -73,41 +73,4 @@ pub trait VectorEnv: Send {
     /// # Errors
     /// [`crate::Error::Snapshot`] for bytes of another environment, or that are damaged.
     fn restore(&mut self, snapshot: &[u8]) -> Result<()>;
-}
-
-impl VectorEnv for VecEnv {
-    fn spec(&self) -> &EnvSpec {
-        self.owned_spec()
-    }
-
-    fn n_envs(&self) -> usize {
-        self.n_envs()
-    }
-
-    fn reset(&mut self, obs: &mut [f32]) -> Result<()> {
-        let dim = self.obs_dim();
-        crate::error::check_len("obs", obs.len(), self.n_envs() * dim, "n_envs x obs_dim")?;
-        self.reset_all()?;
-        self.observe_into(obs)
-    }
-
-    fn step(&mut self, actions: Actions<'_>, out: StepOut<'_>) -> Result<()> {
-        self.step_into(actions, out)
-    }
-
-    fn finals(&self) -> Finals<'_> {
-        self.finals()
-    }
-
-    fn observe(&self, obs: &mut [f32]) -> Result<()> {
-        self.observe_into(obs)
-    }
-
-    fn snapshot(&self) -> Result<Vec<u8>> {
-        self.snapshot().map(|saved| saved.to_bytes())
-    }
-
-    fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
-        self.restore(&Snapshot::from_bytes(snapshot)?)
-    }
 }
