@@ -56,14 +56,14 @@ class RunningStats:
     def update(self, x: float) -> None: ...
     def batch_update(self, xs: ArrayLike) -> None: ...
     def merge(self, other: RunningStats) -> None: ...
-    def normalize(self, x: float, clip: float | None = None, eps: float = 1e-8) -> float: ...
+    def normalize(self, x: float, clip: float | None = ..., eps: float = ...) -> float: ...
     @overload
     def normalize_batch(
-        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+        self, xs: NDArray[np.float32], clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.float32]: ...
     @overload
     def normalize_batch(
-        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+        self, xs: ArrayLike, clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.floating[Any]]: ...
     def reset(self) -> None: ...
     def state(self) -> dict[str, int | float]: ...
@@ -85,19 +85,19 @@ class RunningStatsVec:
     def merge(self, other: RunningStatsVec) -> None: ...
     @overload
     def normalize(
-        self, x: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+        self, x: NDArray[np.float32], clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.float32]: ...
     @overload
     def normalize(
-        self, x: ArrayLike, clip: float | None = None, eps: float = 1e-8
+        self, x: ArrayLike, clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.floating[Any]]: ...
     @overload
     def normalize_batch(
-        self, xs: NDArray[np.float32], clip: float | None = None, eps: float = 1e-8
+        self, xs: NDArray[np.float32], clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.float32]: ...
     @overload
     def normalize_batch(
-        self, xs: ArrayLike, clip: float | None = None, eps: float = 1e-8
+        self, xs: ArrayLike, clip: float | None = ..., eps: float = ...
     ) -> NDArray[np.floating[Any]]: ...
     def reset(self) -> None: ...
     def state(self) -> dict[str, int | NDArray[np.float64]]: ...
@@ -118,10 +118,10 @@ class HindsightConfig:
     def __new__(
         cls,
         compute_reward: Callable[..., ArrayLike],
-        strategy: str = "future",
-        k: int = 4,
+        strategy: str = ...,
+        k: int = ...,
         *,
-        ratio: float | None = None,
+        ratio: float | None = ...,
     ) -> HindsightConfig: ...
     @property
     def strategy(self) -> str: ...
@@ -133,20 +133,20 @@ class ReplayBuffer:
     def __new__(
         cls,
         capacity: int,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
+        obs_dim: int | None = ...,
+        act_dim: int | None = ...,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        sampler: Literal["uniform", "episode_balanced"] = "uniform",
-        obs_shape: tuple[int, ...] | None = None,
-        obs_dtype: DTypeLike = "float32",
-        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
-        action_shape: tuple[int, ...] | None = None,
-        action_dtype: DTypeLike = "float32",
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        sampler: Literal["uniform", "episode_balanced"] = ...,
+        obs_shape: tuple[int, ...] | None = ...,
+        obs_dtype: DTypeLike = ...,
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
+        action_shape: tuple[int, ...] | None = ...,
+        action_dtype: DTypeLike = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> ReplayBuffer: ...
     @classmethod
     def from_spaces(
@@ -155,12 +155,12 @@ class ReplayBuffer:
         action_space: Any,
         capacity: int,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        sampler: Literal["uniform", "episode_balanced"] = "uniform",
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        sampler: Literal["uniform", "episode_balanced"] = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> ReplayBuffer: ...
     def push(
         self,
@@ -169,8 +169,8 @@ class ReplayBuffer:
         reward: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        extra: dict[str, Any] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def push_batch(
         self,
@@ -179,32 +179,32 @@ class ReplayBuffer:
         rewards: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
         *,
-        env_ids: ArrayLike | None = None,
-        extra: dict[str, Any] | None = None,
+        env_ids: ArrayLike | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def sample(
         self,
         batch_size: int,
-        seed: int | None = None,
+        seed: int | None = ...,
         *,
-        n_batches: int | None = None,
-        n_step: int | None = None,
-        gamma: float | None = None,
-        her: HindsightConfig | None = None,
-        out: dict[str, Any] | None = None,
+        n_batches: int | None = ...,
+        n_step: int | None = ...,
+        gamma: float | None = ...,
+        her: HindsightConfig | None = ...,
+        out: dict[str, Any] | None = ...,
     ) -> dict[str, Any]: ...
     def gather(
-        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = ...
     ) -> dict[str, Any]: ...
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
-    def cut_episode(self, env: int = 0) -> None: ...
+    def cut_episode(self, env: int = ...) -> None: ...
     def clear(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
-    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
-    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    def save(self, path: str | PathLike[str], name: str = ...) -> int: ...
+    def load(self, path: str | PathLike[str], name: str = ...) -> None: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int: ...
@@ -220,20 +220,20 @@ class SequenceReplayBuffer:
     def __new__(
         cls,
         capacity: int,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
+        obs_dim: int | None = ...,
+        act_dim: int | None = ...,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        cross_episodes: bool = False,
-        obs_shape: tuple[int, ...] | None = None,
-        obs_dtype: DTypeLike = "float32",
-        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
-        action_shape: tuple[int, ...] | None = None,
-        action_dtype: DTypeLike = "float32",
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        cross_episodes: bool = ...,
+        obs_shape: tuple[int, ...] | None = ...,
+        obs_dtype: DTypeLike = ...,
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
+        action_shape: tuple[int, ...] | None = ...,
+        action_dtype: DTypeLike = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> SequenceReplayBuffer: ...
     @classmethod
     def from_spaces(
@@ -242,12 +242,12 @@ class SequenceReplayBuffer:
         action_space: Any,
         capacity: int,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        cross_episodes: bool = False,
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        cross_episodes: bool = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> SequenceReplayBuffer: ...
     def push(
         self,
@@ -256,8 +256,8 @@ class SequenceReplayBuffer:
         reward: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        extra: dict[str, Any] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def push_batch(
         self,
@@ -266,30 +266,30 @@ class SequenceReplayBuffer:
         rewards: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
         *,
-        env_ids: ArrayLike | None = None,
-        extra: dict[str, Any] | None = None,
+        env_ids: ArrayLike | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def sample(
         self,
         batch_size: int,
         seq_len: int,
-        seed: int | None = None,
+        seed: int | None = ...,
         *,
-        n_batches: int | None = None,
-        out: dict[str, Any] | None = None,
+        n_batches: int | None = ...,
+        out: dict[str, Any] | None = ...,
     ) -> dict[str, Any]: ...
     def gather(
-        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = ...
     ) -> dict[str, Any]: ...
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
-    def cut_episode(self, env: int = 0) -> None: ...
+    def cut_episode(self, env: int = ...) -> None: ...
     def clear(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
-    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
-    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    def save(self, path: str | PathLike[str], name: str = ...) -> int: ...
+    def load(self, path: str | PathLike[str], name: str = ...) -> None: ...
     def __len__(self) -> int: ...
     @property
     def capacity(self) -> int: ...
@@ -306,21 +306,21 @@ class MmapReplayBuffer:
         cls,
         hot_capacity: int,
         total_capacity: int,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
-        cold_path: str | PathLike[str] | None = None,
+        obs_dim: int | None = ...,
+        act_dim: int | None = ...,
+        cold_path: str | PathLike[str] | None = ...,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        reopen: bool = True,
-        obs_shape: tuple[int, ...] | None = None,
-        obs_dtype: DTypeLike = "float32",
-        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
-        action_shape: tuple[int, ...] | None = None,
-        action_dtype: DTypeLike = "float32",
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        reopen: bool = ...,
+        obs_shape: tuple[int, ...] | None = ...,
+        obs_dtype: DTypeLike = ...,
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
+        action_shape: tuple[int, ...] | None = ...,
+        action_dtype: DTypeLike = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> MmapReplayBuffer: ...
     def push(
         self,
@@ -329,8 +329,8 @@ class MmapReplayBuffer:
         reward: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        extra: dict[str, Any] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def push_batch(
         self,
@@ -339,30 +339,30 @@ class MmapReplayBuffer:
         rewards: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
         *,
-        env_ids: ArrayLike | None = None,
-        extra: dict[str, Any] | None = None,
+        env_ids: ArrayLike | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def sample(
         self,
         batch_size: int,
-        seed: int | None = None,
+        seed: int | None = ...,
         *,
-        n_batches: int | None = None,
-        n_step: int | None = None,
-        gamma: float | None = None,
-        out: dict[str, Any] | None = None,
+        n_batches: int | None = ...,
+        n_step: int | None = ...,
+        gamma: float | None = ...,
+        out: dict[str, Any] | None = ...,
     ) -> dict[str, Any]: ...
     def gather(
-        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = ...
     ) -> dict[str, Any]: ...
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
-    def cut_episode(self, env: int = 0) -> None: ...
+    def cut_episode(self, env: int = ...) -> None: ...
     def flush(self) -> None: ...
-    def close(self, keep: bool = False) -> None: ...
-    def save(self, name: str = "last") -> None: ...
-    def load(self, name: str = "last") -> None: ...
+    def close(self, keep: bool = ...) -> None: ...
+    def save(self, name: str = ...) -> None: ...
+    def load(self, name: str = ...) -> None: ...
     def verify(self) -> None: ...
     def __len__(self) -> int: ...
     @property
@@ -388,27 +388,27 @@ class OfflineDatasetBuffer:
         rewards: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        normalize: bool = False,
+        normalize: bool = ...,
         *,
-        seed: int = 0,
+        seed: int = ...,
     ) -> OfflineDatasetBuffer: ...
     def sample(
         self,
         batch_size: int,
-        seed: int | None = None,
+        seed: int | None = ...,
         *,
-        n_batches: int | None = None,
-        out: dict[str, Any] | None = None,
+        n_batches: int | None = ...,
+        out: dict[str, Any] | None = ...,
     ) -> dict[str, Any]: ...
     def sample_trajectories(
-        self, batch_size: int, seq_len: int, seed: int | None = None
+        self, batch_size: int, seq_len: int, seed: int | None = ...
     ) -> dict[str, NDArray[Any]]: ...
     def stats(self) -> dict[str, Any]: ...
     def n_episodes(self) -> int: ...
     def normalize(self, obs: ArrayLike) -> NDArray[Any]: ...
     def denormalize(self, obs: ArrayLike) -> NDArray[Any]: ...
-    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
-    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    def save(self, path: str | PathLike[str], name: str = ...) -> int: ...
+    def load(self, path: str | PathLike[str], name: str = ...) -> None: ...
     @property
     def normalized(self) -> bool: ...
     def __len__(self) -> int: ...
@@ -418,22 +418,22 @@ class PrioritizedReplayBuffer:
     def __new__(
         cls,
         capacity: int,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
-        alpha: float = 0.6,
-        beta: float = 0.4,
+        obs_dim: int | None = ...,
+        act_dim: int | None = ...,
+        alpha: float = ...,
+        beta: float = ...,
         *,
-        n_envs: int = 1,
-        seed: int = 0,
-        stratified: bool = True,
-        obs_shape: tuple[int, ...] | None = None,
-        obs_dtype: DTypeLike = "float32",
-        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
-        action_shape: tuple[int, ...] | None = None,
-        action_dtype: DTypeLike = "float32",
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        n_envs: int = ...,
+        seed: int = ...,
+        stratified: bool = ...,
+        obs_shape: tuple[int, ...] | None = ...,
+        obs_dtype: DTypeLike = ...,
+        obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
+        action_shape: tuple[int, ...] | None = ...,
+        action_dtype: DTypeLike = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> PrioritizedReplayBuffer: ...
     @classmethod
     def from_spaces(
@@ -442,14 +442,14 @@ class PrioritizedReplayBuffer:
         action_space: Any,
         capacity: int,
         *,
-        alpha: float = 0.6,
-        beta: float = 0.4,
-        n_envs: int = 1,
-        seed: int = 0,
-        stratified: bool = True,
-        reward_dtype: DTypeLike = "float32",
-        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = None,
-        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = None,
+        alpha: float = ...,
+        beta: float = ...,
+        n_envs: int = ...,
+        seed: int = ...,
+        stratified: bool = ...,
+        reward_dtype: DTypeLike = ...,
+        frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None = ...,
+        extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None = ...,
     ) -> PrioritizedReplayBuffer: ...
     def push(
         self,
@@ -458,9 +458,9 @@ class PrioritizedReplayBuffer:
         reward: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        priority: ArrayLike | None = None,
-        extra: dict[str, Any] | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+        priority: ArrayLike | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def push_batch(
         self,
@@ -469,24 +469,24 @@ class PrioritizedReplayBuffer:
         rewards: ArrayLike,
         terminated: ArrayLike,
         truncated: ArrayLike,
-        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        priorities: ArrayLike | None = None,
+        next_obs: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+        priorities: ArrayLike | None = ...,
         *,
-        env_ids: ArrayLike | None = None,
-        extra: dict[str, Any] | None = None,
+        env_ids: ArrayLike | None = ...,
+        extra: dict[str, Any] | None = ...,
     ) -> None: ...
     def sample(
         self,
         batch_size: int,
-        seed: int | None = None,
+        seed: int | None = ...,
         *,
-        n_batches: int | None = None,
-        n_step: int | None = None,
-        gamma: float | None = None,
-        out: dict[str, Any] | None = None,
+        n_batches: int | None = ...,
+        n_step: int | None = ...,
+        gamma: float | None = ...,
+        out: dict[str, Any] | None = ...,
     ) -> dict[str, Any]: ...
     def gather(
-        self, indices: ArrayLike, *, out: dict[str, Any] | None = None
+        self, indices: ArrayLike, *, out: dict[str, Any] | None = ...
     ) -> dict[str, Any]: ...
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int: ...
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int: ...
@@ -495,12 +495,12 @@ class PrioritizedReplayBuffer:
     def alpha(self) -> float: ...
     @property
     def beta(self) -> float: ...
-    def cut_episode(self, env: int = 0) -> None: ...
+    def cut_episode(self, env: int = ...) -> None: ...
     def clear(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def restore(self, state: dict[str, Any]) -> None: ...
-    def save(self, path: str | PathLike[str], name: str = "last") -> int: ...
-    def load(self, path: str | PathLike[str], name: str = "last") -> None: ...
+    def save(self, path: str | PathLike[str], name: str = ...) -> int: ...
+    def load(self, path: str | PathLike[str], name: str = ...) -> None: ...
     @property
     def max_priority(self) -> float: ...
     def __len__(self) -> int: ...
@@ -515,7 +515,7 @@ class PrioritizedReplayBuffer:
 
 @final
 class Stream:
-    def __new__(cls, seed: int, name: str, index: int = 0) -> Stream: ...
+    def __new__(cls, seed: int, name: str, index: int = ...) -> Stream: ...
     def uniform(self, n: int) -> NDArray[np.float64]: ...
     def normal(self, n: int) -> NDArray[np.float64]: ...
     def next_u64(self) -> int: ...
@@ -565,46 +565,46 @@ class _SingleStep(TypedDict):
 
 @disjoint_base
 class SingleEnv(NativeEnv):
-    def __new__(cls, env_id: str, seed: int = 0) -> SingleEnv: ...
-    def reset(self, seed: int | None = None) -> NDArray[np.float32]: ...
+    def __new__(cls, env_id: str, seed: int = ...) -> SingleEnv: ...
+    def reset(self, seed: int | None = ...) -> NDArray[np.float32]: ...
     def step(self, action: ArrayLike) -> _SingleStep: ...
     def get_state(self) -> NDArray[np.float64]: ...
-    def set_state(self, state: ArrayLike, elapsed: int | None = None) -> None: ...
+    def set_state(self, state: ArrayLike, elapsed: int | None = ...) -> None: ...
     def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
     def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
 
 @final
 class Acrobot(SingleEnv):
-    def __new__(cls, seed: int = 0) -> Acrobot: ...
+    def __new__(cls, seed: int = ...) -> Acrobot: ...
 
 @final
 class CartPole(SingleEnv):
-    def __new__(cls, seed: int = 0) -> CartPole: ...
+    def __new__(cls, seed: int = ...) -> CartPole: ...
 
 @final
 class MountainCar(SingleEnv):
-    def __new__(cls, seed: int = 0) -> MountainCar: ...
+    def __new__(cls, seed: int = ...) -> MountainCar: ...
 
 @final
 class MountainCarContinuous(SingleEnv):
-    def __new__(cls, seed: int = 0) -> MountainCarContinuous: ...
+    def __new__(cls, seed: int = ...) -> MountainCarContinuous: ...
 
 @final
 class Pendulum(SingleEnv):
-    def __new__(cls, seed: int = 0) -> Pendulum: ...
+    def __new__(cls, seed: int = ...) -> Pendulum: ...
 
 @final
 class VecEnv(NativeEnv):
     def __new__(
         cls,
         n: int,
-        seed: int = 0,
-        env_id: str = "CartPole-v1",
+        seed: int = ...,
+        env_id: str = ...,
         *,
-        seeds: Iterable[int] | None = None,
-        shard: int = 1024,
-        parallel_from: int = 16384,
-        precision: str = "f64",
+        seeds: Iterable[int] | None = ...,
+        shard: int = ...,
+        parallel_from: int = ...,
+        precision: str = ...,
     ) -> VecEnv: ...
     def reset_all(self) -> NDArray[np.float32]: ...
     def observe_into(self, obs: NDArray[np.float32]) -> None: ...
@@ -618,7 +618,7 @@ class VecEnv(NativeEnv):
         truncated: NDArray[np.bool_],
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None: ...
     def get_state(self) -> NDArray[np.float64]: ...
-    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = None) -> None: ...
+    def set_state(self, state: ArrayLike, elapsed: ArrayLike | None = ...) -> None: ...
     def snapshot(self) -> dict[str, NDArray[Any] | int | str]: ...
     def restore(self, snapshot: dict[str, NDArray[Any] | int | str]) -> None: ...
     @property
@@ -630,227 +630,227 @@ class VecEnv(NativeEnv):
 def compute_gae(
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_value: float = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
 @overload
 def compute_gae(
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_value: float = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 @overload
 def compute_gae(
     rewards: ArrayLike,
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_value: float = 0.0,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_value: float = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 @overload
 def compute_gae_batched(
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    n_steps: int | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
 @overload
 def compute_gae_batched(
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    n_steps: int | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 @overload
 def compute_gae_batched(
     rewards: ArrayLike,
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    n_steps: int | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def compute_gae_batched_f32(
     rewards: ArrayLike,
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    n_steps: int | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    n_steps: int | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
 @overload
 def compute_gae_time_major(
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    next_values: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    next_values: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    advantages: NDArray[np.float32] | None = None,
-    returns: NDArray[np.float32] | None = None,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    advantages: NDArray[np.float32] | None = ...,
+    returns: NDArray[np.float32] | None = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
 @overload
 def compute_gae_time_major(
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    next_values: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    next_values: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    advantages: NDArray[np.float64] | None = None,
-    returns: NDArray[np.float64] | None = None,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    advantages: NDArray[np.float64] | None = ...,
+    returns: NDArray[np.float64] | None = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 @overload
 def compute_gae_time_major(
     rewards: ArrayLike,
     values: ArrayLike,
-    next_values: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    next_values: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    last_values: ArrayLike | None = None,
-    advantages: NDArray[np.floating[Any]] | None = None,
-    returns: NDArray[np.floating[Any]] | None = None,
+    dones: ArrayLike | None = ...,
+    last_values: ArrayLike | None = ...,
+    advantages: NDArray[np.floating[Any]] | None = ...,
+    returns: NDArray[np.floating[Any]] | None = ...,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 @overload
 def compute_group_advantages(
     rewards: NDArray[_Float],
     *,
-    scale: Literal["group", "batch", "none"] = "group",
-    ddof: int = 0,
-    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = ...,
+    ddof: int = ...,
+    eps: float = ...,
 ) -> NDArray[_Float]: ...
 @overload
 def compute_group_advantages(
     rewards: ArrayLike,
     *,
-    scale: Literal["group", "batch", "none"] = "group",
-    ddof: int = 0,
-    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = ...,
+    ddof: int = ...,
+    eps: float = ...,
 ) -> NDArray[np.floating[Any]]: ...
 @overload
 def compute_batch_group_advantages(
     rewards: NDArray[_Float],
-    group_size: int | None = None,
+    group_size: int | None = ...,
     *,
-    scale: Literal["group", "batch", "none"] = "group",
-    ddof: int = 0,
-    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = ...,
+    ddof: int = ...,
+    eps: float = ...,
 ) -> NDArray[_Float]: ...
 @overload
 def compute_batch_group_advantages(
     rewards: ArrayLike,
-    group_size: int | None = None,
+    group_size: int | None = ...,
     *,
-    scale: Literal["group", "batch", "none"] = "group",
-    ddof: int = 0,
-    eps: float = 0.0,
+    scale: Literal["group", "batch", "none"] = ...,
+    ddof: int = ...,
+    eps: float = ...,
 ) -> NDArray[np.floating[Any]]: ...
 def compute_token_kl(
     log_p: ArrayLike,
     log_q: ArrayLike,
     *,
-    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    estimator: Literal["exact", "k1", "k2", "k3"] = ...,
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> float: ...
 def compute_token_kl_schulman(
     log_p: ArrayLike,
     log_q: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> float: ...
 @overload
 def compute_batch_token_kl(
     log_p: NDArray[_Float],
     log_q: NDArray[_Float],
-    seq_len: int | None = None,
+    seq_len: int | None = ...,
     *,
-    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    estimator: Literal["exact", "k1", "k2", "k3"] = ...,
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> NDArray[_Float]: ...
 @overload
 def compute_batch_token_kl(
     log_p: ArrayLike,
     log_q: ArrayLike,
-    seq_len: int | None = None,
+    seq_len: int | None = ...,
     *,
-    estimator: Literal["exact", "k1", "k2", "k3"] = "exact",
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    estimator: Literal["exact", "k1", "k2", "k3"] = ...,
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> NDArray[np.floating[Any]]: ...
 @overload
 def compute_batch_token_kl_schulman(
     log_p: NDArray[_Float],
     log_q: NDArray[_Float],
-    seq_len: int | None = None,
+    seq_len: int | None = ...,
     *,
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> NDArray[_Float]: ...
 @overload
 def compute_batch_token_kl_schulman(
     log_p: ArrayLike,
     log_q: ArrayLike,
-    seq_len: int | None = None,
+    seq_len: int | None = ...,
     *,
-    mask: ArrayLike | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    mask: ArrayLike | None = ...,
+    reduction: Literal["sum", "mean"] = ...,
 ) -> NDArray[np.floating[Any]]: ...
 def pack_sequences(
     lengths: ArrayLike, max_len: int
@@ -866,7 +866,7 @@ class _PackedTokens(TypedDict):
     order: NDArray[np.int64]
 
 def pack_tokens(
-    sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: int = 0
+    sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: int = ...
 ) -> _PackedTokens: ...
 def unpack_sequences(values: Any, packed: ArrayLike) -> list[Any]: ...
 
@@ -896,118 +896,118 @@ class DPOPair:
 def compute_lambda_returns(
     rewards: NDArray[np.float32],
     next_values: NDArray[np.float32],
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.float32]: ...
 @overload
 def compute_lambda_returns(
     rewards: NDArray[np.float64],
     next_values: ArrayLike,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.float64]: ...
 @overload
 def compute_lambda_returns(
     rewards: ArrayLike,
     next_values: ArrayLike,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    gamma: float = ...,
+    lam: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.floating[Any]]: ...
 @overload
 def compute_n_step_returns(
     rewards: NDArray[np.float32],
     next_values: NDArray[np.float32],
     n: int,
-    gamma: float = 0.99,
+    gamma: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.float32]: ...
 @overload
 def compute_n_step_returns(
     rewards: NDArray[np.float64],
     next_values: ArrayLike,
     n: int,
-    gamma: float = 0.99,
+    gamma: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.float64]: ...
 @overload
 def compute_n_step_returns(
     rewards: ArrayLike,
     next_values: ArrayLike,
     n: int,
-    gamma: float = 0.99,
+    gamma: float = ...,
     *,
-    dones: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
+    dones: ArrayLike | None = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
 ) -> NDArray[np.floating[Any]]: ...
 @overload
 def compute_vtrace(
     log_rhos: NDArray[np.float32],
     rewards: NDArray[np.float32],
     values: NDArray[np.float32],
-    dones: ArrayLike | None = None,
-    bootstrap_value: ArrayLike | None = None,
-    gamma: float = 0.99,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
+    dones: ArrayLike | None = ...,
+    bootstrap_value: ArrayLike | None = ...,
+    gamma: float = ...,
+    rho_bar: float = ...,
+    c_bar: float = ...,
     *,
-    lam: float = 1.0,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    lam: float = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
 @overload
 def compute_vtrace(
     log_rhos: ArrayLike,
     rewards: NDArray[np.float64],
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    bootstrap_value: ArrayLike | None = None,
-    gamma: float = 0.99,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
+    dones: ArrayLike | None = ...,
+    bootstrap_value: ArrayLike | None = ...,
+    gamma: float = ...,
+    rho_bar: float = ...,
+    c_bar: float = ...,
     *,
-    lam: float = 1.0,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    lam: float = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 @overload
 def compute_vtrace(
     log_rhos: ArrayLike,
     rewards: ArrayLike,
     values: ArrayLike,
-    dones: ArrayLike | None = None,
-    bootstrap_value: ArrayLike | None = None,
-    gamma: float = 0.99,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
+    dones: ArrayLike | None = ...,
+    bootstrap_value: ArrayLike | None = ...,
+    gamma: float = ...,
+    rho_bar: float = ...,
+    c_bar: float = ...,
     *,
-    lam: float = 1.0,
-    terminated: ArrayLike | None = None,
-    truncated: ArrayLike | None = None,
-    next_values: ArrayLike | None = None,
+    lam: float = ...,
+    terminated: ArrayLike | None = ...,
+    truncated: ArrayLike | None = ...,
+    next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
 def native_env_ids() -> list[str]: ...
 def prune_replay(path: str | PathLike[str], keep: list[str]) -> int: ...
 def num_threads() -> int: ...
-def set_num_threads(n: int | None = None) -> None: ...
-def stream_seed(seed: int, name: str, index: int = 0) -> int: ...
+def set_num_threads(n: int | None = ...) -> None: ...
+def stream_seed(seed: int, name: str, index: int = ...) -> int: ...

@@ -1,6 +1,7 @@
-"""Writes rlox/_core.pyi: the types of signatures.pyi with the docs of the built extension.
+"""Writes rlox/_core.pyi: the types of signatures.pyi with the docs and defaults of the built extension.
 
-The docs are the Rust doc comments, so they are written once. Run after a build; `--check` only
+The docs are the Rust doc comments, and a default is the one of the Rust signature, so both are
+written once: `= ...` in signatures.pyi says that there is one. Run after a build; `--check` only
 says whether the stub is current (exit status 1 if not).
 """
 
@@ -40,12 +41,63 @@ def document(body: list[ast.stmt], owner: object) -> None:
 
 def is_ellipsis(node: ast.stmt) -> bool:
     """True for the `...` that stands for a body."""
-    return isinstance(node, ast.Expr) and getattr(node.value, "value", None) is ...
+    return isinstance(node, ast.Expr) and stands_for(node.value)
+
+
+def stands_for(node: ast.expr | None) -> bool:
+    """True for a `...`."""
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def fill_defaults(body: list[ast.stmt], owner: object) -> None:
+    """Puts the defaults of the extension in the place of `...`.
+
+    Raises:
+        SystemExit: signatures.pyi and the extension disagree about what has a default.
+    """
+    for node in body:
+        member = inspect.getattr_static(owner, getattr(node, "name", ""), None)
+        if isinstance(node, ast.ClassDef):
+            fill_defaults(node.body, member)
+        elif isinstance(node, ast.FunctionDef):
+            called = owner if node.name in ("__new__", "__init__") else member
+            fill(node.args, known_defaults(called), f"{getattr(owner, '__name__', '')}.{node.name}")
+
+
+def known_defaults(called: object) -> dict[str, object]:
+    """The defaults of a callable of the extension; properties and the like have none."""
+    if isinstance(called, classmethod | staticmethod):
+        called = called.__func__
+    if not callable(called):
+        return {}
+    try:
+        parameters = inspect.signature(called).parameters.values()
+    except ValueError:
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def fill(arguments: ast.arguments, known: dict[str, object], where: str) -> None:
+    """Fills in the defaults of one function; an overload may require what has one."""
+    for kind, defaults in (
+        ([*arguments.posonlyargs, *arguments.args], arguments.defaults),
+        (arguments.kwonlyargs, arguments.kw_defaults),
+    ):
+        names = [argument.arg for argument in kind][len(kind) - len(defaults) :]
+        for at, (name, default) in enumerate(zip(names, defaults, strict=True)):
+            if default is None:
+                continue
+            if not stands_for(default):
+                sys.exit(f"{SIGNATURES.name}: {where} repeats the default of {name}; write `...`")
+            if name not in known:
+                sys.exit(f"{SIGNATURES.name}: {where} has a default of {name}, the extension none")
+            defaults[at] = ast.Constant(known[name])
 
 
 def render(core: ModuleType) -> str:
     """The stub's text."""
     tree = ast.parse(SIGNATURES.read_text(encoding="utf-8"))
+    fill_defaults(tree.body, core)
     document(tree.body, core)
     tree.body.insert(0, ast.Expr(ast.Constant(f"{inspect.getdoc(core)}\n")))
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

@@ -38,18 +38,6 @@ impl Number<'_> {
         let value = self.0.as_ref().filter(|value| !value.is_none());
         value.map(|value| unsigned(value, name)).transpose()
     }
-
-    /// The integer, which must be in -2**63..2**63; `default` if it was left out.
-    pub(crate) fn read_signed(&self, name: &str, default: i64) -> PyResult<i64> {
-        let read = |value: &Bound<'_, PyAny>| {
-            value.extract().map_err(|_| {
-                let message =
-                    format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
-                errors::new(value.py(), Class::Config, message)
-            })
-        };
-        self.0.as_ref().map_or(Ok(default), read)
-    }
 }
 
 /// A float argument as it came, `None` included, or its default; read with the argument's name for
@@ -136,6 +124,38 @@ fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     value.extract().map_err(|_| {
         let message = format!("{name} is {}, expected an integer in 0..2**64", shown(value));
+        errors::new(value.py(), Class::Config, message)
+    })
+}
+
+/// A number as [`real`] reads it, or None.
+pub(crate) fn real_or_none(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<f64>> {
+    if value.is_none() { Ok(None) } else { real(value, name).map(Some) }
+}
+
+/// An integer in 0..2**64, or None.
+pub(crate) fn unsigned_or_none(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<u64>> {
+    if value.is_none() { Ok(None) } else { unsigned(value, name).map(Some) }
+}
+
+/// An integer in 0..2**64 as a size, `usize::MAX` if it is larger than any.
+pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    Ok(usize::try_from(unsigned(value, name)?).unwrap_or(usize::MAX))
+}
+
+/// An integer in -2**63..2**63.
+pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
+    value.extract().map_err(|_| {
+        let message = format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
+        errors::new(value.py(), Class::Config, message)
+    })
+}
+
+/// A `str`, anything else is a `TypeError`; it must not hold lone surrogates: they have no UTF-8.
+pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a str> {
+    let text = value.cast::<PyString>()?;
+    text.to_str().map_err(|_| {
+        let message = format!("{name} is {}, expected Unicode text", shown(text));
         errors::new(value.py(), Class::Config, message)
     })
 }

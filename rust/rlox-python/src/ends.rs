@@ -6,6 +6,7 @@ use rlox_core::advantage::{Ends, Flag};
 
 use crate::coerce;
 use crate::errors::{self, Class};
+use crate::rollout::like;
 use crate::views::{Plain, View, ViewMut, is_of};
 
 /// An optional argument.
@@ -25,10 +26,25 @@ pub(crate) enum EndArrays<'py> {
     Double(EndPair<'py, f64>),
 }
 
+/// An array and the name of its argument.
+type Named<'a, 'py> = (&'a Bound<'py, PyUntypedArray>, &'a str);
+
 /// Contiguous flags; without `truncated` every end is a termination.
 pub(crate) struct EndPair<'py, G> {
     terminated: View<'py, G>,
     truncated: Option<View<'py, G>>,
+}
+
+impl<'py, G> EndPair<'py, G> {
+    /// Both by `read`.
+    fn read(
+        terminated: Named<'_, 'py>,
+        truncated: Option<Named<'_, 'py>>,
+        read: fn(&Bound<'py, PyUntypedArray>, &str) -> PyResult<View<'py, G>>,
+    ) -> PyResult<Self> {
+        let truncated = truncated.map(|(array, name)| read(array, name)).transpose()?;
+        Ok(Self { terminated: read(terminated.0, terminated.1)?, truncated })
+    }
 }
 
 impl<G: Plain + Flag> EndPair<'_, G> {
@@ -63,59 +79,54 @@ impl<'py> EndArrays<'py> {
                 "truncated was given without next_values; pass next_values, V of the state each \
                  step reached (the final observation after truncation)",
             ),
-            (Some(dones), None, None) => Self::single(&flags(dones, "dones", shape)?, "dones"),
+            (Some(dones), None, None) => Self::single(&like(dones, "dones", shape)?, "dones"),
             (None, Some(flag), None) => {
-                Self::single(&flags(flag, "terminated", shape)?, "terminated")
+                Self::single(&like(flag, "terminated", shape)?, "terminated")
             }
             (None, None, Some(cut)) => {
                 let never = ViewMut::<bool>::fresh(py, shape)?.into_array();
-                Self::both(&never, &flags(cut, "truncated", shape)?)
+                Self::both(&never, &like(cut, "truncated", shape)?)
             }
             (None, Some(flag), Some(cut)) => {
-                Self::both(&flags(flag, "terminated", shape)?, &flags(cut, "truncated", shape)?)
+                Self::both(&like(flag, "terminated", shape)?, &like(cut, "truncated", shape)?)
             }
         }
     }
 
     fn single(ends: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<Self> {
-        Ok(if is_of::<f64>(ends) {
-            Self::Double(EndPair { terminated: coerce::numbers(ends, name)?, truncated: None })
-        } else if is_of::<f32>(ends) {
-            Self::Single(EndPair { terminated: coerce::numbers(ends, name)?, truncated: None })
-        } else {
-            Self::Bool(EndPair { terminated: coerce::bools(ends, name)?, truncated: None })
-        })
+        Self::pair((ends, name), None)
     }
 
     fn both(
         terminated: &Bound<'py, PyUntypedArray>,
         truncated: &Bound<'py, PyUntypedArray>,
     ) -> PyResult<Self> {
-        Ok(if is_of::<f64>(terminated) && is_of::<f64>(truncated) {
-            Self::Double(EndPair {
-                terminated: coerce::numbers(terminated, "terminated")?,
-                truncated: Some(coerce::numbers(truncated, "truncated")?),
-            })
-        } else if is_of::<f32>(terminated) && is_of::<f32>(truncated) {
-            Self::Single(EndPair {
-                terminated: coerce::numbers(terminated, "terminated")?,
-                truncated: Some(coerce::numbers(truncated, "truncated")?),
-            })
+        Self::pair((terminated, "terminated"), Some((truncated, "truncated")))
+    }
+
+    fn pair(terminated: Named<'_, 'py>, truncated: Option<Named<'_, 'py>>) -> PyResult<Self> {
+        let all = |is: fn(&Bound<'py, PyUntypedArray>) -> bool| {
+            is(terminated.0) && truncated.is_none_or(|(array, _)| is(array))
+        };
+        Ok(if all(is_of::<f64>) {
+            Self::Double(EndPair::read(terminated, truncated, coerce::numbers)?)
+        } else if all(is_of::<f32>) {
+            Self::Single(EndPair::read(terminated, truncated, coerce::numbers)?)
         } else {
-            Self::Bool(EndPair {
-                terminated: coerce::bools(terminated, "terminated")?,
-                truncated: Some(coerce::bools(truncated, "truncated")?),
-            })
+            Self::Bool(EndPair::read(terminated, truncated, coerce::bools)?)
         })
     }
 }
 
-fn flags<'py>(
-    value: &Bound<'py, PyAny>,
-    name: &str,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = coerce::array(value, name)?;
-    coerce::check_shape(&array, name, shape, "the shape of rewards")?;
-    Ok(array)
+/// Runs the body with the pair of flags of whatever type as `$pair`.
+macro_rules! with_ends {
+    ($ends:expr, $pair:ident => $body:expr) => {
+        match $ends {
+            $crate::ends::EndArrays::Bool($pair) => $body,
+            $crate::ends::EndArrays::Single($pair) => $body,
+            $crate::ends::EndArrays::Double($pair) => $body,
+        }
+    };
 }
+
+pub(crate) use with_ends;

@@ -37,8 +37,20 @@ impl Class {
     }
 }
 
+/// A result of the core as Python's.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the exception for the core's error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for rlox_core::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}
+
 /// The exception for a core error.
-pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {
         Error::Config { .. } => Class::Config,
         Error::Shape { .. } => Class::Shape,

@@ -4,9 +4,10 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use rlox_core::advantage::Discount;
 
-use crate::coerce::{self, Real};
+use crate::arg;
+use crate::coerce;
 use crate::ends::{EndArgs, EndArrays, Given};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
 
 /// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
@@ -38,12 +39,10 @@ use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
 #[pyfunction]
 #[pyo3(
     signature = (
-        rewards, values, dones=None, last_value=Real::Omitted(0.0),
-        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        rewards, values, dones=None, last_value=0.0,
+        gamma=0.99, lam=0.95, *, terminated=None,
         truncated=None, next_values=None
-    ),
-    text_signature = "(rewards, values, dones=None, last_value=0.0, gamma=0.99, lam=0.95, *, \
-        terminated=None, truncated=None, next_values=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae<'py>(
@@ -51,14 +50,13 @@ pub(crate) fn compute_gae<'py>(
     rewards: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
     dones: Given<'_, 'py>,
-    last_value: Real<'py>,
-    gamma: Real<'py>,
-    lam: Real<'py>,
+    #[pyo3(from_py_with = arg::number::last_value)] last_value: f64,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
-    let last_value = last_value.read("last_value")?;
     if next_values.is_some() && last_value != 0.0 {
         let message = "last_value and next_values were both given; the last entry of next_values \
                        is last_value";
@@ -66,9 +64,10 @@ pub(crate) fn compute_gae<'py>(
     }
     let inputs = Inputs::read(rewards, values, &["T"])?;
     let args = EndArgs { dones, terminated, truncated };
-    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), next_values.is_some())?;
-    let next_values = next_values.map(|next| inputs.like(next, "next_values")).transpose()?;
-    let (discount, layout) = (discount(py, &gamma, &lam)?, Layout::Single { last_value });
+    let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
+    let next_values =
+        next_values.map(|next| inputs.rollout.like(next, "next_values")).transpose()?;
+    let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
     Flat { inputs, next_values, ends, discount, layout }.run(py)
 }
 
@@ -98,11 +97,9 @@ pub(crate) fn compute_gae<'py>(
 #[pyo3(
     signature = (
         rewards, values, dones=None, last_values=None, n_steps=None,
-        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        gamma=0.99, lam=0.95, *, terminated=None,
         truncated=None, next_values=None
-    ),
-    text_signature = "(rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, \
-        *, terminated=None, truncated=None, next_values=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_batched<'py>(
@@ -112,14 +109,14 @@ pub(crate) fn compute_gae_batched<'py>(
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     n_steps: Given<'_, 'py>,
-    gamma: Real<'py>,
-    lam: Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, &gamma, &lam)?;
+    let discount = discount(py, gamma, lam)?;
     let inputs = Inputs::read(rewards, values, &["N * T"])?;
     batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -148,11 +145,9 @@ pub(crate) fn compute_gae_batched<'py>(
 #[pyo3(
     signature = (
         rewards, values, dones=None, last_values=None, n_steps=None,
-        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, terminated=None,
+        gamma=0.99, lam=0.95, *, terminated=None,
         truncated=None, next_values=None
-    ),
-    text_signature = "(rewards, values, dones=None, last_values=None, n_steps=None, gamma=0.99, lam=0.95, \
-        *, terminated=None, truncated=None, next_values=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_batched_f32<'py>(
@@ -162,14 +157,14 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     n_steps: Given<'_, 'py>,
-    gamma: Real<'py>,
-    lam: Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
 ) -> PyResult<Pair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, &gamma, &lam)?;
+    let discount = discount(py, gamma, lam)?;
     let inputs = Inputs { single: true, ..Inputs::read(rewards, values, &["N * T"])? };
     batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -195,11 +190,12 @@ fn batched<'py>(
     let n_steps = n_steps.map(|n_steps| coerce::unsigned(n_steps, "n_steps")).transpose()?;
     let n_steps = match (n_steps, &last_values) {
         (Some(n_steps), _) if n_steps > 0 => usize::try_from(n_steps).unwrap_or(usize::MAX),
-        (None, Some(last)) if !last.is_empty() => inputs.rewards.len() / last.len(),
+        (None, Some(last)) if !last.is_empty() => inputs.rollout.rewards.len() / last.len(),
         _ => return Err(config("n_steps must be given, at least 1, unless last_values is")),
     };
-    let ends = EndArrays::read(py, args, inputs.rewards.shape(), next_values.is_some())?;
-    let next_values = next_values.map(|next| inputs.like(next, "next_values")).transpose()?;
+    let ends = EndArrays::read(py, args, inputs.rollout.rewards.shape(), next_values.is_some())?;
+    let next_values =
+        next_values.map(|next| inputs.rollout.like(next, "next_values")).transpose()?;
     let layout = Layout::Batched { last_values, n_steps };
     Ok(Flat { inputs, next_values, ends, discount, layout })
 }
@@ -237,11 +233,9 @@ fn batched<'py>(
 #[pyo3(
     signature = (
         rewards, values, next_values=None, terminated=None, truncated=None,
-        gamma=Real::Omitted(0.99), lam=Real::Omitted(0.95), *, dones=None, last_values=None,
+        gamma=0.99, lam=0.95, *, dones=None, last_values=None,
         advantages=None, returns=None
-    ),
-    text_signature = "(rewards, values, next_values=None, terminated=None, truncated=None, \
-        gamma=0.99, lam=0.95, *, dones=None, last_values=None, advantages=None, returns=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_gae_time_major<'py>(
@@ -251,8 +245,8 @@ pub(crate) fn compute_gae_time_major<'py>(
     next_values: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
-    gamma: Real<'py>,
-    lam: Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     dones: Given<'_, 'py>,
     last_values: Given<'_, 'py>,
     advantages: Given<'_, 'py>,
@@ -260,11 +254,11 @@ pub(crate) fn compute_gae_time_major<'py>(
 ) -> PyResult<Pair<'py>> {
     let inputs = Inputs::read(rewards, values, &["T", "N"])?;
     let args = EndArgs { dones, terminated, truncated };
-    let ends = EndArrays::read(py, &args, inputs.rewards.shape(), next_values.is_some())?;
+    let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next = match (next_values, last_values) {
-        (Some(next), None) => GridNext::Values(inputs.like(next, "next_values")?),
+        (Some(next), None) => GridNext::Values(inputs.rollout.like(next, "next_values")?),
         (None, Some(last)) => {
-            let (last, n) = (coerce::array(last, "last_values")?, inputs.n_envs());
+            let (last, n) = (coerce::array(last, "last_values")?, inputs.rollout.n_envs);
             coerce::check_shape(&last, "last_values", &[n], "one per env")?;
             GridNext::Bootstrap(last)
         }
@@ -277,11 +271,11 @@ pub(crate) fn compute_gae_time_major<'py>(
             return Err(errors::new(py, Class::Config, message));
         }
     };
-    let discount = discount(py, &gamma, &lam)?;
+    let discount = discount(py, gamma, lam)?;
     Grid { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
 /// gamma and lambda, checked.
-pub(crate) fn discount(py: Python<'_>, gamma: &Real<'_>, lam: &Real<'_>) -> PyResult<Discount> {
-    Discount::new(gamma.read("gamma")?, lam.read("lam")?).map_err(|error| errors::raise(py, &error))
+pub(crate) fn discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
+    Discount::new(gamma, lam).or_raise(py)
 }

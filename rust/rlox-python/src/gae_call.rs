@@ -9,15 +9,16 @@ use rlox_core::math::Float;
 
 use crate::coerce;
 use crate::detach::detached;
-use crate::ends::{EndArrays, Given};
-use crate::views::{Plain, View, ViewMut, Written, is_of};
+use crate::ends::{EndArrays, Given, with_ends};
+use crate::rollout::Rollout;
+use crate::views::{Plain, View, ViewMut, Written};
 
 /// (advantages, returns).
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Rewards and values as arrays, and whether results are float32: only if both are.
 pub(crate) struct Inputs<'py> {
-    pub(crate) rewards: Bound<'py, PyUntypedArray>,
+    pub(crate) rollout: Rollout<'py>,
     pub(crate) values: Bound<'py, PyUntypedArray>,
     pub(crate) single: bool,
 }
@@ -28,28 +29,10 @@ impl<'py> Inputs<'py> {
         values: &Bound<'py, PyAny>,
         dims: &[&str],
     ) -> PyResult<Self> {
-        let rewards = coerce::array(rewards, "rewards")?;
-        let values = coerce::array(values, "values")?;
-        coerce::check_ndim(&rewards, "rewards", dims)?;
-        coerce::check_shape(&values, "values", rewards.shape(), "the shape of rewards")?;
-        let single = is_of::<f32>(&rewards) && is_of::<f32>(&values);
-        Ok(Self { rewards, values, single })
-    }
-
-    /// N of a `[T, N]` rollout.
-    pub(crate) fn n_envs(&self) -> usize {
-        self.rewards.shape().last().copied().unwrap_or(0)
-    }
-
-    /// `value` as an array of the shape of rewards.
-    pub(crate) fn like(
-        &self,
-        value: &Bound<'py, PyAny>,
-        name: &str,
-    ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        let array = coerce::array(value, name)?;
-        coerce::check_shape(&array, name, self.rewards.shape(), "the shape of rewards")?;
-        Ok(array)
+        let rollout = Rollout::of_shape(rewards, dims)?;
+        let values = rollout.like(values, "values")?;
+        let single = rollout.is_single(&[&values]);
+        Ok(Self { rollout, values, single })
     }
 }
 
@@ -74,11 +57,7 @@ impl<'py> Flat<'py> {
     }
 
     fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        match &self.ends {
-            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
-            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
-            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()),
-        }
+        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, pair.ends()))
     }
 
     fn kernel<F: Plain + Float, G: Flag>(
@@ -86,7 +65,7 @@ impl<'py> Flat<'py> {
         py: Python<'py>,
         ends: Ends<'_, G>,
     ) -> PyResult<Pair<'py>> {
-        let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
+        let rewards = coerce::numbers::<F>(&self.inputs.rollout.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
         let (rewards, values) = (rewards.slice(), values.slice());
         let next = optional::<F>(self.next_values.as_ref(), "next_values")?;
@@ -169,7 +148,7 @@ impl<'py> Grid<'py> {
         advantages: Given<'_, 'py>,
         returns: Given<'_, 'py>,
     ) -> PyResult<Pair<'py>> {
-        let rewards = coerce::numbers::<F>(&self.inputs.rewards, "rewards")?;
+        let rewards = coerce::numbers::<F>(&self.inputs.rollout.rewards, "rewards")?;
         let values = coerce::numbers::<F>(&self.inputs.values, "values")?;
         let next = match &self.next {
             GridNext::Values(next) => coerce::numbers::<F>(next, "next_values")?,
@@ -183,11 +162,7 @@ impl<'py> Grid<'py> {
         };
         let given = (rewards.slice(), values.slice(), next);
         let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
-        match &self.ends {
-            EndArrays::Bool(pair) => self.kernel(py, given, pair.ends(), out),
-            EndArrays::Single(pair) => self.kernel(py, given, pair.ends(), out),
-            EndArrays::Double(pair) => self.kernel(py, given, pair.ends(), out),
-        }?;
+        with_ends!(&self.ends, pair => self.kernel(py, given, pair.ends(), out))?;
         Ok((advantages.into_array().into_any(), returns.into_array().into_any()))
     }
 
@@ -198,7 +173,7 @@ impl<'py> Grid<'py> {
         ends: Ends<'_, G>,
         out: Out<'_, F>,
     ) -> PyResult<()> {
-        let n_envs = self.inputs.n_envs();
+        let n_envs = self.inputs.rollout.n_envs;
         let input = TimeMajor { rewards, values, next, ends, n_envs };
         let discount = self.discount;
         detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
@@ -210,7 +185,7 @@ impl<'py> Grid<'py> {
         given: Given<'_, 'py>,
         name: &str,
     ) -> PyResult<ViewMut<'py, F>> {
-        let shape = self.inputs.rewards.shape();
+        let shape = self.inputs.rollout.rewards.shape();
         match given {
             Some(given) => coerce::output(given, name, shape),
             None => ViewMut::fresh(py, shape),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod actions;
+mod arg;
 mod buffer;
 mod claims;
 mod coerce;
@@ -20,6 +21,7 @@ mod paths;
 mod pool;
 mod returns;
 mod rollout;
+mod saved;
 mod shelf;
 mod single;
 mod snapshot;

@@ -5,10 +5,11 @@ use pyo3::prelude::*;
 use rlox_core::llm::group::{self, Scale, Scaling};
 use rlox_core::math::Float;
 
-use crate::coerce::{self, Number, Real, Text};
+use crate::arg;
+use crate::coerce;
 use crate::detach::detached;
 use crate::ends::Given;
-use crate::errors;
+use crate::errors::OrRaise;
 use crate::llm_rows::row_len;
 use crate::views::{Plain, ViewMut, is_of};
 
@@ -36,17 +37,16 @@ use crate::views::{Plain, ViewMut, is_of};
 ///     UnknownNameError: no such scale.
 #[pyfunction]
 #[pyo3(
-    signature = (rewards, *, scale=Text::Omitted("group"), ddof=Number::OMITTED, eps=Real::Omitted(0.0)),
-    text_signature = "(rewards, *, scale='group', ddof=0, eps=0.0)"
+    signature = (rewards, *, scale="group", ddof=0, eps=0.0)
 )]
 pub(crate) fn compute_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
-    scale: Text<'py>,
-    ddof: Number<'py>,
-    eps: Real<'py>,
+    #[pyo3(from_py_with = arg::text::scale)] scale: &str,
+    #[pyo3(from_py_with = arg::size::ddof)] ddof: usize,
+    #[pyo3(from_py_with = arg::number::eps)] eps: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let scaling = scaling(py, &scale, &ddof, &eps)?;
+    let scaling = scaling(py, scale, ddof, eps)?;
     let rewards = coerce::array(rewards, "rewards")?;
     coerce::check_ndim(&rewards, "rewards", &["G"])?;
     // An empty group is an empty batch of groups of one.
@@ -76,34 +76,24 @@ pub(crate) fn compute_group_advantages<'py>(
 ///     UnknownNameError: no such scale.
 #[pyfunction]
 #[pyo3(
-    signature = (rewards, group_size=None, *, scale=Text::Omitted("group"), ddof=Number::OMITTED, eps=Real::Omitted(0.0)),
-    text_signature = "(rewards, group_size=None, *, scale='group', ddof=0, eps=0.0)"
+    signature = (rewards, group_size=None, *, scale="group", ddof=0, eps=0.0)
 )]
 pub(crate) fn compute_batch_group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     group_size: Given<'_, 'py>,
-    scale: Text<'py>,
-    ddof: Number<'py>,
-    eps: Real<'py>,
+    #[pyo3(from_py_with = arg::text::scale)] scale: &str,
+    #[pyo3(from_py_with = arg::size::ddof)] ddof: usize,
+    #[pyo3(from_py_with = arg::number::eps)] eps: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let scaling = scaling(py, &scale, &ddof, &eps)?;
+    let scaling = scaling(py, scale, ddof, eps)?;
     let rewards = coerce::array(rewards, "rewards")?;
     let group_size = row_len(&rewards, "rewards", group_size, "group_size", "n_groups")?;
     run(py, &rewards, group_size, scaling)
 }
 
-fn scaling(
-    py: Python<'_>,
-    scale: &Text<'_>,
-    ddof: &Number<'_>,
-    eps: &Real<'_>,
-) -> PyResult<Scaling> {
-    let ddof = usize::try_from(ddof.read("ddof", 0)?).unwrap_or(usize::MAX);
-    let eps = eps.read("eps")?;
-    let scaling =
-        Scale::named(&scale.read("scale")?).and_then(|scale| Scaling::new(scale, ddof, eps));
-    scaling.map_err(|error| errors::raise(py, &error))
+fn scaling(py: Python<'_>, scale: &str, ddof: usize, eps: f64) -> PyResult<Scaling> {
+    Scale::named(scale).and_then(|scale| Scaling::new(scale, ddof, eps)).or_raise(py)
 }
 
 fn run<'py>(

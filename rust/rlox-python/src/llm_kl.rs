@@ -5,10 +5,11 @@ use pyo3::prelude::*;
 use rlox_core::llm::kl::{self, Estimator, Reduction, Tokens};
 use rlox_core::math::Float;
 
-use crate::coerce::{self, Text};
+use crate::arg;
+use crate::coerce;
 use crate::detach::detached;
 use crate::ends::Given;
-use crate::errors;
+use crate::errors::OrRaise;
 use crate::llm_rows::{Mask, row_len};
 use crate::views::{Plain, ViewMut, is_of};
 
@@ -43,18 +44,17 @@ use crate::views::{Plain, ViewMut, is_of};
 ///     UnknownNameError: no such estimator or reduction.
 #[pyfunction]
 #[pyo3(
-    signature = (log_p, log_q, *, estimator=Text::Omitted("exact"), mask=None, reduction=Text::Omitted("sum")),
-    text_signature = "(log_p, log_q, *, estimator='exact', mask=None, reduction='sum')"
+    signature = (log_p, log_q, *, estimator="exact", mask=None, reduction="sum")
 )]
 pub(crate) fn compute_token_kl<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
-    estimator: Text<'py>,
+    #[pyo3(from_py_with = arg::text::estimator)] estimator: &str,
     mask: Given<'_, 'py>,
-    reduction: Text<'py>,
+    #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<f64> {
-    let how = How::named(py, &estimator, &reduction)?;
+    let how = How::named(py, estimator, reduction)?;
     Inputs::read(log_p, log_q, mask)?.one(py, how)
 }
 
@@ -78,17 +78,16 @@ pub(crate) fn compute_token_kl<'py>(
 ///     UnknownNameError: no such reduction.
 #[pyfunction]
 #[pyo3(
-    signature = (log_p, log_q, *, mask=None, reduction=Text::Omitted("sum")),
-    text_signature = "(log_p, log_q, *, mask=None, reduction='sum')"
+    signature = (log_p, log_q, *, mask=None, reduction="sum")
 )]
 pub(crate) fn compute_token_kl_schulman<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     mask: Given<'_, 'py>,
-    reduction: Text<'py>,
+    #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<f64> {
-    let how = How::named(py, &Text::Omitted("k3"), &reduction)?;
+    let how = How::named(py, "k3", reduction)?;
     Inputs::read(log_p, log_q, mask)?.one(py, how)
 }
 
@@ -113,19 +112,18 @@ pub(crate) fn compute_token_kl_schulman<'py>(
 ///     UnknownNameError: no such estimator or reduction.
 #[pyfunction]
 #[pyo3(
-    signature = (log_p, log_q, seq_len=None, *, estimator=Text::Omitted("exact"), mask=None, reduction=Text::Omitted("sum")),
-    text_signature = "(log_p, log_q, seq_len=None, *, estimator='exact', mask=None, reduction='sum')"
+    signature = (log_p, log_q, seq_len=None, *, estimator="exact", mask=None, reduction="sum")
 )]
 pub(crate) fn compute_batch_token_kl<'py>(
     py: Python<'py>,
     log_p: &Bound<'py, PyAny>,
     log_q: &Bound<'py, PyAny>,
     seq_len: Given<'_, 'py>,
-    estimator: Text<'py>,
+    #[pyo3(from_py_with = arg::text::estimator)] estimator: &str,
     mask: Given<'_, 'py>,
-    reduction: Text<'py>,
+    #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, &estimator, &reduction)?;
+    let how = How::named(py, estimator, reduction)?;
     Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
 }
 
@@ -148,8 +146,7 @@ pub(crate) fn compute_batch_token_kl<'py>(
 ///     UnknownNameError: no such reduction.
 #[pyfunction]
 #[pyo3(
-    signature = (log_p, log_q, seq_len=None, *, mask=None, reduction=Text::Omitted("sum")),
-    text_signature = "(log_p, log_q, seq_len=None, *, mask=None, reduction='sum')"
+    signature = (log_p, log_q, seq_len=None, *, mask=None, reduction="sum")
 )]
 pub(crate) fn compute_batch_token_kl_schulman<'py>(
     py: Python<'py>,
@@ -157,9 +154,9 @@ pub(crate) fn compute_batch_token_kl_schulman<'py>(
     log_q: &Bound<'py, PyAny>,
     seq_len: Given<'_, 'py>,
     mask: Given<'_, 'py>,
-    reduction: Text<'py>,
+    #[pyo3(from_py_with = arg::text::reduction)] reduction: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let how = How::named(py, &Text::Omitted("k3"), &reduction)?;
+    let how = How::named(py, "k3", reduction)?;
     Inputs::read(log_p, log_q, mask)?.batch(py, seq_len, how)
 }
 
@@ -171,13 +168,12 @@ struct How {
 }
 
 impl How {
-    fn named(py: Python<'_>, estimator: &Text<'_>, reduction: &Text<'_>) -> PyResult<Self> {
-        let reduction = reduction.read("reduction")?;
-        let estimator = Estimator::named(&estimator.read("estimator")?);
+    fn named(py: Python<'_>, estimator: &str, reduction: &str) -> PyResult<Self> {
+        let estimator = Estimator::named(estimator);
         let how = estimator.and_then(|estimator| {
-            Reduction::named(&reduction).map(|reduction| Self { estimator, reduction })
+            Reduction::named(reduction).map(|reduction| Self { estimator, reduction })
         });
-        how.map_err(|error| errors::raise(py, &error))
+        how.or_raise(py)
     }
 }
 

@@ -5,9 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice};
 use rlox_core::llm::packing::{Description, Packing};
 
-use crate::coerce::{self, Number};
+use crate::arg;
+use crate::coerce;
 use crate::detach::detached;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::llm_tokens::{self, integers};
 use crate::views::{View, ViewMut};
 
@@ -36,7 +37,7 @@ type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
-    max_len: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = arg::size::max_len)] max_len: usize,
 ) -> PyResult<Described<'py>> {
     let lengths = coerce::array(lengths, "lengths")?;
     coerce::check_ndim(&lengths, "lengths", &["n"])?;
@@ -65,16 +66,14 @@ pub(crate) fn pack_sequences<'py>(
 ///         of range, or the rows would have 2**31 tokens or more.
 #[pyfunction]
 #[pyo3(
-    signature = (sequences, max_len, *, pad_token_id=Number::OMITTED),
-    text_signature = "(sequences, max_len, *, pad_token_id=0)"
+    signature = (sequences, max_len, *, pad_token_id=0)
 )]
 pub(crate) fn pack_tokens<'py>(
     py: Python<'py>,
     sequences: &Bound<'py, PyAny>,
-    max_len: &Bound<'py, PyAny>,
-    pad_token_id: Number<'py>,
+    #[pyo3(from_py_with = arg::size::max_len)] max_len: usize,
+    #[pyo3(from_py_with = arg::signed::pad_token_id)] pad_token_id: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let pad_token_id = pad_token_id.read_signed("pad_token_id", 0)?;
     let views = llm_tokens::sequences(sequences)?;
     let sequences: Vec<&[i64]> = views.iter().map(View::slice).collect();
     let lengths: Vec<i64> =
@@ -137,7 +136,7 @@ pub(crate) fn unpack_sequences<'py>(
     }
     let rows = integers(&packed, "packed")?;
     let width = shape.get(1).copied().unwrap_or(0);
-    let pieces = Packing::pieces(rows.slice(), width).map_err(|error| errors::raise(py, &error))?;
+    let pieces = Packing::pieces(rows.slice(), width).or_raise(py)?;
     let result = PyList::empty(py);
     for (bin, start, len) in pieces {
         let (start, end) = (isize::try_from(start)?, isize::try_from(start + len)?);
@@ -146,9 +145,7 @@ pub(crate) fn unpack_sequences<'py>(
     Ok(result)
 }
 
-fn pack(py: Python<'_>, lengths: &[i64], max_len: &Bound<'_, PyAny>) -> PyResult<Packing> {
-    let max_len = coerce::unsigned(max_len, "max_len")?;
-    let max_len = usize::try_from(max_len).unwrap_or(usize::MAX);
+fn pack(py: Python<'_>, lengths: &[i64], max_len: usize) -> PyResult<Packing> {
     detached(py, lengths.len() * 50, || Packing::first_fit_decreasing(lengths, max_len))
 }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use rlox_core::llm::preference::DpoPair;
 
-use crate::errors;
+use crate::errors::OrRaise;
 use crate::llm_tokens::token_ids;
 use crate::views::ViewMut;
 
@@ -39,7 +39,7 @@ impl PyDpoPair {
             token_ids(chosen_tokens, "chosen_tokens")?,
             token_ids(rejected_tokens, "rejected_tokens")?,
         );
-        pair.map(|inner| Self { inner }).map_err(|error| errors::raise(py, &error))
+        Ok(Self { inner: pair.or_raise(py)? })
     }
 
     /// Number of tokens of the prompt.

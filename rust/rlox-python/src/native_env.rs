@@ -6,8 +6,7 @@ use rlox_core::env::registry::{self, Entry};
 use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
-use crate::coerce::Text;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::views;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
@@ -31,12 +30,11 @@ impl PyNativeEnv {
 /// `rlox.errors.ConfigError` if its id is taken or its facts contradict each other.
 pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
     views::prepare(py)?;
-    registry::register(entry).map_err(|error| errors::raise(py, &error))
+    registry::register(entry).or_raise(py)
 }
 
 /// A precision by its name.
-pub(crate) fn precision(py: Python<'_>, name: &Text<'_>) -> PyResult<Precision> {
-    let name = name.read("precision")?;
+pub(crate) fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let message = format!("precision is {name:?}, expected \"f64\" or \"f32\"");
         errors::new(py, Class::Config, message)

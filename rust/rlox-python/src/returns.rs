@@ -7,9 +7,10 @@ use rlox_core::advantage::returns::{self, Input};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
+use crate::arg;
 use crate::coerce;
 use crate::detach::detached;
-use crate::ends::{EndArgs, EndArrays, Given};
+use crate::ends::{EndArgs, EndArrays, Given, with_ends};
 use crate::gae::discount;
 use crate::rollout::Rollout;
 use crate::views::{Plain, ViewMut};
@@ -40,11 +41,9 @@ use crate::views::{Plain, ViewMut};
 #[pyfunction]
 #[pyo3(
     signature = (
-        rewards, next_values, n, gamma=coerce::Real::Omitted(0.99), *, dones=None,
+        rewards, next_values, n, gamma=0.99, *, dones=None,
         terminated=None, truncated=None
-    ),
-    text_signature = "(rewards, next_values, n, gamma=0.99, *, dones=None, terminated=None, \
-        truncated=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_n_step_returns<'py>(
@@ -52,13 +51,12 @@ pub(crate) fn compute_n_step_returns<'py>(
     rewards: &Bound<'py, PyAny>,
     next_values: &Bound<'py, PyAny>,
     n: &Bound<'py, PyAny>,
-    gamma: coerce::Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
     dones: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let n = usize::try_from(coerce::unsigned(n, "n")?).unwrap_or(usize::MAX);
-    let gamma = gamma.read("gamma")?;
     let args = EndArgs { dones, terminated, truncated };
     Call::read(py, rewards, next_values, &args)?.run(py, Kind::Steps { n, gamma })
 }
@@ -89,26 +87,24 @@ pub(crate) fn compute_n_step_returns<'py>(
 #[pyfunction]
 #[pyo3(
     signature = (
-        rewards, next_values, gamma=coerce::Real::Omitted(0.99), lam=coerce::Real::Omitted(0.95), *,
+        rewards, next_values, gamma=0.99, lam=0.95, *,
         dones=None, terminated=None, truncated=None
-    ),
-    text_signature = "(rewards, next_values, gamma=0.99, lam=0.95, *, dones=None, terminated=None, \
-        truncated=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_lambda_returns<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
     next_values: &Bound<'py, PyAny>,
-    gamma: coerce::Real<'py>,
-    lam: coerce::Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     dones: Given<'_, 'py>,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = EndArgs { dones, terminated, truncated };
     let call = Call::read(py, rewards, next_values, &args)?;
-    call.run(py, Kind::Lambda(discount(py, &gamma, &lam)?))
+    call.run(py, Kind::Lambda(discount(py, gamma, lam)?))
 }
 
 /// Which returns.
@@ -147,11 +143,7 @@ impl<'py> Call<'py> {
     }
 
     fn run_as<F: Plain + Float>(&self, py: Python<'py>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
-        match &self.ends {
-            EndArrays::Bool(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
-            EndArrays::Single(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
-            EndArrays::Double(pair) => self.kernel::<F, _>(py, kind, pair.ends()),
-        }
+        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, kind, pair.ends()))
     }
 
     fn kernel<F: Plain + Float, G: Flag>(

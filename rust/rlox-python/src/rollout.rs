@@ -1,4 +1,4 @@
-//! What V-trace and the returns have in common: arrays of `[T]` or `[T, N]` in one precision.
+//! What advantages and returns have in common: arrays of one shape in one precision.
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -10,11 +10,12 @@ use crate::views::is_of;
 /// The first array of a call, which gives the others their shape.
 pub(crate) struct Rollout<'py> {
     pub(crate) rewards: Bound<'py, PyUntypedArray>,
-    /// N; 1 for `[T]`.
+    /// N of a `[T, N]`.
     pub(crate) n_envs: usize,
 }
 
 impl<'py> Rollout<'py> {
+    /// Rewards `[T]`, whose N is 1, or `[T, N]`.
     pub(crate) fn read(rewards: &Bound<'py, PyAny>) -> PyResult<Self> {
         let rewards = coerce::array(rewards, "rewards")?;
         let n_envs = match *rewards.shape() {
@@ -28,19 +29,36 @@ impl<'py> Rollout<'py> {
         Ok(Self { rewards, n_envs })
     }
 
+    /// Rewards of these dimensions, the last of which are the environments of a `[T, N]`.
+    pub(crate) fn of_shape(rewards: &Bound<'py, PyAny>, dims: &[&str]) -> PyResult<Self> {
+        let rewards = coerce::array(rewards, "rewards")?;
+        coerce::check_ndim(&rewards, "rewards", dims)?;
+        let n_envs = rewards.shape().last().copied().unwrap_or(0);
+        Ok(Self { rewards, n_envs })
+    }
+
     /// `value` as an array of the shape of rewards.
     pub(crate) fn like(
         &self,
         value: &Bound<'py, PyAny>,
         name: &str,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        let array = coerce::array(value, name)?;
-        coerce::check_shape(&array, name, self.rewards.shape(), "the shape of rewards")?;
-        Ok(array)
+        like(value, name, self.rewards.shape())
     }
 
     /// Whether results are float32: only if rewards and these arrays are.
     pub(crate) fn is_single(&self, others: &[&Bound<'py, PyUntypedArray>]) -> bool {
         is_of::<f32>(&self.rewards) && others.iter().all(|array| is_of::<f32>(array))
     }
+}
+
+/// `value` as an array of `shape`, which is that of rewards.
+pub(crate) fn like<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let array = coerce::array(value, name)?;
+    coerce::check_shape(&array, name, shape, "the shape of rewards")?;
+    Ok(array)
 }

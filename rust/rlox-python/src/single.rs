@@ -9,7 +9,8 @@ use rlox_core::Shared;
 use rlox_core::env::{Actions, Precision, Seeding, Spec, StepOut, Tiling, VecEnv};
 use rlox_core::space::ActionSpace;
 
-use crate::coerce::{self, Number, Text};
+use crate::arg;
+use crate::coerce;
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::native_env::PyNativeEnv;
@@ -105,9 +106,8 @@ impl PySingleEnv {
     pub(crate) fn init(
         py: Python<'_>,
         env_id: &str,
-        seed: &Number<'_>,
+        seed: u64,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let seed = seed.read("seed", 0)?;
         let envs = detached(py, COST, || make(env_id, seed))?;
         let (facts, spec) = (PyNativeEnv::of(&envs), envs.spec());
         let running = Shared::new(Running { envs, episode: Episode::None });
@@ -138,13 +138,13 @@ impl PySingleEnv {
 #[pymethods]
 impl PySingleEnv {
     #[new]
-    #[pyo3(signature = (env_id, seed=Number::OMITTED), text_signature = "(env_id, seed=0)")]
+    #[pyo3(signature = (env_id, seed=0))]
     fn new(
         py: Python<'_>,
-        env_id: Text<'_>,
-        seed: Number<'_>,
+        #[pyo3(from_py_with = arg::text::env_id)] env_id: &str,
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
     ) -> PyResult<PyClassInitializer<Self>> {
-        Self::init(py, &env_id.read("env_id")?, &seed)
+        Self::init(py, env_id, seed)
     }
 
     /// Starts an episode; returns its first observation, float32 `[obs_dim]`.
@@ -154,8 +154,11 @@ impl PySingleEnv {
     ///
     /// Raises ConfigError for a seed out of range.
     #[pyo3(signature = (seed=None))]
-    fn reset<'py>(&self, py: Python<'py>, seed: Option<Number<'_>>) -> PyResult<Array<'py>> {
-        let seed = seed.map(|seed| seed.read("seed", 0)).transpose()?;
+    fn reset<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::optional_integer::seed)] seed: Option<u64>,
+    ) -> PyResult<Array<'py>> {
         let mut obs = ViewMut::fresh(py, &[self.spec.observation.dim()])?;
         let out = obs.slice_mut();
         writing(py, &self.running, COST, |running| running.reset(seed, out))?;
@@ -221,15 +224,12 @@ impl PySingleEnv {
         &self,
         py: Python<'_>,
         state: &Bound<'_, PyAny>,
-        elapsed: Option<Number<'_>>,
+        #[pyo3(from_py_with = arg::optional_integer::elapsed)] elapsed: Option<u64>,
     ) -> PyResult<()> {
         let state = coerce::array(state, "state")?;
         coerce::check_shape(&state, "state", &[self.spec.state_dim], "state_dim")?;
         let state = coerce::numbers::<f64>(&state, "state")?;
-        let elapsed = match elapsed {
-            Some(steps) => Some([u32::try_from(steps.read("elapsed", 0)?).unwrap_or(u32::MAX)]),
-            None => None,
-        };
+        let elapsed = elapsed.map(|steps| [u32::try_from(steps).unwrap_or(u32::MAX)]);
         let (state, steps) = (state.slice(), elapsed.as_ref().map(<[u32; 1]>::as_slice));
         writing(py, &self.running, COST, |running| {
             running.envs.set_state(state, steps)?;
@@ -255,7 +255,7 @@ impl PySingleEnv {
     ///     CheckpointError: a field is missing, or of another environment or format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let number: u8 = snapshot::scalar(snapshot, "episode")?;
+        let number: u8 = snapshot::saved(snapshot).scalar("episode")?;
         let all = [Episode::None, Episode::Running, Episode::Over];
         let Some(episode) = all.into_iter().find(|&episode| episode as u8 == number) else {
             let message = format!("snapshot field episode is {number}, expected 0, 1 or 2");
@@ -283,9 +283,12 @@ macro_rules! single {
         #[pymethods]
         impl $class {
             #[new]
-            #[pyo3(signature = (seed=Number::OMITTED), text_signature = "(seed=0)")]
-            fn new(py: Python<'_>, seed: Number<'_>) -> PyResult<PyClassInitializer<Self>> {
-                Ok(PySingleEnv::init(py, $id, &seed)?.add_subclass(Self))
+            #[pyo3(signature = (seed=0))]
+            fn new(
+                py: Python<'_>,
+                #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+            ) -> PyResult<PyClassInitializer<Self>> {
+                Ok(PySingleEnv::init(py, $id, seed)?.add_subclass(Self))
             }
         }
     };

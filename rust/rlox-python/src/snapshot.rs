@@ -7,6 +7,7 @@ use rlox_core::env::{Precision, Snapshot, Spec};
 
 use crate::coerce;
 use crate::errors::{self, Class};
+use crate::saved::Saved;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -35,34 +36,38 @@ pub(crate) fn to_dict<'py>(
 
 /// Reads a dict written by [`to_dict`] for `n` environments.
 pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyResult<Snapshot> {
-    let format: u32 = scalar(dict, "format")?;
-    if format != FORMAT {
-        return Err(mismatch(dict.py(), "format", format, FORMAT));
-    }
-    let n_envs: usize = scalar(dict, "n_envs")?;
+    let saved = saved(dict);
+    saved.check_format(FORMAT)?;
+    let n_envs: usize = saved.scalar("n_envs")?;
     if n_envs != n {
-        return Err(mismatch(dict.py(), "n_envs", n_envs, n));
+        return Err(saved.mismatch("n_envs", n_envs, n));
     }
-    let state = coerce::array(&field(dict, "state")?, "state")?;
+    let counts = |name| counts(&saved.field(name)?, name, n);
+    let state = coerce::array(&saved.field("state")?, "state")?;
     coerce::check_shape(&state, "state", &[n, spec.state_dim], "n_envs, state_dim")?;
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
-        env_id: scalar(dict, "env_id")?,
-        precision: precision(dict)?,
-        seeds: counts(&field(dict, "seeds")?, "seeds", n)?,
-        indices: counts(&field(dict, "indices")?, "indices", n)?,
-        positions: counts(&field(dict, "positions")?, "positions", n)?,
-        elapsed: steps(&field(dict, "elapsed")?, "elapsed", n)?,
+        env_id: saved.scalar("env_id")?,
+        precision: precision(saved)?,
+        seeds: counts("seeds")?,
+        indices: counts("indices")?,
+        positions: counts("positions")?,
+        elapsed: steps(&saved.field("elapsed")?, "elapsed", n)?,
         state: state.slice().to_vec(),
     })
 }
 
-fn precision(dict: &Bound<'_, PyDict>) -> PyResult<Precision> {
-    let name: String = scalar(dict, "precision")?;
+/// What `snapshot()` returned, or so it should be.
+pub(crate) const fn saved<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
+    Saved { dict, kind: "snapshot" }
+}
+
+fn precision(saved: Saved<'_, '_>) -> PyResult<Precision> {
+    let name: String = saved.scalar("precision")?;
     Precision::ALL
         .into_iter()
         .find(|precision| precision.name() == name)
-        .ok_or_else(|| mismatch(dict.py(), "precision", name, "f64 or f32"))
+        .ok_or_else(|| saved.mismatch("precision", name, "f64 or f32"))
 }
 
 /// Step counts `[n]`; one beyond u32 is refused later, with the limit.
@@ -86,33 +91,4 @@ fn counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> 
         })
     });
     counts.collect()
-}
-
-pub(crate) fn field<'py>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    dict.get_item(name)?.ok_or_else(|| {
-        let message = format!("snapshot has no field {name}; pass what snapshot() returned");
-        errors::new(dict.py(), Class::Checkpoint, message)
-    })
-}
-
-pub(crate) fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let value = field(dict, name)?;
-    value.extract().map_err(|_| {
-        let message =
-            format!("snapshot field {name} is {}, which has the wrong type", coerce::shown(&value));
-        errors::new(dict.py(), Class::Checkpoint, message)
-    })
-}
-
-pub(crate) fn mismatch(
-    py: Python<'_>,
-    name: &str,
-    got: impl std::fmt::Display,
-    expected: impl std::fmt::Display,
-) -> PyErr {
-    let message = format!("snapshot field {name} is {got}, expected {expected}");
-    errors::new(py, Class::Checkpoint, message)
 }

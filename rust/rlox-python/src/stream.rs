@@ -5,7 +5,7 @@ use rlox_core::Shared;
 use rlox_core::interrupt;
 use rlox_core::seed::{self, Stream};
 
-use crate::coerce::{Number, Text};
+use crate::arg;
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
 use crate::views::ViewMut;
@@ -38,17 +38,23 @@ const ONE: usize = 10;
 #[pymethods]
 impl PyStream {
     #[new]
-    #[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
-    fn new(seed: Number<'_>, name: Text<'_>, index: Number<'_>) -> PyResult<Self> {
-        let (seed, index) = (seed.read("seed", 0)?, index.read("index", 0)?);
-        let stream = Shared::new(Stream::new(seed, &name.read("name")?, index));
-        Ok(Self { stream })
+    #[pyo3(signature = (seed, name, index=0))]
+    fn new(
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+        #[pyo3(from_py_with = arg::text::name)] name: &str,
+        #[pyo3(from_py_with = arg::integer::index)] index: u64,
+    ) -> Self {
+        Self { stream: Shared::new(Stream::new(seed, name, index)) }
     }
 
     /// `n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
     ///
     /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
-    fn uniform<'py>(&self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn uniform<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::integer::n)] n: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.draw(py, n, 5, Stream::uniform)
     }
 
@@ -56,7 +62,11 @@ impl PyStream {
     /// sqrt(-2 ln(1 - u)) cos(2 pi v) with u, v the next two uniform numbers.
     ///
     /// Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
-    fn normal<'py>(&self, py: Python<'py>, n: Number<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn normal<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::integer::n)] n: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.draw(py, n, 40, Stream::normal)
     }
 
@@ -72,8 +82,11 @@ impl PyStream {
     }
 
     #[setter]
-    fn set_position(&self, py: Python<'_>, position: Number<'_>) -> PyResult<()> {
-        let position = position.read("position", 0)?;
+    fn set_position(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arg::integer::position)] position: u64,
+    ) -> PyResult<()> {
         writing(py, &self.stream, ONE, |stream| {
             stream.set_position(position);
             Ok(())
@@ -86,11 +99,10 @@ impl PyStream {
     fn draw<'py>(
         &self,
         py: Python<'py>,
-        n: Number<'_>,
+        n: u64,
         cost: usize,
         one: fn(&mut Stream) -> f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n = n.read("n", 0)?;
         if n > MOST_DRAWS {
             let message = format!("n is {n}, expected at most {MOST_DRAWS}; draw in parts");
             return Err(errors::new(py, Class::Config, message));
@@ -117,14 +129,12 @@ impl PyStream {
 /// Raises:
 ///     ConfigError: seed or index is not an integer in 0..2**64.
 #[pyfunction]
-#[pyo3(signature = (seed, name, index=Number::OMITTED), text_signature = "(seed, name, index=0)")]
+#[pyo3(signature = (seed, name, index=0))]
 pub(crate) fn stream_seed(
     py: Python<'_>,
-    seed: Number<'_>,
-    name: Text<'_>,
-    index: Number<'_>,
+    #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+    #[pyo3(from_py_with = arg::text::name)] name: &str,
+    #[pyo3(from_py_with = arg::integer::index)] index: u64,
 ) -> PyResult<u64> {
-    let (seed, index) = (seed.read("seed", 0)?, index.read("index", 0)?);
-    let name = name.read("name")?;
-    detached(py, ONE, || Ok(seed::stream_seed(seed, &name, index)))
+    detached(py, ONE, || Ok(seed::stream_seed(seed, name, index)))
 }

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use rlox_core::threads;
 
 use crate::coerce::Number;
-use crate::errors;
+use crate::errors::OrRaise;
 
 /// Sets how many threads of this process share long work of rlox: large batches of environments,
 /// large batches from buffers, long arrays. No result depends on it.
@@ -22,7 +22,7 @@ use crate::errors;
 pub(crate) fn set_num_threads(py: Python<'_>, n: Option<Number<'_>>) -> PyResult<()> {
     let count = n.map(|n| n.read("n", 0)).transpose()?;
     let count = count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    threads::set(count).map_err(|error| errors::raise(py, &error))
+    threads::set(count).or_raise(py)
 }
 
 /// How many threads of this process share long work of rlox; see `set_num_threads`.

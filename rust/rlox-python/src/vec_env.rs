@@ -10,7 +10,8 @@ use rlox_core::env::{
 };
 
 use crate::actions::ActionArray;
-use crate::coerce::{self, Number, Text};
+use crate::arg;
+use crate::coerce;
 use crate::detach::{detached, reading, writing};
 use crate::native_env::{self, PyNativeEnv};
 use crate::snapshot;
@@ -18,6 +19,9 @@ use crate::step::{self, FinalArrays};
 use crate::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
+
+// The defaults in the signature are the core's.
+const _: () = assert!(SHARD == 1024 && PARALLEL_FROM == 16384);
 
 /// `n` native environments stepped as one batch, with time limits and SAME_STEP autoreset.
 ///
@@ -66,23 +70,20 @@ impl PyVecEnv {
 impl PyVecEnv {
     #[new]
     #[pyo3(
-        signature = (n, seed=Number::OMITTED, env_id=Text::Omitted("CartPole-v1"), *, seeds=None,
-            shard=Number::OMITTED, parallel_from=Number::OMITTED, precision=Text::Omitted("f64")),
-        text_signature = "(n, seed=0, env_id='CartPole-v1', *, seeds=None, shard=1024, parallel_from=16384, precision='f64')"
+        signature = (n, seed=0, env_id="CartPole-v1", *, seeds=None,
+            shard=1024, parallel_from=16384, precision="f64")
     )]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
-        n: Number<'_>,
-        seed: Number<'_>,
-        env_id: Text<'_>,
+        #[pyo3(from_py_with = arg::size::n)] n: usize,
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+        #[pyo3(from_py_with = arg::text::env_id)] env_id: &str,
         seeds: Option<&Bound<'_, PyAny>>,
-        shard: Number<'_>,
-        parallel_from: Number<'_>,
-        precision: Text<'_>,
+        #[pyo3(from_py_with = arg::size::shard)] shard: usize,
+        #[pyo3(from_py_with = arg::size::parallel_from)] parallel_from: usize,
+        #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let n = usize::try_from(n.read("n", 0)?).unwrap_or(usize::MAX);
-        let seed = seed.read("seed", 0)?;
         let seeding = match seeds {
             Some(seeds) => Seeding::PerEnv(
                 seeds
@@ -92,16 +93,9 @@ impl PyVecEnv {
             ),
             None => Seeding::Run(seed),
         };
-        let size = |number: Number<'_>, name, default: usize| -> PyResult<usize> {
-            Ok(usize::try_from(number.read(name, default as u64)?).unwrap_or(usize::MAX))
-        };
-        let tiling = Tiling {
-            shard: size(shard, "shard", SHARD)?,
-            parallel_from: size(parallel_from, "parallel_from", PARALLEL_FROM)?,
-        };
-        let precision = native_env::precision(py, &precision)?;
-        let env_id = env_id.read("env_id")?;
-        let make = || VecEnv::tiled(&env_id, n, seeding, precision, tiling);
+        let tiling = Tiling { shard, parallel_from };
+        let precision = native_env::precision(py, precision)?;
+        let make = || VecEnv::tiled(env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
         let facts = PyNativeEnv::of(&inner);
         let (spec, n, precision) = (inner.spec(), inner.n_envs(), inner.precision());

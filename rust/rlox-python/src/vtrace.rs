@@ -7,10 +7,11 @@ use rlox_core::advantage::vtrace::{self, Clip, Input, Out};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
+use crate::arg;
 use crate::coerce;
 use crate::detach::detached;
-use crate::ends::{EndArgs, EndArrays, Given};
-use crate::errors::{self, Class};
+use crate::ends::{EndArgs, EndArrays, Given, with_ends};
+use crate::errors::{self, Class, OrRaise};
 use crate::gae::discount;
 use crate::gae_call::Pair;
 use crate::rollout::Rollout;
@@ -54,13 +55,10 @@ use crate::views::{Plain, View, ViewMut};
 #[pyo3(
     signature = (
         log_rhos, rewards, values, dones=None, bootstrap_value=None,
-        gamma=coerce::Real::Omitted(0.99), rho_bar=coerce::Real::Omitted(1.0),
-        c_bar=coerce::Real::Omitted(1.0), *, lam=coerce::Real::Omitted(1.0), terminated=None,
+        gamma=0.99, rho_bar=1.0,
+        c_bar=1.0, *, lam=1.0, terminated=None,
         truncated=None, next_values=None
-    ),
-    text_signature = "(log_rhos, rewards, values, dones=None, bootstrap_value=None, gamma=0.99, \
-        rho_bar=1.0, c_bar=1.0, *, lam=1.0, terminated=None, truncated=None, \
-        next_values=None)"
+    )
 )]
 #[expect(clippy::too_many_arguments, reason = "the public signature")]
 pub(crate) fn compute_vtrace<'py>(
@@ -70,10 +68,10 @@ pub(crate) fn compute_vtrace<'py>(
     values: &Bound<'py, PyAny>,
     dones: Given<'_, 'py>,
     bootstrap_value: Given<'_, 'py>,
-    gamma: coerce::Real<'py>,
-    rho_bar: coerce::Real<'py>,
-    c_bar: coerce::Real<'py>,
-    lam: coerce::Real<'py>,
+    #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    #[pyo3(from_py_with = arg::number::rho_bar)] rho_bar: f64,
+    #[pyo3(from_py_with = arg::number::c_bar)] c_bar: f64,
+    #[pyo3(from_py_with = arg::number::lam)] lam: f64,
     terminated: Given<'_, 'py>,
     truncated: Given<'_, 'py>,
     next_values: Given<'_, 'py>,
@@ -96,9 +94,8 @@ pub(crate) fn compute_vtrace<'py>(
             return Err(errors::new(py, Class::Config, message));
         }
     };
-    let clip = Clip::new(rho_bar.read("rho_bar")?, c_bar.read("c_bar")?);
-    let clip = clip.map_err(|error| errors::raise(py, &error))?;
-    let discount = discount(py, &gamma, &lam)?;
+    let clip = Clip::new(rho_bar, c_bar).or_raise(py)?;
+    let discount = discount(py, gamma, lam)?;
     Call { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
 }
 
@@ -142,11 +139,7 @@ impl<'py> Call<'py> {
     }
 
     fn run_as<F: Plain + Float>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        match &self.ends {
-            EndArrays::Bool(pair) => self.kernel::<F, _>(py, pair.ends()),
-            EndArrays::Single(pair) => self.kernel::<F, _>(py, pair.ends()),
-            EndArrays::Double(pair) => self.kernel::<F, _>(py, pair.ends()),
-        }
+        with_ends!(&self.ends, pair => self.kernel::<F, _>(py, pair.ends()))
     }
 
     fn kernel<F: Plain + Float, G: Flag>(

@@ -8,7 +8,7 @@ use rlox_core::{Result, with_dtype};
 
 use super::columns::Columns;
 use crate::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::views::{ViewMut, Written};
 
 /// The most dimensions of an array.
@@ -63,7 +63,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         let mut arrays: Vec<&mut [u8]> = self.views.iter_mut().map(ViewMut::slice_mut).collect();
         let batch: Result<Batch<'_, '_>> =
             Batch::over(self.columns.schema(), self.kind, self.n, &mut arrays);
-        fill(&mut batch.map_err(|error| errors::raise(py, &error))?)
+        fill(&mut batch.or_raise(py)?)
     }
 
     /// The batch as a dict: the caller's own, or a new one.

@@ -7,7 +7,7 @@ use rlox_core::buffer::{Kind, ObsField, Part, Schema, Transitions};
 use rlox_core::{Error, Field};
 
 use super::incoming::{self, Bytes};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 
 /// The columns and streams of a buffer; fixed, so read without its lock.
 pub(super) struct Columns {
@@ -194,7 +194,7 @@ impl Columns {
             let unknown = unknown.map_or(String::new(), |key| key.to_string());
             let known: Vec<&str> = extras.iter().map(|field| field.name.as_str()).collect();
             let error = Error::unknown_name("column", &unknown, &known);
-            return Err(errors::raise(py, &error));
+            return Err(error).or_raise(py);
         }
         let mut columns = Vec::with_capacity(extras.len() + 2);
         let fixed = [pushed.actions, pushed.rewards].into_iter().zip(self.schema.columns());

@@ -16,7 +16,7 @@ use super::shared;
 use super::shared::Asked;
 use crate::coerce::{self, Number, Text};
 use crate::detach::reading;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::views::ViewMut;
 
 /// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
@@ -64,7 +64,7 @@ impl PyHindsightConfig {
         let ratio = coerce::optional_real(ratio, "ratio")?.unwrap_or(k / (k + 1.0));
         let made = GoalStrategy::parse(&strategy.read("strategy")?)
             .and_then(|strategy| Hindsight::new(strategy, ratio));
-        Ok(Self { compute_reward, hindsight: shared::raised(py, made)? })
+        Ok(Self { compute_reward, hindsight: made.or_raise(py)? })
     }
 
     /// The strategy's name.
@@ -137,11 +137,11 @@ pub(super) fn sample<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     if n_step.is_some() {
         let expected = "None with her: rewards are computed anew for single steps";
-        return shared::raised(py, Err(Error::config("n_step", "given", expected)));
+        return Err(Error::config("n_step", "given", expected)).or_raise(py);
     }
     let goals = Goals::of(py, columns)?;
     let (request, hindsight) = (asked.request, config.hindsight);
-    let rows = shared::raised(py, request.rows())?;
+    let rows = request.rows().or_raise(py)?;
     let mut arrays = Arrays::new(py, columns, &asked.lead, Kind::Transitions, out)?;
     let places = arrays.batch(py, |batch| {
         reading(py, buffer, shared::cost(columns, rows), |buffer| {

@@ -10,6 +10,7 @@ use super::methods::push_methods;
 use super::{settings, shared};
 use crate::coerce::{Number, Text};
 use crate::detach::{detached, reading, writing};
+use crate::errors::OrRaise;
 use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -75,7 +76,7 @@ impl PyMmapReplayBuffer {
         let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let missing =
             || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
-        let path = shared::raised(py, cold_path.ok_or_else(missing))?.read("cold_path")?;
+        let path = cold_path.ok_or_else(missing).or_raise(py)?.read("cold_path")?;
         let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
         let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
         let seed = seed.read("seed", 0)?;

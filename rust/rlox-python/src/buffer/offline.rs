@@ -16,7 +16,7 @@ use super::shared::Asked;
 use super::{incoming, shared};
 use crate::coerce::{self, Number, Text};
 use crate::detach::{detached, reading};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::paths::PathArg;
 
 /// A dataset of transitions for offline learning: built once, then read only.
@@ -82,7 +82,7 @@ impl PyOfflineDatasetBuffer {
             reward_dtype,
             Vec::new(),
         );
-        let schema = shared::raised(py, schema)?;
+        let schema = schema.or_raise(py)?;
         let reward = Field::new("rewards", reward_dtype, []);
         // Flat, because the arrays may be: sizes were checked.
         let flat = |field: &Field| Field::new("", field.dtype, [n * field.len()]);
@@ -283,7 +283,7 @@ impl PyOfflineDatasetBuffer {
         out: Option<&Bound<'py, PyDict>>,
         fill: impl FnOnce(&OfflineDataset, &Asked, &mut Batch<'_, '_>) -> Result<()> + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let rows = shared::raised(py, asked.request.rows())?;
+        let rows = asked.request.rows().or_raise(py)?;
         let mut arrays = Arrays::new(py, &self.columns, &asked.lead, kind, out)?;
         let cost = shared::cost(&self.columns, rows);
         arrays.batch(py, |batch| reading(py, &self.data, cost, |data| fill(data, asked, batch)))?;

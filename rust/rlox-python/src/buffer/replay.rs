@@ -11,6 +11,7 @@ use super::methods::{held_methods, push_methods};
 use super::{settings, shared, state};
 use crate::coerce::{Number, Text};
 use crate::detach::detached;
+use crate::errors::OrRaise;
 use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
@@ -76,7 +77,7 @@ impl PyReplayBuffer {
         sampler: Text<'py>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let rule = shared::raised(py, named(&sampler.read("sampler")?))?;
+        let rule = named(&sampler.read("sampler")?).or_raise(py)?;
         let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;

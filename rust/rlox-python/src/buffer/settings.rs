@@ -8,7 +8,7 @@ use rlox_core::{Error, Result};
 
 use super::columns::Columns;
 use crate::coerce::{self, Number};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 
 /// The keywords that describe columns.
 const KNOWN: [&str; 8] = [
@@ -63,7 +63,7 @@ pub(super) fn columns<'py>(
 
 impl<'py> Settings<'_, 'py> {
     fn checked<T>(&self, result: Result<T>) -> PyResult<T> {
-        result.map_err(|error| errors::raise(self.py, &error))
+        result.or_raise(self.py)
     }
 
     fn check_names(&self) -> PyResult<()> {
@@ -71,7 +71,7 @@ impl<'py> Settings<'_, 'py> {
             let key = key.to_string();
             if !KNOWN.contains(&key.as_str()) {
                 let error = Error::unknown_name("buffer setting", &key, &KNOWN);
-                return Err(errors::raise(self.py, &error));
+                return Err(error).or_raise(self.py);
             }
         }
         Ok(())
@@ -170,7 +170,7 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
             format!("{name} is {}, expected a NumPy dtype", coerce::shown(value)),
         )
     })?;
-    Dtype::parse(&found).map_err(|error| errors::raise(py, &error))
+    Dtype::parse(&found).or_raise(py)
 }
 
 /// A tuple of sizes, or one size.

@@ -15,7 +15,7 @@ use super::columns::{Columns, Pushed};
 use super::{incoming, settings};
 use crate::coerce::{self, Number, Text};
 use crate::detach::{detached, reading, writing};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 use crate::views::View;
 
 /// Nanoseconds of a call that is always worth releasing the GIL for.
@@ -138,11 +138,6 @@ impl Replay for MmapReplayBuffer {
     }
 }
 
-/// A core result as Python's.
-pub(super) fn raised<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
-    result.map_err(|error| errors::raise(py, &error))
-}
-
 /// Nanoseconds that copying `rows` rows takes, about.
 pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
     rows.saturating_mul(10 + columns.row_bytes() / 16)
@@ -194,7 +189,7 @@ pub(super) fn n_step(
             NStep::new(usize::try_from(n).unwrap_or(usize::MAX), gamma).map(Some)
         }
     };
-    raised(py, made)
+    made.or_raise(py)
 }
 
 /// Draws a batch of a kind.
@@ -206,7 +201,7 @@ pub(super) fn sample<'py, B: Replay>(
     out: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = asked.request;
-    let rows = raised(py, request.rows())?;
+    let rows = request.rows().or_raise(py)?;
     let mut arrays = Arrays::new(py, columns, &asked.lead, kind, out)?;
     let cost = cost(columns, rows).max(B::WAITS);
     arrays.batch(py, |batch| {
@@ -269,7 +264,7 @@ fn store<'py, B: Replay>(
     if given.len() != n {
         let (got, expected) =
             (format!("{} elements", given.len()), format!("{n}, one per transition"));
-        return raised(py, Err(Error::Shape { name: "priority".into(), got, expected }));
+        return Err(Error::Shape { name: "priority".into(), got, expected }).or_raise(py);
     }
     columns.read(pushed, lead, |rows| {
         let cost = cost(columns, n).saturating_add(n.saturating_mul(60));
@@ -315,7 +310,7 @@ pub(super) fn update<B: Replay>(
     values: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
     let schema = columns.schema();
-    let at = raised(py, schema.column(&column.read("column")?))?;
+    let at = schema.column(&column.read("column")?).or_raise(py)?;
     let Some(field) = schema.columns().get(at) else { return Ok(0) };
     let indices = indices_of(indices)?;
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;

@@ -10,6 +10,7 @@ use super::shared::LONG;
 use crate::coerce;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
+use crate::saved::Saved;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -44,7 +45,8 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
     buffer: &Shared<B>,
     dict: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let format: u32 = scalar(dict, "format")?;
+    let saved = Saved { dict, kind: "state" };
+    let format: u32 = saved.scalar("format")?;
     if format != FORMAT {
         let message = format!(
             "state field format is {format}, expected {FORMAT}; states of another version of rlox \
@@ -52,7 +54,7 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
         );
         return Err(errors::new(py, Class::Checkpoint, message));
     }
-    let mut state = State { layout: scalar(dict, "layout")?, ..State::default() };
+    let mut state = State { layout: saved.scalar("layout")?, ..State::default() };
     for (key, value) in dict.iter() {
         let name = key.cast::<PyString>()?.to_string();
         if name == "format" || name == "layout" {
@@ -73,19 +75,4 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
         }
     }
     detached(py, LONG, || buffer.replace(|buffer| buffer.restore(&state)))
-}
-
-fn scalar<'py, T>(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    let value = dict.get_item(name)?.ok_or_else(|| {
-        let message = format!("state has no field {name}; pass what state() returned");
-        errors::new(dict.py(), Class::Checkpoint, message)
-    })?;
-    value.extract().map_err(|_| {
-        let message =
-            format!("state field {name} is {}, which has the wrong type", coerce::shown(&value));
-        errors::new(dict.py(), Class::Checkpoint, message)
-    })
 }

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::prelude::*;
 use rlox_core::Result;
 
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrRaise};
 
 pub(crate) use locks::{reading, writing};
 
@@ -55,7 +55,7 @@ pub(crate) fn detached<T: Send>(
 
 fn finished<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> PyResult<T> {
     match outcome {
-        Ok(result) => result.map_err(|error| errors::raise(py, &error)),
+        Ok(result) => result.or_raise(py),
         Err(panic) => {
             let text = panic
                 .downcast_ref::<String>()

@@ -9,9 +9,9 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use crate::coerce::{self, Real};
+use crate::coerce;
 use crate::detach::{detached, reading, writing};
-use crate::snapshot::{mismatch, scalar as read};
+use crate::saved::Saved;
 use crate::views::{ViewMut, is_of};
 
 pub(crate) use scalar::PyRunningStats;
@@ -54,10 +54,9 @@ fn normalized<'py>(
     py: Python<'py>,
     moments: &Shared<Moments>,
     xs: &Bound<'py, PyUntypedArray>,
-    clip: Option<Real<'py>>,
-    eps: &Real<'py>,
+    clip: Option<f64>,
+    eps: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (clip, eps) = limits(clip, eps)?;
     let rows = coerce::numbers::<f64>(xs, "xs")?;
     let rows = rows.slice();
     let mut out = ViewMut::<f64>::fresh(py, xs.shape())?;
@@ -75,11 +74,6 @@ fn normalized<'py>(
         Ok(())
     })?;
     Ok(single.into_array().into_any())
-}
-
-/// The bound of normalised numbers, and what is added to their variance.
-fn limits(clip: Option<Real<'_>>, eps: &Real<'_>) -> PyResult<(Option<f64>, f64)> {
-    Ok((clip.map(|clip| clip.read("clip")).transpose()?, eps.read("eps")?))
 }
 
 fn first(numbers: &[f64]) -> f64 {
@@ -106,6 +100,11 @@ fn saved<'py>(
     Ok(dict)
 }
 
+/// What `state()` returned, or so it should be.
+const fn from_state<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Saved<'a, 'py> {
+    Saved { dict, kind: "state" }
+}
+
 /// Continues from a saved state with these means and sums of squared deviations.
 fn restore(
     moments: &Shared<Moments>,
@@ -114,11 +113,9 @@ fn restore(
     m2: Vec<f64>,
 ) -> PyResult<()> {
     let py = state.py();
-    let format: u32 = read(state, "format")?;
-    if format != FORMAT {
-        return Err(mismatch(py, "format", format, FORMAT));
-    }
-    let count = read(state, "count")?;
+    let saved = from_state(state);
+    saved.check_format(FORMAT)?;
+    let count = saved.scalar("count")?;
     writing(py, moments, mean.len() * 2, |moments| {
         *moments = Moments::from_parts(count, mean, m2)?;
         Ok(())

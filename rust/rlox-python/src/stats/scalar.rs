@@ -5,11 +5,11 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use super::{SHORT, copied, first, limits, merge, normalized, reset, restore, saved, take_in};
-use crate::coerce::{self, Real};
+use super::{SHORT, copied, first, from_state, merge, normalized, reset, restore, saved, take_in};
+use crate::arg;
+use crate::coerce;
 use crate::detach::{reading, writing};
 use crate::errors::{self, Class};
-use crate::snapshot::{field, mismatch};
 
 /// Running count, mean and variance of numbers, in float64.
 ///
@@ -51,17 +51,15 @@ impl PyRunningStats {
     /// (x - mean) / sqrt(var + eps) of one number, cut to [-clip, clip] if `clip` is given.
     /// Raises ConfigError unless eps is positive and clip at least 0.
     #[pyo3(
-        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "($self, x, clip=None, eps=1e-8)"
+        signature = (x, clip=None, eps=1e-8)
     )]
     fn normalize<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        clip: Option<Real<'py>>,
-        eps: Real<'py>,
+        #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<f64> {
-        let (clip, eps) = limits(clip, &eps)?;
         let (x, mut out) = ([number(x)?], [0.0]);
         let target = &mut out;
         reading(py, &self.moments, SHORT, |moments| moments.normalize(&x, clip, eps, target))?;
@@ -71,19 +69,18 @@ impl PyRunningStats {
 
     /// `normalize` of numbers `[n]`: float32 if `xs` is, else float64.
     #[pyo3(
-        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "($self, xs, clip=None, eps=1e-8)"
+        signature = (xs, clip=None, eps=1e-8)
     )]
     fn normalize_batch<'py>(
         &self,
         py: Python<'py>,
         xs: &Bound<'py, PyAny>,
-        clip: Option<Real<'py>>,
-        eps: Real<'py>,
+        #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let xs = coerce::array(xs, "xs")?;
         coerce::check_ndim(&xs, "xs", &["n"])?;
-        normalized(py, &self.moments, &xs, clip, &eps)
+        normalized(py, &self.moments, &xs, clip, eps)
     }
 
     /// Forgets everything.
@@ -138,7 +135,7 @@ fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// A number of a saved state.
 fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
-    let value = field(state, name)?;
-    coerce::real(&value, name)
-        .map_err(|_| mismatch(state.py(), name, coerce::shown(&value), "a number"))
+    let saved = from_state(state);
+    let value = saved.field(name)?;
+    coerce::real(&value, name).map_err(|_| saved.mismatch(name, coerce::shown(&value), "a number"))
 }

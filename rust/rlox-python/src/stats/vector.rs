@@ -6,11 +6,11 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use super::{SHORT, copied, fresh, merge, normalized, reset, restore, saved, take_in};
-use crate::coerce::{self, Real};
+use super::{SHORT, copied, fresh, from_state, merge, normalized, reset, restore, saved, take_in};
+use crate::arg;
+use crate::coerce;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
-use crate::snapshot::{mismatch, scalar};
 
 /// Dimensions, at most: 2 GiB of float64.
 const MOST_DIMS: u64 = 1 << 28;
@@ -72,32 +72,30 @@ impl PyRunningStatsVec {
     /// float32 if `x` is, else float64. Raises ConfigError unless eps is positive and clip at
     /// least 0.
     #[pyo3(
-        signature = (x, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "($self, x, clip=None, eps=1e-8)"
+        signature = (x, clip=None, eps=1e-8)
     )]
     fn normalize<'py>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyAny>,
-        clip: Option<Real<'py>>,
-        eps: Real<'py>,
+        #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.moments, &self.vector(x)?, clip, &eps)
+        normalized(py, &self.moments, &self.vector(x)?, clip, eps)
     }
 
     /// `normalize` of vectors `[n, dim]`.
     #[pyo3(
-        signature = (xs, clip=None, eps=Real::Omitted(1e-8)),
-        text_signature = "($self, xs, clip=None, eps=1e-8)"
+        signature = (xs, clip=None, eps=1e-8)
     )]
     fn normalize_batch<'py>(
         &self,
         py: Python<'py>,
         xs: &Bound<'py, PyAny>,
-        clip: Option<Real<'py>>,
-        eps: Real<'py>,
+        #[pyo3(from_py_with = arg::optional_number::clip)] clip: Option<f64>,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        normalized(py, &self.moments, &self.vectors(xs)?, clip, &eps)
+        normalized(py, &self.moments, &self.vectors(xs)?, clip, eps)
     }
 
     /// Forgets everything.
@@ -114,11 +112,12 @@ impl PyRunningStatsVec {
 
     /// Continues from what `state()` returned. Raises CheckpointError if it is something else.
     fn restore(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        let saved = from_state(state);
         let numbers = |name| -> PyResult<Vec<f64>> {
-            let array = coerce::array(&scalar::<Bound<'_, PyAny>>(state, name)?, name)?;
+            let array = coerce::array(&saved.field(name)?, name)?;
             if array.shape() != [self.dim] {
                 let got = format!("of shape {:?}", array.shape());
-                return Err(mismatch(state.py(), name, got, format!("[{}]", self.dim)));
+                return Err(saved.mismatch(name, got, format!("[{}]", self.dim)));
             }
             Ok(coerce::numbers::<f64>(&array, name)?.slice().to_vec())
         };

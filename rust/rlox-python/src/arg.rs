@@ -1,0 +1,62 @@
+//! Readers of arguments. Each knows the name of its parameter for messages, so a signature holds
+//! plain defaults, from which Python's signature, its text and the stub come.
+
+/// A module of readers for parameters of one type, all of which read alike.
+macro_rules! readers {
+    ($(#[$doc:meta])* $kind:ident: $type:ty = $read:path; $($name:ident)+) => {
+        $(#[$doc])*
+        #[allow(clippy::needless_lifetimes, reason = "text borrows from the argument")]
+        pub(crate) mod $kind {
+            use pyo3::prelude::*;
+
+            $(
+                #[doc = concat!("The argument `", stringify!($name), "`.")]
+                pub(crate) fn $name<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<$type> {
+                    $read(value, stringify!($name))
+                }
+            )+
+        }
+    };
+}
+
+readers! {
+    /// Integers in 0..2**64.
+    integer: u64 = crate::coerce::unsigned;
+    index n position seed
+}
+
+readers! {
+    /// Integers in 0..2**64, or None.
+    optional_integer: Option<u64> = crate::coerce::unsigned_or_none;
+    elapsed seed
+}
+
+readers! {
+    /// Integers in 0..2**64; what no array can have is the largest size.
+    size: usize = crate::coerce::size;
+    ddof max_len n parallel_from shard
+}
+
+readers! {
+    /// Integers in -2**63..2**63.
+    signed: i64 = crate::coerce::signed;
+    pad_token_id
+}
+
+readers! {
+    /// Numbers, whose range is checked by whoever uses them.
+    number: f64 = crate::coerce::real;
+    c_bar eps gamma lam last_value rho_bar
+}
+
+readers! {
+    /// Numbers, or None.
+    optional_number: Option<f64> = crate::coerce::real_or_none;
+    clip
+}
+
+readers! {
+    /// Unicode text.
+    text: &'a str = crate::coerce::text;
+    env_id estimator name precision reduction scale
+}

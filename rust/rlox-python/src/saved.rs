@@ -1,0 +1,51 @@
+//! The dicts that snapshots and states are.
+
+use std::fmt::Display;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::coerce;
+use crate::errors::{self, Class};
+
+/// A dict that `snapshot()` or `state()` returned, or so it should be.
+#[derive(Clone, Copy)]
+pub(crate) struct Saved<'a, 'py> {
+    pub(crate) dict: &'a Bound<'py, PyDict>,
+    /// What it is called: the name of the method that makes it.
+    pub(crate) kind: &'static str,
+}
+
+impl<'py> Saved<'_, 'py> {
+    pub(crate) fn field(self, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.dict.get_item(name)?.ok_or_else(|| {
+            let kind = self.kind;
+            let message = format!("{kind} has no field {name}; pass what {kind}() returned");
+            errors::new(self.dict.py(), Class::Checkpoint, message)
+        })
+    }
+
+    pub(crate) fn scalar<T>(self, name: &str) -> PyResult<T>
+    where
+        T: for<'b> FromPyObject<'b, 'py>,
+    {
+        let value = self.field(name)?;
+        value.extract().map_err(|_| {
+            let shown = coerce::shown(&value);
+            let message =
+                format!("{} field {name} is {shown}, which has the wrong type", self.kind);
+            errors::new(self.dict.py(), Class::Checkpoint, message)
+        })
+    }
+
+    /// Checks the version of the fields and their meaning.
+    pub(crate) fn check_format(self, expected: u32) -> PyResult<()> {
+        let format: u32 = self.scalar("format")?;
+        if format == expected { Ok(()) } else { Err(self.mismatch("format", format, expected)) }
+    }
+
+    pub(crate) fn mismatch(self, name: &str, got: impl Display, expected: impl Display) -> PyErr {
+        let message = format!("{} field {name} is {got}, expected {expected}", self.kind);
+        errors::new(self.dict.py(), Class::Checkpoint, message)
+    }
+}
