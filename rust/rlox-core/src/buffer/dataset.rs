@@ -103,7 +103,7 @@ impl OfflineDataset {
     /// # Errors
     /// [`Error::Config`] for a request out of range.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
-        request.draw(&Uniform, self.rows().rings(), &self.held.state, |_, _, _| {})
+        request.draw(&Uniform, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
     /// Draws windows of up to `request.len` rows; see [`Trajectories`].
@@ -111,7 +111,7 @@ impl OfflineDataset {
     /// # Errors
     /// As [`OfflineDataset::sample`].
     pub fn sample_trajectories(&self, request: Request) -> Result<Drawn> {
-        request.draw(&Trajectories, self.rows().rings(), &self.held.state, |_, _, _| {})
+        request.draw(&Trajectories, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
     /// Copies windows of `len` places out, with the return to go of each row (in the rewards' type) and

@@ -88,7 +88,7 @@ impl<S: Sampler> Buffer<S> {
     /// # Errors
     /// As [`Request::rows`] and the rule; [`Error::Config`](crate::Error::Config) for an empty buffer.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
-        request.draw(&self.sampler, self.rows().rings(), &self.held.state, |_, _, _| {})
+        request.draw(&self.sampler, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
     /// [`Buffer::sample`] with the rows that are to be relabelled.
@@ -98,7 +98,7 @@ impl<S: Sampler> Buffer<S> {
     pub fn sample_hindsight(&self, request: Request, hindsight: Hindsight) -> Result<Drawn> {
         let rings = self.rows().rings();
         request.draw(&self.sampler, rings, &self.held.state, |rng, place, drawn| {
-            hindsight.relabel(rings, rng, place, drawn);
+            hindsight.relabel(rings, rng, place, drawn)
         })
     }
 

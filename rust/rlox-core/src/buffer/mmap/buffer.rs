@@ -203,7 +203,7 @@ impl MmapReplayBuffer {
     /// [`Error::Config`] for an empty or closed buffer or a request out of range.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
         self.open()?;
-        request.draw(&Uniform, &self.rows.rings, &self.state, |_, _, _| {})
+        request.draw(&Uniform, &self.rows.rings, &self.state, |_, _, _| Ok(()))
     }
 
     /// Copies rows out, as n-step windows if asked; those on disk are read and checked.

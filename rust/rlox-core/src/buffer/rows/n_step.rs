@@ -5,6 +5,10 @@ use super::{RowRef, Rows};
 use crate::buffer::batch::{Batch, put_real};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// Windows looked at between two questions whether to stop.
+const PIECE: usize = 1 << 12;
 
 /// How far returns look ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,8 +51,13 @@ impl NStep {
     /// # Errors
     /// As [`Rows::gather`].
     pub fn gather(self, from: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        let windows = rows.iter().map(|&row| self.window(from, row));
-        let windows: Vec<Window> = windows.collect::<Result<_>>()?;
+        let mut windows = Vec::with_capacity(rows.len());
+        for part in rows.chunks(PIECE) {
+            interrupt::check()?;
+            for &row in part {
+                windows.push(self.window(from, row)?);
+            }
+        }
         let last: Vec<RowRef> = windows.iter().map(|window| window.last).collect();
         from.gather(rows, &last, out)?;
         if let Some(rewards) = out.columns.get_mut(Schema::REWARDS) {

@@ -6,6 +6,10 @@ use super::rng::SampleRng;
 use super::rule::{Drawn, Relabel};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// Rows looked at between two questions whether to stop.
+const PIECE: usize = 1 << 14;
 
 /// Which row's achieved goal becomes the goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,13 +89,17 @@ impl Hindsight {
         rng: &mut SampleRng,
         place: usize,
         drawn: &mut Drawn,
-    ) {
+    ) -> Result<()> {
         for (place, row) in drawn.rows.iter().enumerate().skip(place) {
+            if place % PIECE == 0 {
+                interrupt::check()?;
+            }
             if rng.uniform() < self.ratio {
                 let goal = self.goal(rings, rng, *row);
                 drawn.relabels.push(Relabel { place, goal });
             }
         }
+        Ok(())
     }
 
     /// Draws the row whose achievement becomes the goal of `row`.

@@ -3,6 +3,10 @@
 use super::rng::SampleRng;
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
+use crate::interrupt;
+
+/// Rows drawn between two questions whether to stop.
+const PIECE: usize = 1 << 14;
 
 /// Largest priority accepted: sums of 10^9 of them stay finite.
 const MAX_PRIORITY: f64 = 1e100;
@@ -123,7 +127,7 @@ impl Priorities {
     /// The draws depend on the priorities, the stream and the batch size only.
     ///
     /// # Errors
-    /// [`Error::Config`] if no slot can be drawn.
+    /// [`Error::Config`] if no slot can be drawn, [`Error::Interrupted`].
     pub fn sample(
         &self,
         stratified: bool,
@@ -140,18 +144,23 @@ impl Priorities {
         }
         #[expect(clippy::cast_precision_loss, reason = "batches are far smaller than 2^53")]
         let size = weights.len() as f64;
-        let mut part = 0.0;
-        let points = weights.iter().map(|_| {
-            let unit = rng.uniform();
-            part += 1.0;
-            if stratified { (part - 1.0 + unit) / size * total } else { unit * total }
-        });
-        let (mut points, mut slots): (Vec<f64>, _) = (points.collect(), Vec::new());
-        self.tree.find_many(&mut points, &mut slots);
-        for (weight, &slot) in weights.iter_mut().zip(&slots) {
-            *weight = importance(least, self.tree.get(slot), self.beta);
+        let (mut part, mut all) = (0.0, Vec::with_capacity(weights.len()));
+        let (mut points, mut slots) = (Vec::new(), Vec::new());
+        for weights in weights.chunks_mut(PIECE) {
+            interrupt::check()?;
+            points.clear();
+            points.extend(weights.iter().map(|_| {
+                let unit = rng.uniform();
+                part += 1.0;
+                if stratified { (part - 1.0 + unit) / size * total } else { unit * total }
+            }));
+            self.tree.find_many(&mut points, &mut slots);
+            for (weight, &slot) in weights.iter_mut().zip(&slots) {
+                *weight = importance(least, self.tree.get(slot), self.beta);
+            }
+            all.append(&mut slots);
         }
-        Ok(slots)
+        Ok(all)
     }
 
     /// priority^alpha.

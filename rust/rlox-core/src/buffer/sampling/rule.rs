@@ -186,7 +186,7 @@ impl Request {
         rule: &dyn Sampler,
         rings: &Rings,
         state: &SamplerState,
-        mut more: impl FnMut(&mut SampleRng, usize, &mut Drawn),
+        mut more: impl FnMut(&mut SampleRng, usize, &mut Drawn) -> Result<()>,
     ) -> Result<Drawn> {
         let mut drawn = Drawn { rows: Vec::with_capacity(self.rows()?), ..Drawn::default() };
         rings.check_filled()?;
@@ -197,7 +197,7 @@ impl Request {
             let mut rng = SampleRng::new(seed, first.wrapping_add(batch));
             let place = drawn.rows.len();
             rule.draw(rings, want, &mut rng, &mut drawn)?;
-            more(&mut rng, place, &mut drawn);
+            more(&mut rng, place, &mut drawn)?;
         }
         Ok(drawn)
     }

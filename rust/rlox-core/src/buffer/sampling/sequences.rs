@@ -11,6 +11,9 @@ use crate::interrupt;
 /// The index of a padded place of a window; no row has it.
 pub const PADDING: u64 = u64::MAX;
 
+/// Windows looked at between two questions whether to stop.
+const PIECE: usize = 1 << 12;
+
 /// Draws windows of consecutive rows of one environment.
 ///
 /// Uniform over all places where a whole window fits into its episode (which ends at the newest row
@@ -77,11 +80,13 @@ impl MemoryRows {
         out.mask.fill(1);
         let indices = out.indices.as_ptr();
         for array in out.arrays() {
-            interrupt::check()?;
             let padding = if array.as_ptr() == indices { u8::MAX } else { 0 };
             let width = array.len().checked_div(drawn.rows.len()).unwrap_or(0);
             let windows = array.chunks_exact_mut((width * len).max(1));
-            for (window, &filled) in windows.zip(&drawn.filled) {
+            for (at, (window, &filled)) in windows.zip(&drawn.filled).enumerate() {
+                if at % PIECE == 0 {
+                    interrupt::check()?;
+                }
                 window.iter_mut().skip(filled * width).for_each(|byte| *byte = padding);
             }
         }
