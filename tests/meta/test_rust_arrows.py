@@ -27,12 +27,10 @@ ROOMS = {
     ),
     "rlox-python": (
         "errors sync",
-        "shelf",
-        "claims detach pool views",
-        "coerce",
-        "paths threads actions ends rollout snapshot step",
-        "gae gae_call returns vtrace llm_rows llm_group llm_kl llm_pack llm_pair llm_tokens",
-        "stats stream native_env single vec_env buffer",
+        "memory",
+        "convert detach",
+        "advantage env seed stats threads",
+        "buffer llm",
     ),
 }
 # A module of tests may have more attributes than the one that makes it one.

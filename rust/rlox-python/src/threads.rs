@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use rlox_core::threads;
 
-use crate::coerce::Number;
+use crate::convert::coerce::Number;
 use crate::errors::OrRaise;
 
 /// Sets how many threads of this process share long work of rlox: large batches of environments,

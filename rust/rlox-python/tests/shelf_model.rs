@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-#[path = "../src/shelf.rs"]
+#[path = "../src/memory/shelf.rs"]
 mod shelf;
 
 /// What `src/sync.rs` is for the crate.

@@ -7,9 +7,9 @@ use rlox_core::buffer::{Batch, Kind, Part};
 use rlox_core::{Result, with_dtype};
 
 use super::columns::Columns;
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class, OrRaise};
-use crate::views::{ViewMut, Written};
+use crate::memory::views::{ViewMut, Written};
 
 /// The most dimensions of an array.
 const MAX_DIMS: usize = 16;

@@ -4,7 +4,7 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::{Dtype, Field};
 
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class};
 
 /// The result of `work` on observations, `[..., *row]`, in float64, in the array's precision.

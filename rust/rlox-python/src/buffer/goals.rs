@@ -14,10 +14,10 @@ use super::arrays::Arrays;
 use super::columns::Columns;
 use super::shared;
 use super::shared::Asked;
-use crate::coerce::{self, Number, Text};
+use crate::convert::coerce::{self, Number, Text};
 use crate::detach::reading;
 use crate::errors::{self, Class, OrRaise};
-use crate::views::ViewMut;
+use crate::memory::views::ViewMut;
 
 /// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
 ///

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
 use rlox_core::{Dtype, Field, with_dtype};
 
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::views::{Plain, View};
+use crate::memory::views::{Plain, View};
 
 /// Rows of one column.
 pub(super) enum Bytes<'py> {

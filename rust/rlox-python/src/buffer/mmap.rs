@@ -8,10 +8,10 @@ use rlox_core::buffer::{Kind, MmapReplayBuffer, Rows, Tiers};
 use super::columns::{Columns, Pushed};
 use super::methods::push_methods;
 use super::{settings, shared};
-use crate::coerce::{Number, Text};
+use crate::convert::coerce::{Number, Text};
+use crate::convert::paths::PathArg;
 use crate::detach::{detached, reading, writing};
 use crate::errors::OrRaise;
-use crate::paths::PathArg;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
 ///

@@ -14,10 +14,10 @@ use super::columns::Columns;
 use super::dataset_arrays::{arithmetic, rows_of};
 use super::shared::Asked;
 use super::{incoming, shared};
-use crate::coerce::{self, Number, Text};
+use crate::convert::coerce::{self, Number, Text};
+use crate::convert::paths::PathArg;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class, OrRaise};
-use crate::paths::PathArg;
 
 /// A dataset of transitions for offline learning: built once, then read only.
 ///

@@ -9,9 +9,9 @@ use rlox_core::buffer::{InMemory, Kind, Prioritized, PrioritizedReplayBuffer};
 use super::columns::{Columns, Pushed};
 use super::methods::held_methods;
 use super::{settings, shared, state};
-use crate::coerce::{self, Number, Real, Text};
+use crate::convert::coerce::{self, Number, Real, Text};
+use crate::convert::paths::PathArg;
 use crate::detach::{detached, reading, writing};
-use crate::paths::PathArg;
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///

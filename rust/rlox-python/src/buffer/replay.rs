@@ -9,10 +9,10 @@ use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
 use super::methods::{held_methods, push_methods};
 use super::{settings, shared, state};
-use crate::coerce::{Number, Text};
+use crate::convert::coerce::{Number, Text};
+use crate::convert::paths::PathArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
-use crate::paths::PathArg;
 
 /// A ring of transitions, sampled uniformly with replacement.
 ///

@@ -8,9 +8,9 @@ use rlox_core::buffer::{InMemory, Kind, SequenceReplayBuffer, Sequences};
 use super::columns::{Columns, Pushed};
 use super::methods::{held_methods, push_methods};
 use super::{settings, shared, state};
-use crate::coerce::{Number, Text};
+use crate::convert::coerce::{Number, Text};
+use crate::convert::paths::PathArg;
 use crate::detach::detached;
-use crate::paths::PathArg;
 
 /// A ring of transitions, sampled as windows of consecutive ones.
 ///

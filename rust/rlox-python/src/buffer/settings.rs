@@ -7,7 +7,7 @@ use rlox_core::{Dtype, Field};
 use rlox_core::{Error, Result};
 
 use super::columns::Columns;
-use crate::coerce::{self, Number};
+use crate::convert::coerce::{self, Number};
 use crate::errors::{self, Class, OrRaise};
 
 /// The keywords that describe columns.

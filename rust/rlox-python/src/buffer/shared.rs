@@ -13,10 +13,10 @@ use rlox_core::{Error, Result};
 use super::arrays::Arrays;
 use super::columns::{Columns, Pushed};
 use super::{incoming, settings};
-use crate::coerce::{self, Number, Text};
+use crate::convert::coerce::{self, Number, Text};
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class, OrRaise};
-use crate::views::View;
+use crate::memory::views::View;
 
 /// Nanoseconds of a call that is always worth releasing the GIL for.
 pub(super) const LONG: usize = usize::MAX;

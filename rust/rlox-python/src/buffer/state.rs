@@ -7,10 +7,10 @@ use rlox_core::Shared;
 use rlox_core::buffer::{InMemory, State};
 
 use super::shared::LONG;
-use crate::coerce;
+use crate::convert::coerce;
+use crate::convert::saved::Saved;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
-use crate::saved::Saved;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -65,7 +65,7 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
         if name.contains('/') {
             let bytes = coerce::elements::<u8>(&array, &name, "iu")?.slice().to_vec();
             state.rows.push((name, 1, bytes));
-        } else if let Ok(bytes) = crate::views::View::<u8>::of(&array) {
+        } else if let Ok(bytes) = crate::memory::views::View::<u8>::of(&array) {
             state.columns.push((name, 1, bytes.slice().to_vec()));
         } else {
             let numbers = coerce::elements::<u64>(&array, &name, "iu")?;

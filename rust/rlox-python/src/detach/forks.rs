@@ -16,7 +16,7 @@ use pyo3::types::{PyCFunction, PyDict};
 use rlox_core::{Result, interrupt};
 
 use super::signals;
-use crate::views;
+use crate::memory::views;
 
 /// Works outside the interpreter.
 static WORKING: AtomicUsize = AtomicUsize::new(0);

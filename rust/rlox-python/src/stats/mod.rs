@@ -9,10 +9,10 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
-use crate::coerce;
+use crate::convert::coerce;
+use crate::convert::saved::Saved;
 use crate::detach::{detached, reading, writing};
-use crate::saved::Saved;
-use crate::views::{ViewMut, is_of};
+use crate::memory::views::{ViewMut, is_of};
 
 pub(crate) use scalar::PyRunningStats;
 pub(crate) use vector::PyRunningStatsVec;

@@ -6,8 +6,8 @@ use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
 use super::{SHORT, copied, first, from_state, merge, normalized, reset, restore, saved, take_in};
-use crate::arg;
-use crate::coerce;
+use crate::convert::arg;
+use crate::convert::coerce;
 use crate::detach::{reading, writing};
 use crate::errors::{self, Class};
 

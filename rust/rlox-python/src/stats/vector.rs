@@ -7,8 +7,8 @@ use rlox_core::Shared;
 use rlox_core::stats::Moments;
 
 use super::{SHORT, copied, fresh, from_state, merge, normalized, reset, restore, saved, take_in};
-use crate::arg;
-use crate::coerce;
+use crate::convert::arg;
+use crate::convert::coerce;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 

@@ -32,9 +32,9 @@ use numpy::npyffi::{
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::claims::Claims;
+use super::claims::Claims;
+use super::pool::Lease;
 use crate::errors::{self, Class};
-use crate::pool::Lease;
 
 /// An element that is valid whatever its bits are.
 pub(crate) trait Plain: Element + Copy {

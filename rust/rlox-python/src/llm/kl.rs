@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use rlox_core::llm::kl::{self, Estimator, Reduction, Tokens};
 use rlox_core::math::Float;
 
-use crate::arg;
-use crate::coerce;
+use super::rows::{Mask, row_len};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::detach::detached;
-use crate::ends::Given;
 use crate::errors::OrRaise;
-use crate::llm_rows::{Mask, row_len};
-use crate::views::{Plain, ViewMut, is_of};
+use crate::memory::views::{Plain, ViewMut, is_of};
 
 /// KL(p || q) of one sequence from per-token log-probabilities.
 ///

@@ -7,11 +7,12 @@ use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
-use crate::coerce;
+use super::ends::{EndArrays, with_ends};
+use super::rollout::Rollout;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::detach::detached;
-use crate::ends::{EndArrays, Given, with_ends};
-use crate::rollout::Rollout;
-use crate::views::{Plain, View, ViewMut, Written};
+use crate::memory::views::{Plain, View, ViewMut, Written};
 
 /// (advantages, returns).
 pub(crate) type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);

@@ -6,9 +6,9 @@ use pyo3::types::{PyInt, PyList};
 use rlox_core::env::Actions;
 use rlox_core::space::ActionSpace;
 
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::views::View;
+use crate::memory::views::View;
 
 /// Contiguous actions of the kind an environment takes.
 pub(crate) enum ActionArray<'py> {

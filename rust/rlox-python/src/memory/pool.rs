@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use memmap2::MmapMut;
 use pyo3::prelude::*;
 
-use crate::shelf::Shelf;
+use super::shelf::Shelf;
 
 /// Results from this many bytes on come from here; the C library keeps smaller blocks itself.
 pub(crate) const POOLED_FROM: usize = 1 << 15;

@@ -4,13 +4,10 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use rlox_core::advantage::{Ends, Flag};
 
-use crate::coerce;
+use super::rollout::like;
+use crate::convert::coerce::{self, Given};
 use crate::errors::{self, Class};
-use crate::rollout::like;
-use crate::views::{Plain, View, ViewMut, is_of};
-
-/// An optional argument.
-pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+use crate::memory::views::{Plain, View, ViewMut, is_of};
 
 /// The flags as the caller named them.
 pub(crate) struct EndArgs<'a, 'py> {
@@ -122,9 +119,9 @@ impl<'py> EndArrays<'py> {
 macro_rules! with_ends {
     ($ends:expr, $pair:ident => $body:expr) => {
         match $ends {
-            $crate::ends::EndArrays::Bool($pair) => $body,
-            $crate::ends::EndArrays::Single($pair) => $body,
-            $crate::ends::EndArrays::Double($pair) => $body,
+            $crate::advantage::ends::EndArrays::Bool($pair) => $body,
+            $crate::advantage::ends::EndArrays::Single($pair) => $body,
+            $crate::advantage::ends::EndArrays::Double($pair) => $body,
         }
     };
 }

@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::coerce::shown;
+use super::coerce::shown;
 use crate::errors::{self, Class};
 
 /// A path argument as it came; read with the argument's name for messages.

@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use rlox_core::llm::group::{self, Scale, Scaling};
 use rlox_core::math::Float;
 
-use crate::arg;
-use crate::coerce;
+use super::rows::row_len;
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::detach::detached;
-use crate::ends::Given;
 use crate::errors::OrRaise;
-use crate::llm_rows::row_len;
-use crate::views::{Plain, ViewMut, is_of};
+use crate::memory::views::{Plain, ViewMut, is_of};
 
 /// Advantages of one group of completions: each reward relative to the group's.
 ///

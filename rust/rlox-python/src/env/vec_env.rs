@@ -9,14 +9,14 @@ use rlox_core::env::{
     DenseFinals, PARALLEL_FROM, Precision, SHARD, Seeding, Spec, StepOut, Tiling, VecEnv,
 };
 
-use crate::actions::ActionArray;
-use crate::arg;
-use crate::coerce;
+use super::actions::ActionArray;
+use super::native_env::{self, PyNativeEnv};
+use super::snapshot;
+use super::step::{self, FinalArrays};
+use crate::convert::arg;
+use crate::convert::coerce;
 use crate::detach::{detached, reading, writing};
-use crate::native_env::{self, PyNativeEnv};
-use crate::snapshot;
-use crate::step::{self, FinalArrays};
-use crate::views::ViewMut;
+use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 

@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use rlox_core::llm::preference::DpoPair;
 
+use super::tokens::token_ids;
 use crate::errors::OrRaise;
-use crate::llm_tokens::token_ids;
-use crate::views::ViewMut;
+use crate::memory::views::ViewMut;
 
 /// A prompt with a preferred and a dispreferred completion, for DPO (Rafailov et al. 2023).
 ///

@@ -3,9 +3,9 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::views::is_of;
+use crate::memory::views::is_of;
 
 /// The first array of a call, which gives the others their shape.
 pub(crate) struct Rollout<'py> {

@@ -5,12 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice};
 use rlox_core::llm::packing::{Description, Packing};
 
-use crate::arg;
-use crate::coerce;
+use super::tokens::{self, integers};
+use crate::convert::arg;
+use crate::convert::coerce;
 use crate::detach::detached;
 use crate::errors::{self, Class, OrRaise};
-use crate::llm_tokens::{self, integers};
-use crate::views::{View, ViewMut};
+use crate::memory::views::{View, ViewMut};
 
 /// (packed, masks, positions).
 type Described<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -74,7 +74,7 @@ pub(crate) fn pack_tokens<'py>(
     #[pyo3(from_py_with = arg::size::max_len)] max_len: usize,
     #[pyo3(from_py_with = arg::signed::pad_token_id)] pad_token_id: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let views = llm_tokens::sequences(sequences)?;
+    let views = tokens::sequences(sequences)?;
     let sequences: Vec<&[i64]> = views.iter().map(View::slice).collect();
     let lengths: Vec<i64> =
         sequences.iter().map(|tokens| i64::try_from(tokens.len()).unwrap_or(i64::MAX)).collect();

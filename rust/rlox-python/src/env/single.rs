@@ -9,13 +9,13 @@ use rlox_core::Shared;
 use rlox_core::env::{Actions, Precision, Seeding, Spec, StepOut, Tiling, VecEnv};
 use rlox_core::space::ActionSpace;
 
-use crate::arg;
-use crate::coerce;
+use super::native_env::PyNativeEnv;
+use super::snapshot;
+use crate::convert::arg;
+use crate::convert::coerce;
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
-use crate::native_env::PyNativeEnv;
-use crate::snapshot;
-use crate::views::ViewMut;
+use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::coerce;
+use super::coerce;
 use crate::errors::{self, Class};
 
 /// A dict that `snapshot()` or `state()` returned, or so it should be.

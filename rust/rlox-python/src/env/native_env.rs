@@ -7,7 +7,7 @@ use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
 use crate::errors::{self, Class, OrRaise};
-use crate::views;
+use crate::memory::views;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
 

@@ -7,15 +7,16 @@ use rlox_core::advantage::vtrace::{self, Clip, Input, Out};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
-use crate::arg;
-use crate::coerce;
+use super::ends::{EndArgs, EndArrays, with_ends};
+use super::gae::discount;
+use super::gae_call::Pair;
+use super::rollout::Rollout;
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::detach::detached;
-use crate::ends::{EndArgs, EndArrays, Given, with_ends};
 use crate::errors::{self, Class, OrRaise};
-use crate::gae::discount;
-use crate::gae_call::Pair;
-use crate::rollout::Rollout;
-use crate::views::{Plain, View, ViewMut};
+use crate::memory::views::{Plain, View, ViewMut};
 
 /// V-trace targets and policy-gradient advantages of off-policy steps.
 ///

@@ -3,9 +3,9 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::coerce;
+use crate::convert::coerce;
 use crate::errors::{self, Class};
-use crate::views::{View, is_of};
+use crate::memory::views::{View, is_of};
 
 /// Any integers as int64; an empty array may have any dtype.
 pub(crate) fn integers<'py>(

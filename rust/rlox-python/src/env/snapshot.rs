@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::env::{Precision, Snapshot, Spec};
 
-use crate::coerce;
+use crate::convert::coerce;
+use crate::convert::saved::Saved;
 use crate::errors::{self, Class};
-use crate::saved::Saved;
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;

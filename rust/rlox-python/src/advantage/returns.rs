@@ -7,13 +7,14 @@ use rlox_core::advantage::returns::{self, Input};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
-use crate::arg;
-use crate::coerce;
+use super::ends::{EndArgs, EndArrays, with_ends};
+use super::gae::discount;
+use super::rollout::Rollout;
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::detach::detached;
-use crate::ends::{EndArgs, EndArrays, Given, with_ends};
-use crate::gae::discount;
-use crate::rollout::Rollout;
-use crate::views::{Plain, ViewMut};
+use crate::memory::views::{Plain, ViewMut};
 
 /// n-step returns G_t = r_t + ... + gamma^(m-1) r_{t+m-1} + gamma^m V(s_{t+m}).
 ///

@@ -4,11 +4,12 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use rlox_core::advantage::Discount;
 
-use crate::arg;
-use crate::coerce;
-use crate::ends::{EndArgs, EndArrays, Given};
+use super::ends::{EndArgs, EndArrays};
+use super::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::errors::{self, Class, OrRaise};
-use crate::gae_call::{Flat, Grid, GridNext, Inputs, Layout, Pair};
 
 /// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
 ///

@@ -11,7 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::{self, Class};
-use crate::views::{Plain, Refusal, View, ViewMut, Written};
+use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
+
+/// An optional argument.
+pub(crate) type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// An integer argument as it came, `None` included; read with the argument's name for messages.
 pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);

@@ -21,42 +21,42 @@ macro_rules! readers {
 
 readers! {
     /// Integers in 0..2**64.
-    integer: u64 = crate::coerce::unsigned;
+    integer: u64 = crate::convert::coerce::unsigned;
     index n position seed
 }
 
 readers! {
     /// Integers in 0..2**64, or None.
-    optional_integer: Option<u64> = crate::coerce::unsigned_or_none;
+    optional_integer: Option<u64> = crate::convert::coerce::unsigned_or_none;
     elapsed seed
 }
 
 readers! {
     /// Integers in 0..2**64; what no array can have is the largest size.
-    size: usize = crate::coerce::size;
+    size: usize = crate::convert::coerce::size;
     ddof max_len n parallel_from shard
 }
 
 readers! {
     /// Integers in -2**63..2**63.
-    signed: i64 = crate::coerce::signed;
+    signed: i64 = crate::convert::coerce::signed;
     pad_token_id
 }
 
 readers! {
     /// Numbers, whose range is checked by whoever uses them.
-    number: f64 = crate::coerce::real;
+    number: f64 = crate::convert::coerce::real;
     c_bar eps gamma lam last_value rho_bar
 }
 
 readers! {
     /// Numbers, or None.
-    optional_number: Option<f64> = crate::coerce::real_or_none;
+    optional_number: Option<f64> = crate::convert::coerce::real_or_none;
     clip
 }
 
 readers! {
     /// Unicode text.
-    text: &'a str = crate::coerce::text;
+    text: &'a str = crate::convert::coerce::text;
     env_id estimator name precision reduction scale
 }

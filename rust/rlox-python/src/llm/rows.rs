@@ -5,10 +5,10 @@ use std::fmt::Display;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::coerce;
-use crate::ends::Given;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
 use crate::errors::{self, Class};
-use crate::views::{Plain, View};
+use crate::memory::views::{Plain, View};
 
 /// The length of the rows of `array`: given for a flat one, the second size of a `[rows, length]`.
 pub(crate) fn row_len(

@@ -5,10 +5,10 @@ use rlox_core::Shared;
 use rlox_core::interrupt;
 use rlox_core::seed::{self, Stream};
 
-use crate::arg;
+use crate::convert::arg;
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
-use crate::views::ViewMut;
+use crate::memory::views::ViewMut;
 
 /// Numbers per call, at most: 2 GiB of float64.
 const MOST_DRAWS: u64 = 1 << 28;

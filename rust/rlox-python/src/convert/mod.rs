@@ -1,0 +1,6 @@
+//! What Python passes in, as Rust takes it.
+
+pub(crate) mod arg;
+pub(crate) mod coerce;
+pub(crate) mod paths;
+pub(crate) mod saved;
