@@ -73,7 +73,8 @@ def tiered(n: int, path: Path) -> Any:
 
 
 def pushing(n: int, path: Path) -> Any:
-    return rlox.ReplayBuffer(1_000, 32, 1), rows(n, 32)
+    # Contiguous: what NumPy copies to make it so, it copies to the end.
+    return rlox.ReplayBuffer(n, 32, 1), [np.ascontiguousarray(array) for array in rows(n, 32)]
 
 
 def pushing_stacks(n: int, path: Path) -> Any:
@@ -138,7 +139,7 @@ CALLS = {
         tiered, lambda at: at[0].sample(at[1], seed=0), lambda at: len(at[0]), most=20_000_000
     ),
     "push_batch": Call(
-        pushing, lambda at: at[0].push_batch(*at[1]), buffer_state, most=8_000_000, short=True
+        pushing, lambda at: at[0].push_batch(*at[1]), buffer_state, most=4_000_000, short=True
     ),
     "push_batch of stacks": Call(
         pushing_stacks, lambda at: at[0].push_batch(*at[1]), buffer_state, most=2_000_000

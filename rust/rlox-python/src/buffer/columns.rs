@@ -1,5 +1,6 @@
 //! The columns of a buffer as Python names them.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
@@ -69,22 +70,32 @@ impl Columns {
         py: Python<'py>,
         part: Part,
     ) -> (Option<&'static str>, Bound<'py, PyString>) {
-        let obs = |at: usize, name: &'static str| {
+        let obs = |at: usize, name: &'static str, own: &Bound<'py, PyString>| {
             let key = self.obs_keys.get(at).and_then(Option::as_ref);
             match key {
                 Some(key) => (Some(name), key.bind(py).clone()),
-                None => (None, PyString::intern(py, name)),
+                None => (None, own.clone()),
             }
         };
-        match part {
-            Part::Obs(at) => obs(at, "obs"),
-            Part::NextObs(at) => obs(at, "next_obs"),
+        // Keys that are made once: making one costs as much as copying a few rows.
+        let own = match part {
+            Part::Obs(at) => return obs(at, "obs", intern!(py, "obs")),
+            Part::NextObs(at) => return obs(at, "next_obs", intern!(py, "next_obs")),
             Part::Column(at) => {
                 let key = self.column_keys.get(at).map(|key| key.bind(py).clone());
-                (None, key.unwrap_or_else(|| PyString::new(py, "")))
+                return (None, key.unwrap_or_else(|| intern!(py, "").clone()));
             }
-            _ => (None, PyString::intern(py, part.name().unwrap_or(""))),
-        }
+            Part::Terminated => intern!(py, "terminated"),
+            Part::Truncated => intern!(py, "truncated"),
+            Part::Indices => intern!(py, "indices"),
+            Part::Discounts => intern!(py, "discounts"),
+            Part::Weights => intern!(py, "weights"),
+            Part::IsFirst => intern!(py, "is_first"),
+            Part::ReturnsToGo => intern!(py, "returns_to_go"),
+            Part::Timesteps => intern!(py, "timesteps"),
+            Part::Mask => intern!(py, "mask"),
+        };
+        (None, own.clone())
     }
 
     /// A dict for a batch; where the keys are always the same, they are there: a copy never grows.

@@ -11,6 +11,7 @@ use super::{settings, shared, state};
 use crate::convert::coerce::{Number, Text};
 use crate::convert::paths::PathArg;
 use crate::detach::detached;
+use crate::errors::OrRaise;
 
 /// A ring of transitions, sampled as windows of consecutive ones.
 ///
@@ -121,6 +122,7 @@ impl PySequenceReplayBuffer {
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let asked = shared::asked(&batch_size, &seed, &n_batches)?.windows(&seq_len)?;
+        Sequences::check(asked.request.len).or_raise(py)?;
         let held = (&self.columns, &self.buffer);
         shared::sample(py, held, &asked, (Kind::Sequences, None), out)
     }

@@ -159,12 +159,14 @@ impl MemoryRows {
 
     /// Writes what a single look at a record gives: the index of each row and the flags of its end.
     fn gather_heads(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) {
+        let n = self.rings.n_envs() as u64;
         for (row, index) in rows.iter().zip(out.indices.as_chunks_mut().0) {
-            *index = self.rings.index(*row).to_ne_bytes();
+            *index = (row.position * n + u64::from(row.env)).to_ne_bytes();
         }
+        let (stride, offset) = (self.layout.stride, self.layout.flags);
         let flags = out.terminated.iter_mut().zip(out.truncated.iter_mut());
         for (row, (terminated, truncated)) in ends.iter().zip(flags) {
-            let flags = self.layout.flags(self.record(*row));
+            let [flags] = layout::copied(&self.records, row.slot as usize * stride + offset);
             *terminated = flags & TERMINATED;
             *truncated = (flags & TRUNCATED) / TRUNCATED;
         }

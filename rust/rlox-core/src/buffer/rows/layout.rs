@@ -40,7 +40,7 @@ impl Layout {
         let (offset, width) = self.columns.get(Schema::REWARDS).copied().unwrap_or_default();
         let reward = match record.get(offset..offset + width).unwrap_or_default() {
             &[a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
-            bytes => f64::from_ne_bytes(copied(bytes)),
+            bytes => f64::from_ne_bytes(copied(bytes, 0)),
         };
         (reward, self.flags(record))
     }
@@ -48,7 +48,7 @@ impl Layout {
     /// The flags of a record.
     #[inline]
     pub(super) fn flags(&self, record: &[u8]) -> u8 {
-        let [flags] = copied(record.get(self.flags..=self.flags).unwrap_or_default());
+        let [flags] = copied(record, self.flags);
         flags
     }
 }
@@ -68,13 +68,13 @@ pub(super) fn put_number(records: &mut [u8], at: usize, lower: u32) {
 /// The lower half of an observation's number in a record.
 #[inline]
 pub(in crate::buffer) fn number_at(records: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(copied(records.get(at..at + 4).unwrap_or_default()))
+    u32::from_ne_bytes(copied(records, at))
 }
 
-/// The bytes as an array; of another length they end in a panic, never in a zero.
+/// The bytes from `at` on; where there are none it ends in a panic, never in zeros.
 #[inline]
-fn copied<const N: usize>(bytes: &[u8]) -> [u8; N] {
+pub(super) fn copied<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
-    array.copy_from_slice(bytes);
+    array.copy_from_slice(bytes.get(at..at + N).unwrap_or_default());
     array
 }

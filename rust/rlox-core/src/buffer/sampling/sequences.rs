@@ -5,7 +5,7 @@ use super::rule::{Drawn, Sampler, Want};
 use super::uniform;
 use crate::buffer::batch::Batch;
 use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt;
 
 /// The index of a padded place of a window; no row has it.
@@ -25,6 +25,22 @@ pub struct Sequences {
     pub cross_episodes: bool,
 }
 
+impl Sequences {
+    /// The largest length of a window.
+    pub const MAX_LEN: usize = 1 << 16;
+
+    /// Checks the length of windows.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless it is in 1 to [`Sequences::MAX_LEN`].
+    pub fn check(len: usize) -> Result<()> {
+        if (1..=Self::MAX_LEN).contains(&len) {
+            return Ok(());
+        }
+        Err(Error::config("seq_len", len, format!("1 to {}", Self::MAX_LEN)))
+    }
+}
+
 impl Sampler for Sequences {
     fn draw(
         &self,
@@ -33,6 +49,7 @@ impl Sampler for Sequences {
         rng: &mut SampleRng,
         drawn: &mut Drawn,
     ) -> Result<()> {
+        Self::check(want.len)?;
         let mut row = Vec::with_capacity(1);
         for _ in 0..want.size {
             interrupt::check()?;
