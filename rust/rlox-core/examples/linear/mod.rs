@@ -1,38 +1,45 @@
 //! Linear policies written by hand: categorical over logits, or Gaussian around a mean. What acts and
 //! what values are rows of numbers; nothing is allocated per step.
 
+use rlox_core::math::in_place;
 use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
-use rlox_core::space::ActionSpace;
 use rlox_core::{EnvSpec, Error, Parameters, Result};
+
+/// Logits or means that are on the stack together.
+const BLOCK: usize = 256;
 
 /// log sqrt(2 pi).
 const LOG_ROOT_TAU: f32 = 0.918_938_5;
 
-/// Logits, or means, `W o + b`, and values `v . o + c`, with the parameters `actor.weight`
+/// Logits `W o + b`, or means `tanh(W o + b)` times the upper bounds, and values `v . o + c`, with the parameters `actor.weight`
 /// `[n_outputs, obs_dim]`, `actor.bias` `[n_outputs]`, `critic.weight` `[obs_dim]`, `critic.bias` `[]`
 /// and, for Box actions, `log_std` `[action_dim]`.
 pub(crate) struct Linear {
     pub(crate) params: Parameters,
     obs_dim: usize,
     n_outputs: usize,
-    discrete: bool,
+    /// The upper bounds of Box actions.
+    bounds: Option<Vec<f32>>,
 }
 
 impl Linear {
     /// A policy for these environments whose parameters are 0.
     pub(crate) fn new(spec: &EnvSpec) -> Result<Self> {
         let (obs_dim, n_outputs) = (spec.observation.dim(), spec.action.size());
-        let discrete = matches!(spec.action, ActionSpace::Discrete { .. });
+        if n_outputs > BLOCK {
+            return Err(Error::config("action", n_outputs, "at most 256 logits or means"));
+        }
+        let bounds = spec.action.bounds().map(|space| space.high.clone());
         let mut named = vec![
             ("actor.weight", vec![n_outputs, obs_dim]),
             ("actor.bias", vec![n_outputs]),
             ("critic.weight", vec![obs_dim]),
             ("critic.bias", vec![]),
         ];
-        if !discrete {
+        if bounds.is_some() {
             named.push(("log_std", vec![n_outputs]));
         }
-        Ok(Self { params: Parameters::zeros(named)?, obs_dim, n_outputs, discrete })
+        Ok(Self { params: Parameters::zeros(named)?, obs_dim, n_outputs, bounds })
     }
 
     /// Rows and offsets of the actor.
@@ -41,64 +48,95 @@ impl Linear {
         Ok((weight, self.params.array("actor.bias", &[self.n_outputs])?))
     }
 
+    /// Observations in blocks whose outputs fit the stack, each block as `[rows, n_outputs]`.
+    fn outputs<'a>(
+        &'a self,
+        obs: &'a [f32],
+        scratch: &mut [f32; BLOCK],
+        mut each: impl FnMut(usize, &mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        let (weight, bias) = self.actor()?;
+        let rows = BLOCK / self.n_outputs;
+        for (block, obs) in obs.chunks(rows * self.obs_dim).enumerate() {
+            let n = obs.len() / self.obs_dim * self.n_outputs;
+            let out = scratch.get_mut(..n).unwrap_or_default();
+            let pairs = out.chunks_exact_mut(self.n_outputs).zip(obs.chunks_exact(self.obs_dim));
+            for (out, obs) in pairs {
+                out.iter_mut().zip(outputs(weight, bias, obs)).for_each(|(out, y)| *out = y);
+            }
+            each(block * rows, out)?;
+        }
+        Ok(())
+    }
+
     fn act_discrete(
         &self,
         seen: Seen<'_>,
         actions: &mut [i64],
         log_probs: &mut [f32],
     ) -> Result<()> {
-        let (weight, bias) = self.actor()?;
-        let rows = seen.obs.chunks_exact(self.obs_dim).zip(seen.noise);
-        for ((obs, noise), (action, log_prob)) in rows.zip(actions.iter_mut().zip(log_probs)) {
-            let logits = || outputs(weight, bias, obs);
-            let largest = logits().fold(f32::NEG_INFINITY, f32::max);
-            let total: f32 = logits().map(|logit| (logit - largest).exp()).sum();
-            // The first action at which the sum of probabilities passes the noise; rounding may leave
-            // the last one to it.
-            let mut left = noise * total;
-            for (choice, logit) in (0..).zip(logits()) {
-                (*action, *log_prob) = (choice, logit - largest - total.ln());
-                left -= (logit - largest).exp();
-                if left < 0.0 {
-                    break;
+        self.outputs(seen.obs, &mut [0.0; BLOCK], |first, logits| {
+            in_place::log_softmax(logits, self.n_outputs)?;
+            let chosen = actions.iter_mut().zip(log_probs.iter_mut()).zip(seen.noise).skip(first);
+            for (row, ((action, log_prob), noise)) in
+                logits.chunks_exact(self.n_outputs).zip(chosen)
+            {
+                // The first action at which the sum of probabilities passes the noise; rounding may
+                // leave the last one to it.
+                let mut left = *noise;
+                for (choice, &of_choice) in (0..).zip(row) {
+                    (*action, *log_prob) = (choice, of_choice);
+                    left -= of_choice.exp();
+                    if left < 0.0 {
+                        break;
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn act_box(&self, seen: Seen<'_>, actions: &mut [f32], log_probs: &mut [f32]) -> Result<()> {
-        let (weight, bias) = self.actor()?;
+    fn act_box(
+        &self,
+        seen: Seen<'_>,
+        bounds: &[f32],
+        actions: &mut [f32],
+        log_probs: &mut [f32],
+    ) -> Result<()> {
         let log_std = self.params.array("log_std", &[self.n_outputs])?;
         let dim = self.n_outputs;
-        let rows = seen.obs.chunks_exact(self.obs_dim).zip(seen.noise.chunks_exact(dim));
-        for ((obs, noise), (action, log_prob)) in
-            rows.zip(actions.chunks_exact_mut(dim).zip(log_probs))
-        {
-            *log_prob = 0.0;
-            let outputs = outputs(weight, bias, obs).zip(log_std).zip(noise);
-            for (((mean, log_std), noise), action) in outputs.zip(action) {
-                *action = mean + log_std.exp() * noise;
-                *log_prob -= 0.5 * noise * noise + log_std + LOG_ROOT_TAU;
+        self.outputs(seen.obs, &mut [0.0; BLOCK], |first, means| {
+            in_place::tanh(means);
+            let noise = seen.noise.chunks_exact(dim).skip(first);
+            let acted = actions.chunks_exact_mut(dim).zip(log_probs.iter_mut()).skip(first);
+            for ((means, noise), (action, log_prob)) in
+                means.chunks_exact(dim).zip(noise).zip(acted)
+            {
+                *log_prob = 0.0;
+                let settings = means.iter().zip(bounds).zip(log_std).zip(noise);
+                for ((((mean, bound), log_std), noise), action) in settings.zip(action) {
+                    *action = bound * mean + log_std.exp() * noise;
+                    *log_prob -= 0.5 * noise * noise + log_std + LOG_ROOT_TAU;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
 impl Policy for Linear {
     fn noise(&self) -> Noise {
-        if self.discrete { Noise::Uniform(1) } else { Noise::Normal(self.n_outputs) }
+        if self.bounds.is_none() { Noise::Uniform(1) } else { Noise::Normal(self.n_outputs) }
     }
 
     fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
         self.values(seen.obs, acted.values)?;
-        match acted.actions {
-            ActionsMut::Discrete(actions) if self.discrete => {
+        match (acted.actions, &self.bounds) {
+            (ActionsMut::Discrete(actions), None) => {
                 self.act_discrete(seen, actions, acted.log_probs)
             }
-            ActionsMut::Box(actions) if !self.discrete => {
-                self.act_box(seen, actions, acted.log_probs)
+            (ActionsMut::Box(actions), Some(bounds)) => {
+                self.act_box(seen, bounds, actions, acted.log_probs)
             }
             _ => Err(Error::config("actions", "of another kind", "those the policy was made for")),
         }

@@ -11,12 +11,15 @@
 use super::float::Exponential;
 use super::{Float, mul_add};
 
+const TWO_TO_MINUS_64: f64 = 1.0 / 18_446_744_073_709_551_616.0;
+
 impl Exponential for f64 {
     const LOG2_E: Self = std::f64::consts::LOG2_E;
     const ROUND: Self = 6_755_399_441_055_744.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3fe6_2e42_fee0_0000);
     const LN_2_LOW: Self = Self::from_bits(0x3dea_39ef_3579_3c76);
-    const RANGE: (Self, Self) = (-746.0, 710.0);
+    const VANISHES: Self = -746.0;
+    const OVERFLOWS: Self = 709.782_712_893_384;
     const LOWEST: Self = -708.0;
     const HIGHEST: Self = 709.0;
 
@@ -45,6 +48,11 @@ impl Exponential for f64 {
     fn power_of_2(shifted: Self) -> Self {
         Self::from_bits(shifted.to_bits().wrapping_add(1023) << 52)
     }
+
+    #[inline(always)]
+    fn scaled(power: Self, shifted: Self) -> Self {
+        Self::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 52))
+    }
 }
 
 impl Exponential for f32 {
@@ -52,7 +60,8 @@ impl Exponential for f32 {
     const ROUND: Self = 12_582_912.0;
     const LN_2_HIGH: Self = Self::from_bits(0x3f31_7200);
     const LN_2_LOW: Self = Self::from_bits(0x35bf_be8e);
-    const RANGE: (Self, Self) = (-105.0, 89.0);
+    const VANISHES: Self = -105.0;
+    const OVERFLOWS: Self = 88.722_84;
     const LOWEST: Self = -87.0;
     const HIGHEST: Self = 88.0;
 
@@ -72,6 +81,11 @@ impl Exponential for f32 {
     #[inline(always)]
     fn power_of_2(shifted: Self) -> Self {
         Self::from_bits(shifted.to_bits().wrapping_add(127) << 23)
+    }
+
+    #[inline(always)]
+    fn scaled(power: Self, shifted: Self) -> Self {
+        Self::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 23))
     }
 }
 
@@ -111,20 +125,20 @@ pub fn exp_f32(x: f32) -> f32 {
     whole::<_, false>(x)
 }
 
-/// 2^k is applied in two halves, so that results below the smallest normal number round once and
-/// overflow gives infinity.
+/// Results below the smallest normal number are made 2^64 times too large and then multiplied by
+/// 2^-64, so that they round once.
 #[inline(always)]
 pub(super) fn whole<F: Float, const FUSED: bool>(x: F) -> F {
-    let (low, high) = F::RANGE;
-    // Selects instead of `clamp`, which has a branch that panics; NaN passes both.
-    let x = if x > high { high } else { x };
-    let x = if x < low { low } else { x };
-    let (shifted, r) = reduce::<F, FUSED>(x);
+    // Selects instead of `clamp`, which has a branch that panics; NaN passes.
+    let raised = if x < F::VANISHES { F::VANISHES } else { x };
+    let (shifted, r) = reduce::<F, FUSED>(raised);
     let power = F::ONE + (r + F::excess::<FUSED>(r));
-    let k = shifted - F::ROUND;
-    let shifted = F::from_f64(0.5) * k + F::ROUND;
-    let half = shifted - F::ROUND;
-    power * F::power_of_2(shifted) * F::power_of_2((k - half) + F::ROUND)
+    let small = x < F::LOWEST;
+    let shifted = shifted + if small { F::from_f64(64.0) } else { F::ZERO };
+    let large = F::scaled(power, shifted);
+    let result = large * if small { F::from_f64(TWO_TO_MINUS_64) } else { F::ONE };
+    // NaN and what overflows.
+    if x <= F::OVERFLOWS { result } else { x + F::INFINITY }
 }
 
 /// e^x - 1 for x from 0 to [`Exponential::HIGHEST`] or NaN; near 0 nothing cancels.

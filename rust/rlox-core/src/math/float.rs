@@ -15,8 +15,10 @@ pub trait Exponential: Sized {
     const LN_2_HIGH: Self;
     /// The rest of ln 2.
     const LN_2_LOW: Self;
-    /// Outside, e^x rounds to 0 or infinity.
-    const RANGE: (Self, Self);
+    /// Below, e^x rounds to 0.
+    const VANISHES: Self;
+    /// Above, e^x rounds to infinity: ln 2 times the exponent of infinity.
+    const OVERFLOWS: Self;
     /// From here up to `HIGHEST`, 2^k is a normal number.
     const LOWEST: Self;
     /// See `LOWEST`.
@@ -29,6 +31,10 @@ pub trait Exponential: Sized {
     /// 2^k of `shifted` = k + [`Exponential::ROUND`].
     #[must_use]
     fn power_of_2(shifted: Self) -> Self;
+
+    /// `power` 2^k of `shifted` = k + [`Exponential::ROUND`], where that is a normal number.
+    #[must_use]
+    fn scaled(power: Self, shifted: Self) -> Self;
 }
 
 /// float64 or float32, with the arithmetic of kernels in forms that vectorise.

@@ -170,19 +170,21 @@ fn total<F: Float>(row: &[F]) -> f64 {
     lanes::sum(row, F::to_f64)
 }
 
+/// Largest numbers kept side by side: the order does not matter, so there are as many as pay.
+const SIDE_BY_SIDE: usize = 32;
+
 /// The largest number of a row, NaN left out.
 #[inline(always)]
 fn largest<F: Float>(row: &[F]) -> F {
     let larger = |a: F, b: F| if b > a { b } else { a };
-    if row.len() < VECTORS_FROM {
-        return row.iter().copied().fold(-F::INFINITY, larger);
-    }
-    let mut lanes = [-F::INFINITY; lanes::LANES];
-    let (blocks, rest) = row.as_chunks::<{ lanes::LANES }>();
+    let mut lanes = [-F::INFINITY; SIDE_BY_SIDE];
+    let (blocks, rest) = row.as_chunks::<SIDE_BY_SIDE>();
     for block in blocks {
         for (lane, &value) in lanes.iter_mut().zip(block) {
             *lane = larger(*lane, value);
         }
     }
-    lanes.into_iter().chain(rest.iter().copied()).fold(-F::INFINITY, larger)
+    let most =
+        if blocks.is_empty() { -F::INFINITY } else { lanes.into_iter().fold(-F::INFINITY, larger) };
+    rest.iter().copied().fold(most, larger)
 }

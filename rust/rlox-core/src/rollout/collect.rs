@@ -16,8 +16,9 @@ impl Arena {
     /// T steps of every environment, then values of final observations, then advantages.
     ///
     /// The first call resets the environments; episodes go on across calls. Rollout number i draws its
-    /// noise from stream (`run_seed`, "action", i), step by step, environment by environment, so no
-    /// generator has to be saved and nothing else can shift it.
+    /// noise from stream (`run_seed`, "action", i), step by step, environment by environment (normal
+    /// numbers by [`Stream::fill_normal`]), so no generator has to be saved and nothing else can
+    /// shift it.
     ///
     /// # Errors
     /// [`Error::Config`] for environments of another kind or number; [`Error::NonFinite`] for NaN or
@@ -169,7 +170,7 @@ impl Arena {
 fn draw(noise: Noise, stream: &mut Stream, out: &mut [f32]) {
     match noise {
         Noise::Uniform(_) => out.fill_with(|| below_one(stream.uniform())),
-        Noise::Normal(_) => out.fill_with(|| single(stream.normal())),
+        Noise::Normal(_) => stream.fill_normal(out),
     }
 }
 
