@@ -206,12 +206,13 @@ def test_ctrl_c_ends_a_long_call_at_once_and_the_object_is_as_before_or_as_after
             for attempt in range(3):
                 thing = call.make(n, tmp_path / f"{moment} {attempt}")
                 before = call.state(thing)
-                delay = rng.uniform(0.05, 0.5) * whole
+                # sooner at each try: a busy machine measures a longer call than the one interrupted
+                delay = rng.uniform(0.05, 0.5) * whole / 2**attempt
                 found = interrupter.during(lambda thing=thing: call.call(thing), delay)
                 assert call.state(thing) in (before, call.state(after))
                 tries.append(found.seconds)
                 ends.append(found.raised)
-                if found.seconds < allowed:
+                if found.raised and found.seconds < allowed:
                     break
             waits.append(min(tries))
     assert any(ends), "never interrupted"

@@ -95,7 +95,7 @@ mod tests {
         for &dtype in Dtype::ALL {
             assert_eq!(Dtype::parse(dtype.name()), Ok(dtype));
         }
-        let message = Dtype::parse("flaot32").unwrap_err().to_string();
+        let message = Dtype::parse("float23").unwrap_err().to_string();
         assert!(message.contains("did you mean float32"), "{message}");
     }
 }
