@@ -34,8 +34,8 @@ fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
 #[test]
 fn a_wrong_name_proposes_the_nearest_and_a_wrong_shape_says_both() {
     let model = model();
-    let message = model.range("actor.weigth").unwrap_err().to_string();
-    assert_eq!(message, "unknown parameter \"actor.weigth\"; did you mean actor.weight?");
+    let message = model.range("actor.weights").unwrap_err().to_string();
+    assert_eq!(message, "unknown parameter \"actor.weights\"; did you mean actor.weight?");
     let message = model.array("actor.weight", &[4, 2]).unwrap_err().to_string();
     assert_eq!(
         message,

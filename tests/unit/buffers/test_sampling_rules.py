@@ -66,4 +66,4 @@ def test_a_draw_depends_on_the_seed_and_the_rows_alone():
 
 def test_a_rule_that_does_not_exist_is_named_with_the_nearest():
     with pytest.raises(UnknownNameError, match="uniform"):
-        ReplayBuffer(8, 1, 1, sampler="unifrom")
+        ReplayBuffer(8, 1, 1, sampler="uniformly")
