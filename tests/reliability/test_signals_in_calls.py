@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rlox._core import ReplayBuffer, RunningStatsVec, Stream, VecEnv
+from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream, VecEnv
 from rlox.errors import ConfigError
 
 # From the handler to the exception: the promise is 0.2 s, on a machine that may be busy with others.
@@ -130,6 +131,50 @@ def test_a_handler_that_uses_the_object_of_the_call_it_interrupted_is_refused():
     assert len(caught) == 1
     assert "in use by the call that this signal handler interrupted" in caught[0]
     assert stream.position == 4 * 10_000_000
+
+
+def filled(buffer: Any, rows: int) -> Any:
+    obs, flags = np.ones((rows, 64), np.float32), np.zeros(rows, bool)
+    for _ in range(3):
+        buffer.push_batch(obs, obs[:, :1], obs[:, 0], flags, flags, obs)
+    return buffer
+
+
+def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
+    """A handler that makes a call which may be refused."""
+
+    def handler() -> None:
+        try:
+            call()
+        except ConfigError as error:
+            refused.append(str(error))
+
+    return handler
+
+
+def test_a_handler_that_saves_in_the_middle_of_a_save_is_refused_and_the_outer_save_is_whole(
+    tmp_path,
+):
+    buffer, refused = filled(ReplayBuffer(300_000, 64, 1), 100_000), []
+    with alarm(0.025, tried(lambda: buffer.save(tmp_path / "inner"), refused)):
+        buffer.save(tmp_path / "outer")
+    assert len(refused) == 1
+    assert "in use by the call that this signal handler interrupted" in refused[0]
+    again = ReplayBuffer(300_000, 64, 1)
+    again.load(tmp_path / "outer")
+    assert len(again) == 300_000
+
+
+@pytest.mark.parametrize("inner", ["flush", "save"])
+def test_a_handler_in_the_middle_of_sealing_never_waits_for_it(inner, tmp_path):
+    buffer, refused = MmapReplayBuffer(10_000, 300_000, 64, 1, tmp_path), []
+    call = buffer.flush if inner == "flush" else lambda: buffer.save("inner")
+    with alarm(0.025, tried(call, refused)):
+        filled(buffer, 100_000)
+    assert len(refused) == 1
+    assert "in use by the call that this signal handler interrupted" in refused[0]
+    buffer.close(keep=True)
+    assert len(MmapReplayBuffer(10_000, 300_000, 64, 1, tmp_path)) == 300_000
 
 
 def test_a_handler_may_use_other_objects():

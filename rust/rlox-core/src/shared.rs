@@ -12,14 +12,14 @@ use crate::interrupt;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// The objects that this thread waits for or uses, by address.
+    /// The locks that this thread waits for or holds, by address.
     static MARKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An object behind a lock. What takes long, such as the disk, is done without it.
 #[derive(Debug)]
 pub struct Shared<B> {
-    buffer: RwLock<B>,
+    object: RwLock<B>,
     /// Held by whoever does something in several steps, such as a save: one at a time, beside those
     /// who read and write.
     alone: Mutex<()>,
@@ -27,18 +27,18 @@ pub struct Shared<B> {
 
 impl<B> Shared<B> {
     /// An object to be shared.
-    pub const fn new(buffer: B) -> Self {
-        Self { buffer: RwLock::new(buffer), alone: Mutex::new(()) }
+    pub const fn new(object: B) -> Self {
+        Self { object: RwLock::new(object), alone: Mutex::new(()) }
     }
 
     /// The object, if nobody writes now.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, B>> {
-        self.buffer.try_read()
+        self.object.try_read()
     }
 
     /// The object to be changed, if nobody else uses it now.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, B>> {
-        self.buffer.try_write()
+        self.object.try_write()
     }
 
     /// What `look` sees, after waiting until nobody writes.
@@ -47,10 +47,10 @@ impl<B> Shared<B> {
     /// [`Error::Interrupted`] while waiting; [`Error::Config`] if this thread uses the object already
     /// (a signal handler called, in the middle of a call): it would wait for itself.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
-        let _mark = self.mark()?;
+        let _mark = Mark::of(&self.object)?;
         loop {
-            if let Some(buffer) = self.buffer.try_read_for(PATIENCE) {
-                return Ok(look(&buffer));
+            if let Some(object) = self.object.try_read_for(PATIENCE) {
+                return Ok(look(&object));
             }
             interrupt::check()?;
         }
@@ -61,42 +61,54 @@ impl<B> Shared<B> {
     /// # Errors
     /// As [`Shared::read`].
     pub fn write<T>(&self, change: impl FnOnce(&mut B) -> T) -> Result<T> {
-        let _mark = self.mark()?;
+        let _mark = Mark::of(&self.object)?;
         loop {
-            if let Some(mut buffer) = self.buffer.try_write_for(PATIENCE) {
-                return Ok(change(&mut buffer));
+            if let Some(mut object) = self.object.try_write_for(PATIENCE) {
+                return Ok(change(&mut object));
             }
             interrupt::check()?;
         }
     }
 
-    /// Marks the object as used by this thread.
-    fn mark(&self) -> Result<Mark> {
-        let address = std::ptr::from_ref(self).addr();
-        if MARKED.with_borrow(|marked| marked.contains(&address)) {
-            let expected = "another object, or a call after the handler has returned";
-            let got = "in use by the call that this signal handler interrupted";
-            return Err(Error::config("object", got, expected));
-        }
-        MARKED.with_borrow_mut(|marked| marked.push(address));
-        Ok(Mark)
-    }
-
     /// Waits until no other thread does something in several steps.
-    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
+    ///
+    /// # Errors
+    /// As [`Shared::read`].
+    pub(crate) fn alone(&self) -> Result<Alone<'_>> {
+        let mark = Mark::of(&self.alone)?;
         loop {
-            if let Some(alone) = self.alone.try_lock_for(PATIENCE) {
-                return Ok(alone);
+            if let Some(guard) = self.alone.try_lock_for(PATIENCE) {
+                return Ok(Alone { _guard: guard, _mark: mark });
             }
             interrupt::check()?;
         }
     }
 }
 
-/// Ends the newest mark of this thread.
+/// While it lives, its thread is the only one that does something in several steps.
+pub(crate) struct Alone<'a> {
+    _guard: MutexGuard<'a, ()>,
+    _mark: Mark,
+}
+
+/// A lock that this thread waits for or holds: it must not wait for it once more.
 struct Mark;
 
+impl Mark {
+    fn of<L>(lock: &L) -> Result<Self> {
+        let address = std::ptr::from_ref(lock).addr();
+        if MARKED.with_borrow(|marked| marked.contains(&address)) {
+            let expected = "another object, or a call after the handler has returned";
+            let got = "in use by the call that this signal handler interrupted";
+            return Err(Error::config("object", got, expected));
+        }
+        MARKED.with_borrow_mut(|marked| marked.push(address));
+        Ok(Self)
+    }
+}
+
 impl Drop for Mark {
+    /// Marks end in the order opposite to that of their beginnings.
     fn drop(&mut self) {
         MARKED.with_borrow_mut(Vec::pop);
     }

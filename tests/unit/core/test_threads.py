@@ -33,6 +33,7 @@ for generation in range(3):
         os._exit(0 if play() == expected and rlox.num_threads() == 4 else 1)
     assert os.waitpid(child, 0)[1] == 0, f"child {generation} failed or hung"
     assert play() == expected
+print(generation + 1, "children")
 """
 
 
@@ -96,7 +97,7 @@ def test_no_result_depends_on_the_number_of_threads():
 
 
 def test_a_forked_child_steps_large_batches_with_threads_of_its_own():
-    python(FORK, str(LARGE))
+    assert python(FORK, str(LARGE)) == "3 children"
 
 
 class TellsThreads(gym.Env):
