@@ -89,9 +89,21 @@ pub enum Kind {
 impl Kind {
     /// Its arrays in the schema's order: the one place that says which.
     pub fn parts(self, schema: &Schema) -> impl Iterator<Item = Part> + use<> {
-        let (n_obs, n_columns) = (schema.obs().len(), schema.columns().len());
-        let trajectories = self == Self::Trajectories;
-        let next = if trajectories { 0 } else { n_obs };
+        (0..schema.obs().len())
+            .map(Part::Obs)
+            .chain((0..self.next_obs(schema)).map(Part::NextObs))
+            .chain((0..schema.columns().len()).map(Part::Column))
+            .chain(self.named())
+    }
+
+    /// How many of them are [`Part::NextObs`].
+    fn next_obs(self, schema: &Schema) -> usize {
+        if matches!(self, Self::Trajectories) { 0 } else { schema.obs().len() }
+    }
+
+    /// Those beside the columns of the schema.
+    fn named(self) -> impl Iterator<Item = Part> {
+        let heads = [Part::Terminated, Part::Truncated, Part::Indices];
         let tail: &[Part] = match self {
             Self::Transitions => &[],
             Self::NStep => &[Part::Discounts],
@@ -100,14 +112,8 @@ impl Kind {
             Self::Sequences => &[Part::IsFirst, Part::Mask],
             Self::Trajectories => &[Part::ReturnsToGo, Part::Timesteps, Part::Mask],
         };
-        let heads = [Part::Terminated, Part::Truncated, Part::Indices];
-        let heads = heads.into_iter().filter(move |_| !trajectories);
-        (0..n_obs)
-            .map(Part::Obs)
-            .chain((0..next).map(Part::NextObs))
-            .chain((0..n_columns).map(Part::Column))
-            .chain(heads)
-            .chain(tail.iter().copied())
+        let all = if self == Self::Trajectories { 0 } else { heads.len() };
+        heads.into_iter().take(all).chain(tail.iter().copied())
     }
 }
 
@@ -154,20 +160,18 @@ impl<'a, 'b> Batch<'a, 'b> {
         arrays: &'b mut [&'a mut [u8]],
     ) -> Result<Self> {
         let mut given = arrays.iter();
-        for part in kind.parts(schema) {
+        kind.parts(schema).try_for_each(|part| {
             let (dtype, shape) = part.row(schema);
             let bytes = n * dtype.size() * shape.iter().product::<usize>();
             let name = part.name().unwrap_or("a column of the batch");
-            check_len(name, given.next().map_or(0, |array| array.len()), bytes, "bytes")?;
-        }
+            check_len(name, given.next().map_or(0, |array| array.len()), bytes, "bytes")
+        })?;
         check_len("batch", given.len(), 0, "arrays beyond those of its kind")?;
-        let n_obs = schema.obs().len();
-        let (obs, rest) = arrays.split_at_mut(n_obs.min(arrays.len()));
-        let next = if kind == Kind::Trajectories { 0 } else { n_obs };
-        let (next_obs, rest) = rest.split_at_mut(next.min(rest.len()));
-        let (columns, rest) = rest.split_at_mut(schema.columns().len().min(rest.len()));
+        let (obs, rest) = arrays.split_at_mut(schema.obs().len());
+        let (next_obs, rest) = rest.split_at_mut(kind.next_obs(schema));
+        let (columns, rest) = rest.split_at_mut(schema.columns().len());
         let mut batch = Self { n, obs, next_obs, columns, ..Self::default() };
-        for (part, array) in kind.parts(schema).filter(|part| part.name().is_some()).zip(rest) {
+        for (part, array) in kind.named().zip(rest) {
             match part {
                 Part::Obs(_) | Part::NextObs(_) | Part::Column(_) => {}
                 Part::Terminated => batch.terminated = array,

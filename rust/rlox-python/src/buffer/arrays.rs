@@ -36,7 +36,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         let schema = columns.schema();
         let count = 2 * schema.obs().len() + schema.columns().len() + 5;
         let mut views = Vec::with_capacity(count);
-        for part in kind.parts(schema) {
+        kind.parts(schema).try_for_each(|part| {
             let (dtype, row) = part.row(schema);
             let mut shape = [0; MAX_DIMS];
             for (dim, &size) in shape.iter_mut().zip(lead.iter().chain(row)) {
@@ -47,10 +47,11 @@ impl<'a, 'py> Arrays<'a, 'py> {
                 None => with_dtype!(dtype, T => ViewMut::<T>::fresh(py, shape)?.into_bytes()),
                 Some(given) => {
                     let (value, name) = found(py, columns, given, part)?;
-                    with_dtype!(dtype, T => writable::<T>(&value, &name, shape))?
+                    with_dtype!(dtype, T => writable::<T>(&value, name, shape))?
                 }
             });
-        }
+            PyResult::Ok(())
+        })?;
         Ok(Self { columns, kind, n: lead.iter().product(), given, views })
     }
 
@@ -96,12 +97,12 @@ impl<'a, 'py> Arrays<'a, 'py> {
 }
 
 /// The caller's array for a part, and its key.
-fn found<'py>(
+fn found<'a, 'py>(
     py: Python<'py>,
-    columns: &Columns,
+    columns: &'a Columns,
     given: &Bound<'py, PyDict>,
     part: Part,
-) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyString>)> {
+) -> PyResult<(Bound<'py, PyAny>, &'a Bound<'py, PyString>)> {
     let (home, key) = columns.key(py, part);
     let inner = match home {
         Some(home) => {
@@ -110,7 +111,7 @@ fn found<'py>(
         }
         None => given.clone(),
     };
-    let value = inner.get_item(&key)?.ok_or_else(|| missing(&key, "an array"))?;
+    let value = inner.get_item(key)?.ok_or_else(|| missing(key, "an array"))?;
     Ok((value, key))
 }
 

@@ -65,25 +65,22 @@ impl Columns {
     }
 
     /// The key of a part of a batch, and the key of the dict that it is in, if there is one.
-    pub(super) fn key<'py>(
-        &self,
+    pub(super) fn key<'a, 'py>(
+        &'a self,
         py: Python<'py>,
         part: Part,
-    ) -> (Option<&'static str>, Bound<'py, PyString>) {
-        let obs = |at: usize, name: &'static str, own: &Bound<'py, PyString>| {
+    ) -> (Option<&'static str>, &'a Bound<'py, PyString>) {
+        let obs = |at: usize, name: &'static str, own: &'a Bound<'py, PyString>| {
             let key = self.obs_keys.get(at).and_then(Option::as_ref);
-            match key {
-                Some(key) => (Some(name), key.bind(py).clone()),
-                None => (None, own.clone()),
-            }
+            key.map_or((None, own), |key| (Some(name), key.bind(py)))
         };
         // Keys that are made once: making one costs as much as copying a few rows.
         let own = match part {
             Part::Obs(at) => return obs(at, "obs", intern!(py, "obs")),
             Part::NextObs(at) => return obs(at, "next_obs", intern!(py, "next_obs")),
             Part::Column(at) => {
-                let key = self.column_keys.get(at).map(|key| key.bind(py).clone());
-                return (None, key.unwrap_or_else(|| intern!(py, "").clone()));
+                let key = self.column_keys.get(at).map(|key| key.bind(py));
+                return (None, key.unwrap_or_else(|| intern!(py, "")));
             }
             Part::Terminated => intern!(py, "terminated"),
             Part::Truncated => intern!(py, "truncated"),
@@ -95,7 +92,7 @@ impl Columns {
             Part::Timesteps => intern!(py, "timesteps"),
             Part::Mask => intern!(py, "mask"),
         };
-        (None, own.clone())
+        (None, own)
     }
 
     /// A dict for a batch; where the keys are always the same, they are there: a copy never grows.

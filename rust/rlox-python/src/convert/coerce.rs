@@ -195,6 +195,7 @@ pub(crate) fn array<'py>(
 }
 
 /// A C-contiguous view or copy of `array` with elements `T`; `kinds` are the dtype kinds accepted.
+#[inline]
 pub(crate) fn elements<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -228,6 +229,7 @@ fn being_written(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
 }
 
 /// A view of a copy of `array` with elements `T`.
+#[cold]
 fn converted<'py, T: Element, V>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -255,6 +257,7 @@ fn converted<'py, T: Element, V>(
 }
 
 /// Floats, integers or bools as `T`.
+#[inline]
 pub(crate) fn numbers<'py, T: Plain>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,

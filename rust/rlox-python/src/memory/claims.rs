@@ -71,14 +71,15 @@ impl Claims {
     pub(crate) fn release(&mut self, number: u32) {
         let Some(slot) = self.slots.get_mut(number as usize) else { return };
         self.writers -= u32::from(slot.written);
-        *slot = Slot { first: 0, end: 0, thread: 0, written: false, next_free: self.free };
-        self.free = number;
         self.alive -= 1;
         if self.alive == 0 {
             // So that one call with many views does not make the lists of later ones long.
             self.slots.clear();
             self.free = NONE;
+            return;
         }
+        *slot = Slot { first: 0, end: 0, thread: 0, written: false, next_free: self.free };
+        self.free = number;
     }
 
     /// Gives up the claims of all threads but one, which a forked child does not have.

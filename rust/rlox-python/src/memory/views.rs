@@ -9,8 +9,8 @@
 //! - Every view of memory that somebody else can reach is in one list of [`Claims`] from when it is
 //!   made until it is dropped, which is after the call's work: writing excludes every other view of
 //!   these bytes, in the same call, a call around it or one of another thread.
-//! - Memory of fresh arrays is written before it is seen: zeroed by NumPy, or lent by the pool,
-//!   whose blocks are zeroed when they are made. Nobody else knows it, so it needs no claim.
+//! - Memory of fresh arrays is written before it is seen: zeroed here or by NumPy, or lent by the
+//!   pool, whose blocks are zeroed when they are made. Nobody else knows it, so it needs no claim.
 //!
 //! What stays the caller's, as with every function of NumPy itself: while the GIL is released,
 //! another thread may write through NumPy to an array that is in use here (the numbers are then
@@ -20,53 +20,64 @@
 #![expect(unsafe_code, reason = "the audited module of this crate")]
 
 use std::cell::UnsafeCell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
+use numpy::npyffi::NPY_TYPES::{
+    self, NPY_BOOL, NPY_BYTE, NPY_DOUBLE, NPY_FLOAT, NPY_INT, NPY_LONG, NPY_LONGLONG, NPY_SHORT,
+    NPY_UBYTE, NPY_UINT, NPY_ULONG, NPY_ULONGLONG, NPY_USHORT,
+};
 use numpy::npyffi::{
     self, NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API,
-    npy_intp,
+    PyArrayAPI, npy_intp,
 };
 use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use super::claims::Claims;
-use super::pool::Lease;
+use super::pool::{Lease, POOLED_FROM};
 use crate::errors::{self, Class};
 
 /// An element that is valid whatever its bits are.
-pub(crate) trait Plain: Element + Copy {
-    /// NumPy's dtype kind; with the size it names the type.
-    const KIND: u8;
-}
+pub(crate) trait Plain: Written {}
 
 macro_rules! plain {
-    ($($kind:literal: $($type:ty)+;)+) => { $($(impl Plain for $type { const KIND: u8 = $kind; })+)+ };
+    ($($kind:literal: $($type:ty = $number:expr),+;)+) => { $($(
+        impl Plain for $type {}
+
+        impl Written for $type {
+            const KIND: u8 = $kind;
+            const NUMBER: c_int = $number as c_int;
+            const ZEROED: bool = false;
+        }
+    )+)+ };
 }
 
 plain! {
-    b'f': f32 f64;
-    b'i': i8 i16 i32 i64;
-    b'u': u8 u16 u32 u64;
+    b'f': f32 = NPY_FLOAT, f64 = NPY_DOUBLE;
+    b'i': i8 = NPY_BYTE, i16 = NPY_SHORT, i32 = NPY_INT, i64 = I64;
+    b'u': u8 = NPY_UBYTE, u16 = NPY_USHORT, u32 = NPY_UINT, u64 = U64;
 }
+
+// C's `long` has 64 bits, or 32 as on Windows.
+const I64: NPY_TYPES = if c_long::BITS == 64 { NPY_LONG } else { NPY_LONGLONG };
+const U64: NPY_TYPES = if c_long::BITS == 64 { NPY_ULONG } else { NPY_ULONGLONG };
 
 /// What an output may hold: [`Plain`] numbers and bools.
 pub(crate) trait Written: Element + Copy {
-    /// NumPy's dtype kind.
+    /// NumPy's dtype kind; with the size it names the type.
     const KIND: u8;
+    /// NumPy's number of the type that it usually is.
+    const NUMBER: c_int;
     /// Whether bytes that something else was written to may be no valid values.
     const ZEROED: bool;
 }
 
-impl<T: Plain> Written for T {
-    const KIND: u8 = T::KIND;
-    const ZEROED: bool = false;
-}
-
 impl Written for bool {
     const KIND: u8 = b'b';
+    const NUMBER: c_int = NPY_BOOL as c_int;
     const ZEROED: bool = true;
 }
 
@@ -158,13 +169,14 @@ impl<'py, T: Plain> View<'py, T> {
     /// call is writing to it.
     #[inline]
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
-        if holds::<T>(array, T::KIND) && is_plain(array) {
+        if is_of::<T>(array) && is_plain(array) {
             Self::trusted(array)
         } else {
             Err(Refusal::Layout)
         }
     }
 
+    #[inline]
     fn trusted(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         let (start, len) = elements(array);
         let claim = Claim::on(array.py(), addresses(start, len), Claims::read);
@@ -207,7 +219,7 @@ pub(crate) struct ViewMut<'py, T> {
 impl<'py, T: Written> ViewMut<'py, T> {
     /// The caller's array for writing; refused while anything else is in a call that uses it.
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
-        if !(holds::<T>(array, T::KIND) && is_plain(array)) {
+        if !(is_of::<T>(array) && is_plain(array)) {
             return Err(Refusal::Layout);
         }
         if !has_flag(array, NPY_ARRAY_WRITEABLE) {
@@ -256,29 +268,25 @@ impl<'py, T: Written> ViewMut<'py, T> {
     }
 }
 
-/// Whether the array's dtype is `T` in native byte order.
+/// Whether the array holds elements `T` in native byte order, in whatever layout.
 #[inline]
-fn holds<T: Element>(array: &Bound<'_, PyUntypedArray>, kind: u8) -> bool {
-    let own = T::get_dtype(array.py());
-    // SAFETY: `array` is a live NumPy array; the pointers are only compared.
-    if std::ptr::eq(unsafe { (*fields(array)).descr }, own.as_dtype_ptr()) {
-        return true;
-    }
-    holds_alike::<T>(array, kind)
+pub(crate) fn is_of<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
+    // SAFETY: `array` is a live NumPy array, whose dtype lives as long. (To ask NumPy for the dtype of
+    // `T` would cost as much as the rest of a view.)
+    let (number, order) = unsafe {
+        let dtype = &(*(*fields(array)).descr).fields;
+        (dtype.type_num, dtype.byteorder.cast_unsigned())
+    };
+    number == T::NUMBER && matches!(order, b'=' | b'|') || is_like::<T>(array)
 }
 
-/// [`holds`] of a dtype that is not NumPy's own object for it, such as an unpickled one.
+/// [`is_of`] of a dtype that is not the usual one for `T`, such as C's `long long`.
 #[cold]
-fn holds_alike<T>(array: &Bound<'_, PyUntypedArray>, kind: u8) -> bool {
+fn is_like<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
     let dtype = array.dtype();
-    dtype.kind() == kind
+    dtype.kind() == T::KIND
         && dtype.itemsize() == size_of::<T>()
         && dtype.is_native_byteorder() != Some(false)
-}
-
-/// Whether the array holds elements `T` in native byte order, in whatever layout.
-pub(crate) fn is_of<T: Plain>(array: &Bound<'_, PyUntypedArray>) -> bool {
-    holds::<T>(array, T::KIND)
 }
 
 fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
@@ -342,11 +350,18 @@ fn allocate<'py, T: Written>(
         return lent::<T>(py, &mut dims, ndim, lease);
     }
     let dtype = T::get_dtype(py).into_dtype_ptr();
-    // SAFETY: NumPy's allocator takes over the reference to the dtype and reads `ndim` sizes; it
-    // returns a new array or null with an exception set.
+    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
+    let small = bytes < POOLED_FROM;
+    // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
+    // return a new array, whose elements take `bytes`, or null with an exception set.
     unsafe {
-        let array = PY_ARRAY_API.PyArray_Zeros(py, ndim, dims.as_mut_ptr(), dtype, 0);
-        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked())
+        let make = if small { PyArrayAPI::PyArray_Empty } else { PyArrayAPI::PyArray_Zeros };
+        let array = make(&PY_ARRAY_API, py, ndim, dims.as_mut_ptr(), dtype, 0);
+        let array = Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked();
+        if small {
+            (*fields(&array)).data.write_bytes(0, bytes);
+        }
+        Ok(array)
     }
 }
 

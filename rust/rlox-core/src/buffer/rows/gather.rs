@@ -1,5 +1,7 @@
 //! Copying rows out of memory.
 
+use std::ops::Range;
+
 use super::chunks::lower;
 use super::layout::{self, TERMINATED, TRUNCATED, number_at};
 use super::memory::MemoryRows;
@@ -26,17 +28,18 @@ impl Rows for MemoryRows {
         // What follows finds the records in the cache.
         self.gather_heads(rows, ends, out);
         let both = std::ptr::eq(rows, ends) && !out.next_obs.is_empty();
-        let obs = out.obs.iter_mut().zip(&self.layout.obs).enumerate();
         if both {
-            for ((column, (now, &width)), next) in obs.zip(out.next_obs.iter_mut()) {
-                let pieces = now.chunks_mut(piece(width)).zip(next.chunks_mut(piece(width)));
-                for (rows, (now, next)) in rows.chunks(piece_rows(width)).zip(pieces) {
-                    interrupt::check()?;
-                    self.gather_both(column, rows, now, next);
-                }
+            let arrays = out.obs.iter_mut().zip(out.next_obs.iter_mut());
+            for (column, ((now, next), &width)) in arrays.zip(&self.layout.obs).enumerate() {
+                in_pieces(rows.len(), width, |part| {
+                    let bytes = part.start * width..part.end * width;
+                    let (now, next) = (now.get_mut(bytes.clone()), next.get_mut(bytes));
+                    let out = (now.unwrap_or_default(), next.unwrap_or_default());
+                    self.gather_both(column, rows.get(part).unwrap_or_default(), out);
+                })?;
             }
         } else {
-            for (column, (now, _)) in obs {
+            for (column, now) in out.obs.iter_mut().enumerate() {
                 self.gather_obs(column, ObsOf::Obs, rows, now)?;
             }
             for (column, next) in out.next_obs.iter_mut().enumerate() {
@@ -45,11 +48,12 @@ impl Rows for MemoryRows {
         }
         for (&(offset, width), out) in self.layout.columns.iter().zip(out.columns.iter_mut()) {
             let stride = self.layout.stride;
-            for (rows, out) in rows.chunks(piece_rows(width)).zip(out.chunks_mut(piece(width))) {
-                interrupt::check()?;
+            in_pieces(rows.len(), width, |part| {
+                let out = out.get_mut(part.start * width..part.end * width).unwrap_or_default();
+                let rows = rows.get(part).unwrap_or_default();
                 let places = rows.iter().map(|row| row.slot as usize * stride);
                 width::gather(&self.records, places, offset, width, out);
-            }
+            })?;
         }
         Ok(())
     }
@@ -71,14 +75,19 @@ impl Rows for MemoryRows {
     }
 }
 
-/// Rows of `width` bytes that make up a [`PIECE`].
-fn piece_rows(width: usize) -> usize {
-    (PIECE / width.max(1)).max(1)
-}
-
-/// Their bytes.
-fn piece(width: usize) -> usize {
-    piece_rows(width) * width.max(1)
+/// Calls `copy` for `rows` rows of `width` bytes, a [`PIECE`] at a time.
+fn in_pieces(rows: usize, width: usize, mut copy: impl FnMut(Range<usize>)) -> Result<()> {
+    // Without a division for few rows, which takes as long as copying some of them.
+    let few = rows.saturating_mul(width) <= PIECE;
+    let each = if few { rows } else { (PIECE / width.max(1)).max(1) };
+    let mut start = 0;
+    while start < rows {
+        interrupt::check()?;
+        let end = rows.min(start + each);
+        copy(start..end);
+        start = end;
+    }
+    Ok(())
 }
 
 impl MemoryRows {
@@ -100,13 +109,12 @@ impl MemoryRows {
         out: &mut [u8],
     ) -> Result<()> {
         let Some((width, envs)) = self.observations(column) else { return Ok(()) };
-        for (rows, out) in rows.chunks(piece_rows(width)).zip(out.chunks_mut(piece(width))) {
-            interrupt::check()?;
-            let items = self.items(column, envs, rows);
+        in_pieces(rows.len(), width, |part| {
+            let out = out.get_mut(part.start * width..part.end * width).unwrap_or_default();
+            let items = self.items(column, envs, rows.get(part).unwrap_or_default());
             let items = items.map(|(now, next)| if of == ObsOf::Obs { now } else { next });
             obs::gather(envs, items, width, out);
-        }
-        Ok(())
+        })
     }
 
     /// [`MemoryRows::gather_obs`] of both at once.
@@ -114,8 +122,7 @@ impl MemoryRows {
         &self,
         column: usize,
         rows: &[RowRef],
-        now: &mut [u8],
-        next: &mut [u8],
+        (now, next): (&mut [u8], &mut [u8]),
     ) {
         let Some((width, envs)) = self.observations(column) else { return };
         if let [Observations::Plain(all)] = envs {
@@ -158,17 +165,18 @@ impl MemoryRows {
     }
 
     /// Writes what a single look at a record gives: the index of each row and the flags of its end.
+    // Out of line, as what `width` does, for the sake of its registers.
+    #[inline(never)]
     fn gather_heads(&self, rows: &[RowRef], ends: &[RowRef], out: &mut Batch<'_, '_>) {
         let n = self.rings.n_envs() as u64;
-        for (row, index) in rows.iter().zip(out.indices.as_chunks_mut().0) {
-            *index = (row.position * n + u64::from(row.env)).to_ne_bytes();
-        }
         let (stride, offset) = (self.layout.stride, self.layout.flags);
         let flags = out.terminated.iter_mut().zip(out.truncated.iter_mut());
-        for (row, (terminated, truncated)) in ends.iter().zip(flags) {
-            let [flags] = layout::copied(&self.records, row.slot as usize * stride + offset);
+        let heads = out.indices.as_chunks_mut().0.iter_mut().zip(flags);
+        for ((row, end), (index, (terminated, truncated))) in rows.iter().zip(ends).zip(heads) {
+            let [flags] = layout::copied(&self.records, end.slot as usize * stride + offset);
             *terminated = flags & TERMINATED;
             *truncated = (flags & TRUNCATED) / TRUNCATED;
+            *index = (row.position * n + u64::from(row.env)).to_ne_bytes();
         }
     }
 }

@@ -65,6 +65,16 @@ pub(super) fn put_number(records: &mut [u8], at: usize, lower: u32) {
     records.get_mut(at..at + 4).unwrap_or_default().copy_from_slice(&lower.to_ne_bytes());
 }
 
+/// Writes the flags into a record.
+#[inline]
+pub(super) fn put_flags(records: &mut [u8], at: usize, flags: u8) {
+    // Of a slice of one byte the compiler makes a call of memcpy.
+    assert!(at < records.len(), "no record at byte {at}");
+    if let Some(place) = records.get_mut(at) {
+        *place = flags;
+    }
+}
+
 /// The lower half of an observation's number in a record.
 #[inline]
 pub(in crate::buffer) fn number_at(records: &[u8], at: usize) -> u32 {

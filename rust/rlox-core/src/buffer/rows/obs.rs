@@ -1,6 +1,6 @@
 //! Observations of one column and stream, each stored once.
 
-use super::chunks::{ChunkQueue, lower};
+use super::chunks::{ChunkQueue, Reader, lower};
 use super::stacks::Stacks;
 use super::width::with_width;
 use crate::buffer::schema::ObsField;
@@ -238,11 +238,7 @@ pub(super) fn gather(
     with_width!(width, N => {
         let out = out.as_chunks_mut::<N>().0;
         if let [Observations::Plain(rows)] = streams {
-            let rows = rows.reader::<N>();
-            for ((_, number), row) in items.zip(out) {
-                rows.copy(number, row);
-            }
-            return;
+            return gather_fixed(&rows.reader::<N>(), items, out);
         }
         for (item, row) in items.zip(out) {
             copy_fixed(streams, item, row);
@@ -263,13 +259,34 @@ pub(super) fn gather_neighbours(
     (now, next): (&mut [u8], &mut [u8]),
 ) -> bool {
     with_width!(width, N => {
-        let (now, next) = (now.as_chunks_mut::<N>().0, next.as_chunks_mut::<N>().0);
-        let rows = rows.reader::<N>();
-        for ((&number, now), next) in numbers.iter().zip(now).zip(next) {
-            rows.copy_pair(number, number == newest, now, next);
-        }
+        let out = (now.as_chunks_mut::<N>().0, next.as_chunks_mut::<N>().0);
+        neighbours_fixed(&rows.reader::<N>(), numbers, newest, out);
         true
     }, else false)
+}
+
+// Both out of line: beside other widths their counters would not stay in registers.
+#[inline(never)]
+fn gather_fixed<const N: usize>(
+    rows: &Reader<'_, N>,
+    items: impl Iterator<Item = Item>,
+    out: &mut [[u8; N]],
+) {
+    for ((_, number), row) in items.zip(out) {
+        rows.copy(number, row);
+    }
+}
+
+#[inline(never)]
+fn neighbours_fixed<const N: usize>(
+    rows: &Reader<'_, N>,
+    numbers: &[u32],
+    newest: u32,
+    (now, next): (&mut [[u8; N]], &mut [[u8; N]]),
+) {
+    for ((&number, now), next) in numbers.iter().zip(now).zip(next) {
+        rows.copy_pair(number, number == newest, now, next);
+    }
 }
 
 /// [`gather`] of two items for each row, the second mostly next to the first.

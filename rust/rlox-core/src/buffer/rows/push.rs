@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::layout::{TERMINATED, TRUNCATED, number_at, put_number};
+use super::layout::{TERMINATED, TRUNCATED, number_at, put_flags, put_number};
 use super::memory::MemoryRows;
 use super::obs::{Observations, Pushed};
 use super::rings::no_such_env;
@@ -61,6 +61,7 @@ impl MemoryRows {
     ) -> Result<()> {
         self.check(to, &rows)?;
         match to {
+            EnvIndex::One(env) if rows.n == 1 => self.push_row(env, &rows, 0, &mut stored),
             EnvIndex::One(env) if self.is_long(rows.n) => {
                 return self.push_long(env, &rows, &mut stored);
             }
@@ -247,18 +248,19 @@ impl MemoryRows {
         };
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
             let places = (0..count).map(|row| slot(row) * stride);
-            let bytes = sub(bytes, part.start * width, part.end * width);
+            let bytes = sub(bytes, part.start * width, count * width);
             width::scatter(&mut self.records, places, offset, width, bytes);
         }
         let flags_at = self.layout.flags;
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
-        for (row, position) in (0..count).zip(pushed..) {
-            let flags = rows.flags(part.start + row);
-            let at = slot(row) * stride + flags_at;
-            self.records.get_mut(at..=at).unwrap_or_default().copy_from_slice(&[flags]);
+        let (terminated, truncated) =
+            (sub(rows.terminated, part.start, count), sub(rows.truncated, part.start, count));
+        for (row, (&terminal, &cut)) in terminated.iter().zip(truncated).enumerate() {
+            let (flags, slot, position) = (flags(terminal, cut), slot(row), pushed + row as u64);
+            put_flags(&mut self.records, slot * stride + flags_at, flags);
             ring.mark(position, flags != 0);
             #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-            stored(RowRef { position, slot: slot(row) as u32, env: env as u32 });
+            stored(RowRef { position, slot: slot as u32, env: env as u32 });
         }
     }
 
@@ -311,22 +313,21 @@ impl MemoryRows {
         let stride = self.layout.stride;
         let record = self.records.get_mut(slot * stride..(slot + 1) * stride).unwrap_or_default();
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
-            width::copy(sub(bytes, at * width, (at + 1) * width), record, offset);
+            width::copy(sub(bytes, at * width, width), record, offset);
         }
         let flags = rows.flags(at);
-        width::copy(&[flags], record, self.layout.flags);
+        put_flags(record, self.layout.flags, flags);
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
         ring.mark(ring.pushed, flags != 0);
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
         stored(RowRef { position: ring.pushed, slot: slot as u32, env: env as u32 });
-        let mut open = false;
+        let (was_open, part) = (ring.open, at..at + 1);
         for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
-            let Some(observations) = envs.get_mut(env) else { continue };
-            let pushed = rows.obs_of(column, &(at..at + 1), width, ring.open);
+            let Some(observations) = envs.get_mut(env) else { break };
+            let pushed = rows.obs_of(column, &part, width, was_open);
             let number = |_, lower| put_number(record, 4 * column, lower);
-            open = observations.push(pushed, |_| flags != 0, number);
+            ring.open = observations.push(pushed, |_| flags != 0, number);
         }
-        ring.open = open;
         ring.advance(1, capacity);
     }
 
@@ -371,8 +372,8 @@ impl<'a> Transitions<'a> {
     /// The flags of row `at`.
     #[inline]
     fn flags(&self, at: usize) -> u8 {
-        let flag = |flags: &[u8], bit| if flags.get(at) == Some(&0) { 0 } else { bit };
-        flag(self.terminated, TERMINATED) | flag(self.truncated, TRUNCATED)
+        let flag = |flags: &[u8]| flags.get(at).copied().unwrap_or(1);
+        flags(flag(self.terminated), flag(self.truncated))
     }
 
     #[inline]
@@ -385,14 +386,20 @@ impl<'a> Transitions<'a> {
     fn obs_of(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> Pushed<'a> {
         let rows = |columns: &[&'a [u8]]| {
             let bytes = columns.get(column).copied().unwrap_or_default();
-            sub(bytes, part.start * width, part.end * width)
+            sub(bytes, part.start * width, part.len() * width)
         };
         Pushed { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, open }
     }
 }
 
-/// `[from, to)` of a slice whose length was checked.
+/// The flags of a record of a row with these.
 #[inline]
-fn sub<T>(values: &[T], from: usize, to: usize) -> &[T] {
-    values.get(from..to).unwrap_or_default()
+fn flags(terminated: u8, truncated: u8) -> u8 {
+    (u8::from(terminated != 0) * TERMINATED) | (u8::from(truncated != 0) * TRUNCATED)
+}
+
+/// `len` values from `from` on, of a slice whose length was checked.
+#[inline]
+fn sub<T>(values: &[T], from: usize, len: usize) -> &[T] {
+    values.get(from..from + len).unwrap_or_default()
 }

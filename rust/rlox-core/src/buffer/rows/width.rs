@@ -25,15 +25,24 @@ pub(super) fn gather(
     width: usize,
     out: &mut [u8],
 ) {
-    with_width!(width, N => {
-        for (place, row) in places.zip(out.as_chunks_mut::<N>().0) {
-            row.copy_from_slice(part(records, place + offset, N));
-        }
-    }, else {
+    with_width!(width, N => gather_fixed::<N>(records, places, offset, out), else {
         for (place, row) in places.zip(out.chunks_exact_mut(width)) {
             row.copy_from_slice(part(records, place + offset, width));
         }
     });
+}
+
+// Out of line: beside other widths its counters would not stay in registers.
+#[inline(never)]
+fn gather_fixed<const N: usize>(
+    records: &[u8],
+    places: impl Iterator<Item = usize>,
+    offset: usize,
+    out: &mut [u8],
+) {
+    for (place, row) in places.zip(out.as_chunks_mut::<N>().0) {
+        row.copy_from_slice(part(records, place + offset, N));
+    }
 }
 
 #[inline]

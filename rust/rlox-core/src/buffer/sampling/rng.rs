@@ -6,7 +6,7 @@ use crate::seed::Stream;
 /// of a call with a seed, is `Stream(seed, "replay", i)`.
 pub const STREAM: &str = "replay";
 
-/// SampleRng below a bound, 32 random bits at a time where they suffice.
+/// Draws below a bound, 32 random bits at a time where they suffice.
 pub struct SampleRng {
     stream: Stream,
 }
@@ -30,7 +30,7 @@ impl SampleRng {
         (product >> 32) as usize
     }
 
-    /// SampleRng until the product lies outside the short interval that makes small numbers likelier.
+    /// Draws until the product lies outside the short interval that makes small numbers likelier.
     #[cold]
     fn redraw(&mut self, bound: u32, mut product: u64) -> u64 {
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);

@@ -59,7 +59,7 @@ pub(super) fn rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut 
     }));
 }
 
-/// [`rows`] of the only only.
+/// [`rows`] of the only environment.
 fn rows_of(only: &EnvRing, end: usize, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
     let (len, oldest) = (only.len(), only.slot(only.start, end));
     rows.extend((0..count).map(|_| {
