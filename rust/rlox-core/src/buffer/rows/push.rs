@@ -167,7 +167,8 @@ impl MemoryRows {
             let head = self.rings.rings.get(env).map_or(0, |ring| ring.head);
             self.push_records(env, rows, part.clone(), stored);
             for row in part.clone() {
-                let place = self.place(env, head, row - part.start);
+                let slot = slot(env, self.rings.capacity, head + row - part.start);
+                let place = slot * self.layout.stride;
                 let own = numbers.iter().skip((row - skipped) * each).take(each);
                 for (column, &lower) in own.enumerate() {
                     put_number(&mut self.records, place + 4 * column, lower);
@@ -211,13 +212,6 @@ impl MemoryRows {
         Ok(result)
     }
 
-    /// Byte of the record of the `row`-th row pushed when the ring's head was `head`.
-    #[inline]
-    fn place(&self, env: usize, head: usize, row: usize) -> usize {
-        let (capacity, slot) = (self.rings.capacity, head + row);
-        (env * capacity + if slot < capacity { slot } else { slot - capacity }) * self.layout.stride
-    }
-
     /// Counts `count` rows of an environment as stored.
     fn advance(&mut self, env: usize, count: usize, open: bool) {
         let capacity = self.rings.capacity;
@@ -242,10 +236,7 @@ impl MemoryRows {
         self.keep_held(first + head, count - wrapped);
         self.keep_held(first, wrapped);
         let stride = self.layout.stride;
-        let slot = |row: usize| {
-            let slot = head + row;
-            first + if slot < capacity { slot } else { slot - capacity }
-        };
+        let slot = |row: usize| slot(env, capacity, head + row);
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
             let places = (0..count).map(|row| slot(row) * stride);
             let bytes = sub(bytes, part.start * width, count * width);
@@ -279,10 +270,7 @@ impl MemoryRows {
         self.push_records(env, rows, part.clone(), stored);
         let Some(ring) = self.rings.rings.get(env) else { return };
         let (capacity, head, stride) = (self.rings.capacity, ring.head, self.layout.stride);
-        let place = |row: usize| {
-            let slot = head + row;
-            (env * capacity + if slot < capacity { slot } else { slot - capacity }) * stride
-        };
+        let place = |row: usize| slot(env, capacity, head + row) * stride;
         let (records, was_open, mut open) = (&mut self.records, ring.open, false);
         for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { continue };
@@ -390,6 +378,12 @@ impl<'a> Transitions<'a> {
         };
         Pushed { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, open }
     }
+}
+
+/// Slot `at`, which may lie one round ahead, of an environment's ring.
+#[inline]
+const fn slot(env: usize, capacity: usize, at: usize) -> usize {
+    env * capacity + if at < capacity { at } else { at - capacity }
 }
 
 /// The flags of a record of a row with these.
