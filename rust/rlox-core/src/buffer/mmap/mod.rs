@@ -2,6 +2,8 @@
 
 mod buffer;
 mod reopen;
+#[cfg(test)]
+mod schedules;
 mod steps;
 
 pub use buffer::{MmapReplayBuffer, Tiers};

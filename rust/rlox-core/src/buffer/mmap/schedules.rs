@@ -1,0 +1,183 @@
+//! What other threads may do between any two steps of a seal, a save or a restoring, drawn by chance:
+//! they reach the buffer only there, so an order of steps is an order of threads.
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::steps::{restore, save, seal};
+use super::{MmapReplayBuffer, Tiers};
+use crate::buffer::batch::{Arrays, Kind, Part};
+use crate::buffer::rows::{EnvIndex, Rows, Transitions};
+use crate::buffer::sampling::Request;
+use crate::buffer::schema::{ObsField, Schema};
+use crate::seed::Stream;
+use crate::shared::{Access, Direct};
+use crate::{Dtype, Error, Field, Result};
+
+const ENVS: usize = 2;
+const TOTAL: usize = 120;
+const REWARDS: usize = Schema::REWARDS;
+
+/// A folder of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn scratch(name: &str) -> Scratch {
+    let folder = format!("rlox-schedules-{name}-{}", std::process::id());
+    Scratch(std::env::temp_dir().join(folder))
+}
+
+fn schema() -> Schema {
+    let obs = ObsField { field: Field::new("", Dtype::F32, [1]), stack: None };
+    Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, Vec::new()).unwrap()
+}
+
+fn open(path: &Path) -> MmapReplayBuffer {
+    let tiers = Tiers { hot_capacity: 36, total_capacity: TOTAL, path, reopen: true };
+    MmapReplayBuffer::new(schema(), &tiers, ENVS, 3).unwrap()
+}
+
+/// Other threads, and what every row was given.
+struct Others {
+    chance: Stream,
+    /// Reward of each row ever pushed, by index.
+    rewards: HashMap<u64, f32>,
+    steps: u64,
+}
+
+impl Others {
+    fn new(seed: u64) -> Self {
+        Self { chance: Stream::new(seed, "schedules", 0), rewards: HashMap::new(), steps: 0 }
+    }
+
+    /// Some of what threads may do that wait for nobody.
+    fn act(&mut self, buffer: &mut MmapReplayBuffer) {
+        for _ in 0..self.chance.next_u64() % 4 {
+            match self.chance.next_u64() % 3 {
+                0 => self.push(buffer),
+                1 => self.update(buffer),
+                _ => self.look(buffer, 16),
+            }
+        }
+    }
+
+    /// One row for each environment, if there is room: its observation is its position.
+    fn push(&mut self, buffer: &mut MmapReplayBuffer) {
+        let position = buffer.rows.memory.rings().pushed() / ENVS as u64;
+        let reward = self.chance.next_u64() as u16;
+        let both = |value: f32| [value; ENVS].map(f32::to_ne_bytes).concat();
+        let rows = Transitions {
+            n: ENVS,
+            obs: &[&both(position as f32)],
+            next_obs: Some(&[&both(position as f32 + 1.0)]),
+            columns: &[&both(0.0), &both(f32::from(reward))],
+            terminated: &[u8::from(position % 7 == 6); ENVS],
+            truncated: &[0; ENVS],
+        };
+        if buffer.try_push(EnvIndex::Each, &rows, 0..ENVS, true).unwrap() {
+            let indices = position * ENVS as u64..(position + 1) * ENVS as u64;
+            self.rewards.extend(indices.map(|index| (index, f32::from(reward))));
+        }
+    }
+
+    /// Gives a row another reward, unless it is sealed.
+    fn update(&mut self, buffer: &mut MmapReplayBuffer) {
+        let pushed = buffer.rows.memory.rings().pushed();
+        let index = pushed.saturating_sub(1 + self.chance.next_u64() % 24);
+        let reward = f32::from(self.chance.next_u64() as u16);
+        match buffer.update(REWARDS, &[index], &reward.to_ne_bytes()) {
+            Ok(0) => drop(self.rewards.insert(index, reward)),
+            Ok(_) => {}
+            Err(error) => assert!(matches!(error, Error::Config { .. }), "{error}"),
+        }
+    }
+
+    /// Draws rows and compares each with what it was given.
+    fn look(&mut self, buffer: &MmapReplayBuffer, batch_size: usize) {
+        if buffer.rows().rings().is_empty() {
+            return;
+        }
+        let seed = Some(self.chance.next_u64());
+        let drawn = buffer.sample(Request { batch_size, n_batches: 1, len: 1, seed }).unwrap();
+        let mut arrays = Arrays::new(&schema(), Kind::Transitions, batch_size);
+        arrays.fill(|batch| buffer.gather(&drawn.rows, None, batch)).unwrap();
+        let (obs, next) = (arrays.f32(Part::Obs(0)), arrays.f32(Part::NextObs(0)));
+        let rewards = arrays.f32(Part::Column(REWARDS));
+        for (at, row) in drawn.rows.iter().enumerate() {
+            let index = row.position * ENVS as u64 + u64::from(row.env);
+            let position = row.position as f32;
+            let got = (obs[at], next[at], rewards[at]);
+            assert_eq!(got, (position, position + 1.0, self.rewards[&index]), "row {index}");
+        }
+    }
+}
+
+/// An object whose every step comes after some of the others'.
+struct Scheduled<'a> {
+    buffer: &'a mut MmapReplayBuffer,
+    others: &'a mut Others,
+}
+
+impl Access<MmapReplayBuffer> for Scheduled<'_> {
+    fn read<T>(&mut self, look: impl FnOnce(&MmapReplayBuffer) -> T) -> Result<T> {
+        self.write(|buffer| look(buffer))
+    }
+
+    fn write<T>(&mut self, change: impl FnOnce(&mut MmapReplayBuffer) -> T) -> Result<T> {
+        self.others.act(self.buffer);
+        self.others.steps += 1;
+        Ok(change(self.buffer))
+    }
+}
+
+#[test]
+fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
+    let (mut steps, folder) = (0, scratch("seals"));
+    for seed in 0..4 {
+        let path = folder.0.join(seed.to_string());
+        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        for _ in 0..12 {
+            (0..12).for_each(|_| others.push(&mut buffer));
+            seal(&mut Scheduled { buffer: &mut buffer, others: &mut others }).unwrap();
+            others.look(&buffer, 64);
+        }
+        buffer.verify().unwrap();
+        let durable = buffer.durable.clone();
+        drop(buffer);
+        // What is sealed has the values that it was read with.
+        let again = open(&path);
+        let ends: Vec<u64> = again.rows.rings.rings.iter().map(|ring| ring.pushed).collect();
+        assert_eq!(ends, durable);
+        others.look(&again, 256);
+        steps += others.steps;
+    }
+    assert!(steps > 250, "{steps}");
+}
+
+#[test]
+fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
+    let folder = scratch("saves");
+    for seed in 0..4 {
+        let path = folder.0.join(seed.to_string());
+        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        (0..20).for_each(|_| others.push(&mut buffer));
+        let before = buffer.rows.memory.rings().pushed();
+        save(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
+        let after = buffer.rows.memory.rings().pushed();
+        (0..6).for_each(|_| others.push(&mut buffer));
+        // Rows pushed while it restores are forgotten with those since the save.
+        restore(&mut Scheduled { buffer: &mut buffer, others: &mut others }, "one").unwrap();
+        others.look(&buffer, 64);
+        drop(buffer);
+        let mut again = open(&path);
+        restore(&mut Direct(&mut again), "one").unwrap();
+        let restored = again.rows.memory.rings().pushed();
+        assert!((before..=after).contains(&restored), "{before} {restored} {after}");
+    }
+}
