@@ -97,6 +97,37 @@ def test_ctrl_c_is_a_keyboard_interrupt():
     assert float(seconds) < 0.2 + SOON
 
 
+def test_what_a_handler_raises_before_a_call_has_begun_is_raised_and_later_ones_are_heard():
+    code = """
+        import signal, threading, time
+        from rlox._core import Stream
+        known = threading.main_thread
+        def interrupted():
+            threading.main_thread = known
+            raise KeyboardInterrupt
+        threading.main_thread = interrupted  # as if Ctrl-C came there
+        stream = Stream(1, "long")
+        try:
+            stream.normal(1_000_000)
+        except KeyboardInterrupt:
+            print("first", stream.position)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        begun = time.monotonic()
+        try:
+            stream.normal(250_000_000)
+        except KeyboardInterrupt:
+            print("second", stream.position, time.monotonic() - begun)
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100
+    )
+    assert result.returncode == 0, result.stderr
+    *words, seconds = result.stdout.split()
+    assert words == ["first", "0", "second", "0"]
+    assert float(seconds) < 0.1 + SOON
+
+
 def busy_stream() -> tuple[Stream, threading.Thread]:
     """A stream that another thread draws from for a second or so, and the thread."""
     stream = Stream(1, "busy")

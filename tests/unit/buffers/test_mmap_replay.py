@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -182,6 +185,38 @@ def test_pruning_leaves_the_rows_of_a_buffer_on_disk(tmp_path):
     with pytest.raises(StorageError, match="no such folder"):
         rlox.prune_replay(tmp_path / "none", [])
     assert not (tmp_path / "none").exists()
+
+
+def test_a_save_ends_beside_a_collector_that_never_rests_and_a_closing_loses_no_row(tmp_path):
+    cold = tmp_path / "cold"
+    buffer = rlox.MmapReplayBuffer(3_000, 200_000, 64, 1, cold)
+    obs, flags = np.ones((32, 64), np.float32), np.zeros(32, bool)
+    stored: list[int] = []
+    refused: list[str] = []
+
+    def collect():
+        try:
+            while True:
+                buffer.push_batch(obs, obs[:, :1], obs[:, 0], flags, flags, obs)
+                stored.append(32)
+                time.sleep(0.0005)
+        except ConfigError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    for _ in range(3):
+        begun, before = time.monotonic(), sum(stored)
+        buffer.save("one")
+        assert time.monotonic() - begun < 10
+    buffer.close(keep=True)
+    thread.join(10)
+    assert refused == ["buffer is closed, expected an open one; make another to go on"]
+    again = rlox.MmapReplayBuffer(3_000, 200_000, 64, 1, cold)
+    assert len(again) == sum(stored)
+    again.load("one")
+    assert before <= len(again) <= sum(stored)
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path):

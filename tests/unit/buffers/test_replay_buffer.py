@@ -281,6 +281,7 @@ def test_a_cut_episode_is_not_joined_to_what_follows():
         ({"frame_stack": (2, "first")}, ConfigError),
         ({"frame_stack": 3}, ConfigError),
         ({"extra_columns": {"obs": ("float32", ())}}, ConfigError),
+        ({"extra_columns": {"weights": ("float32", ())}}, ConfigError),
         ({"extra_columns": {"x": "float32"}}, ConfigError),
         ({"obs_space": 1}, UnknownNameError),
     ],

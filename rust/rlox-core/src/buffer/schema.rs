@@ -61,7 +61,7 @@ pub struct Schema {
 }
 
 /// Names that batches use for something else.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 13] = [
     "obs",
     "next_obs",
     "actions",
@@ -70,7 +70,10 @@ const RESERVED: [&str; 10] = [
     "truncated",
     "indices",
     "discounts",
+    "weights",
     "is_first",
+    "returns_to_go",
+    "timesteps",
     "mask",
 ];
 

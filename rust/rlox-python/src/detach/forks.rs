@@ -6,26 +6,18 @@
 //! that keeps the GIL needs no care: the thread that forks holds it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict};
 use rlox_core::{Result, interrupt};
 
+use super::gate::Gate;
 use super::signals;
 use crate::memory::views;
+use crate::sync::AtomicUsize;
 
-/// Works outside the interpreter.
-static WORKING: AtomicUsize = AtomicUsize::new(0);
-
-/// Threads that are about to fork.
-static FORKING: AtomicUsize = AtomicUsize::new(0);
-
-/// How often those that wait look.
-const PAUSE: Duration = Duration::from_micros(100);
+static GATE: Gate = Gate(AtomicUsize::new(0));
 
 thread_local! {
     /// Works of this thread: more than one if a signal handler called, in the middle of one.
@@ -37,14 +29,7 @@ thread_local! {
 /// # Errors
 /// `Error::Interrupted` if that was asked for before the work began.
 pub(super) fn within<T>(work: impl FnOnce() -> T) -> Result<T> {
-    WORKING.fetch_add(1, Ordering::SeqCst);
-    // A fork waits for the work around this one.
-    while OWN.get() == 0 && FORKING.load(Ordering::SeqCst) > 0 {
-        WORKING.fetch_sub(1, Ordering::SeqCst);
-        sleep(PAUSE);
-        interrupt::check()?;
-        WORKING.fetch_add(1, Ordering::SeqCst);
-    }
+    GATE.enter(OWN.get() > 0, interrupt::check)?;
     OWN.set(OWN.get() + 1);
     let _leave = Leave;
     Ok(work())
@@ -56,7 +41,7 @@ struct Leave;
 impl Drop for Leave {
     fn drop(&mut self) {
         OWN.set(OWN.get() - 1);
-        WORKING.fetch_sub(1, Ordering::SeqCst);
+        GATE.leave();
     }
 }
 
@@ -81,25 +66,20 @@ fn register(py: Python<'_>) -> PyResult<()> {
 
 /// Waits, without the GIL, until only works of this thread are left, and keeps others from leaving.
 fn before(py: Python<'_>) {
-    FORKING.fetch_add(1, Ordering::SeqCst);
+    GATE.close();
     let own = OWN.get();
-    if WORKING.load(Ordering::SeqCst) > own {
-        py.detach(|| {
-            while WORKING.load(Ordering::SeqCst) > own {
-                sleep(PAUSE);
-            }
-        });
+    if GATE.is_busy(own) {
+        py.detach(|| GATE.wait(own));
     }
 }
 
 fn after_in_parent(_py: Python<'_>) {
-    FORKING.fetch_sub(1, Ordering::SeqCst);
+    GATE.open();
 }
 
 /// Forgets the threads that the child does not have.
 fn after_in_child(py: Python<'_>) {
-    WORKING.store(OWN.get(), Ordering::SeqCst);
-    FORKING.store(0, Ordering::SeqCst);
+    GATE.restart(OWN.get());
     signals::forget_main();
     views::forget_other_threads(py);
 }

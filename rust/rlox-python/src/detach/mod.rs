@@ -5,6 +5,7 @@
 //! thread holds is waited for in the same way. A panic becomes an exception.
 
 mod forks;
+mod gate;
 mod locks;
 mod signals;
 
@@ -39,7 +40,7 @@ pub(crate) fn detached<T: Send>(
         return finished(py, guarded());
     }
     forks::prepare(py)?;
-    let is_main = signals::is_main(py);
+    let is_main = signals::is_main(py)?;
     let outcome = py.detach(|| {
         signals::listening(is_main, || match forks::within(guarded) {
             Ok(outcome) => outcome,

@@ -19,17 +19,18 @@ thread_local! {
 }
 
 /// Whether this is the thread in which Python handles signals.
-pub(super) fn is_main(py: Python<'_>) -> bool {
-    IS_MAIN.get().unwrap_or_else(|| {
-        let ask = || -> PyResult<bool> {
-            let threading = py.import("threading")?;
-            let main = threading.call_method0("main_thread")?.getattr("ident")?;
-            main.eq(threading.call_method0("get_ident")?)
-        };
-        let answer = ask().unwrap_or(false);
-        IS_MAIN.set(Some(answer));
-        answer
-    })
+///
+/// # Errors
+/// What a handler raised while Python was asked.
+pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
+    if let Some(known) = IS_MAIN.get() {
+        return Ok(known);
+    }
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    let answer = main.eq(threading.call_method0("get_ident")?)?;
+    IS_MAIN.set(Some(answer));
+    Ok(answer)
 }
 
 /// In the child of a fork the only thread has become the main one.

@@ -52,6 +52,8 @@ pub struct MmapReplayBuffer {
     pub(super) durable: Vec<u64>,
     /// Position of each environment up to which rows are being sealed, if they are.
     pub(super) sealing: Option<Vec<u64>>,
+    /// Whether it is being closed: nothing can be stored any more.
+    pub(super) closing: bool,
 }
 
 impl MmapReplayBuffer {
@@ -103,6 +105,7 @@ impl MmapReplayBuffer {
             chunk: chunk as u64,
             durable: vec![0; n_envs],
             sealing: None,
+            closing: false,
         };
         if folder.has_manifest(NEWEST)? {
             if !anew {
@@ -183,7 +186,7 @@ impl MmapReplayBuffer {
         part: std::ops::Range<usize>,
         in_need: bool,
     ) -> Result<bool> {
-        self.open()?;
+        self.writable()?;
         let waiting = self.waiting();
         let fits = waiting + self.chunk < self.rows.memory.rings().capacity as u64;
         let wanted = waiting >= self.chunk && self.sealing.is_none() && !in_need;
@@ -232,7 +235,7 @@ impl MmapReplayBuffer {
     /// come back when it leaves memory; [`Error::Shape`] if there is not one value per index.
     /// Nothing is written then.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
-        self.open()?;
+        self.writable()?;
         let held = |&&index: &&u64| self.rows.rings.held(index);
         let sealed = |index: &&u64| {
             held(index).is_some_and(|row| row.position < self.sealed(row.env as usize))
@@ -263,7 +266,7 @@ impl MmapReplayBuffer {
     /// # Errors
     /// As there; [`Error::Config`] after `close`.
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
-        self.open()?;
+        self.writable()?;
         self.rows.repeat_newest(env)?;
         self.rows.memory.cut_episode(env)?;
         self.rows.follow();
@@ -275,9 +278,17 @@ impl MmapReplayBuffer {
     }
 
     pub(super) fn open(&self) -> Result<&Arc<Folder>> {
-        let expected = "an open one; make another to go on";
-        self.folder.as_ref().ok_or_else(|| Error::config("buffer", "closed", expected))
+        self.folder.as_ref().ok_or_else(closed)
     }
+
+    /// Refuses what would be stored too late.
+    fn writable(&self) -> Result<()> {
+        if self.closing || self.folder.is_none() { Err(closed()) } else { Ok(()) }
+    }
+}
+
+fn closed() -> Error {
+    Error::config("buffer", "closed", "an open one; make another to go on")
 }
 
 /// Bytes of a transition, about.

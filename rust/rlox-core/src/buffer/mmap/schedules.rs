@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::steps::{restore, save, seal};
+use super::steps::{close, restore, save, seal};
 use super::{MmapReplayBuffer, Tiers};
 use crate::buffer::batch::{Arrays, Kind, Part};
 use crate::buffer::rows::{EnvIndex, Rows, Transitions};
@@ -80,7 +80,11 @@ impl Others {
             terminated: &[u8::from(position % 7 == 6); ENVS],
             truncated: &[0; ENVS],
         };
-        if buffer.try_push(EnvIndex::Each, &rows, 0..ENVS, true).unwrap() {
+        let stored = buffer.try_push(EnvIndex::Each, &rows, 0..ENVS, true);
+        if let Err(error) = &stored {
+            assert!(buffer.closing && matches!(error, Error::Config { .. }), "{error}");
+        }
+        if stored.is_ok_and(|stored| stored) {
             let indices = position * ENVS as u64..(position + 1) * ENVS as u64;
             self.rewards.extend(indices.map(|index| (index, f32::from(reward))));
         }
@@ -131,7 +135,10 @@ impl Access<MmapReplayBuffer> for Scheduled<'_> {
 
     fn write<T>(&mut self, change: impl FnOnce(&mut MmapReplayBuffer) -> T) -> Result<T> {
         self.others.act(self.buffer);
+        // A collector that never rests.
+        self.others.push(self.buffer);
         self.others.steps += 1;
+        assert!(self.others.steps < 10_000, "it never ends while others push");
         Ok(change(self.buffer))
     }
 }
@@ -179,5 +186,21 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
         restore(&mut Direct(&mut again), "one").unwrap();
         let restored = again.rows.memory.rings().pushed();
         assert!((before..=after).contains(&restored), "{before} {restored} {after}");
+    }
+}
+
+#[test]
+fn every_row_whose_push_returned_before_a_closing_is_kept_by_it() {
+    let folder = scratch("closings");
+    for seed in 0..12 {
+        let path = folder.0.join(seed.to_string());
+        let (mut buffer, mut others) = (open(&path), Others::new(seed));
+        (0..10).for_each(|_| others.push(&mut buffer));
+        close(&mut Scheduled { buffer: &mut buffer, others: &mut others }, true).unwrap();
+        drop(buffer);
+        let again = open(&path);
+        let pushed = again.rows.rings.rings.iter().map(|ring| ring.pushed).sum::<u64>();
+        assert_eq!(pushed, others.rewards.len() as u64);
+        others.look(&again, 64);
     }
 }

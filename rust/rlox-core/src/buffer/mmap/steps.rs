@@ -7,7 +7,7 @@ use super::buffer::{MmapReplayBuffer, whole};
 use super::reopen::reopen;
 use crate::buffer::persist::{Header, NEWEST, Sealing, check_name};
 use crate::buffer::rows::{EnvIndex, EnvRing, Transitions, layout_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::shared::Access;
 use crate::store::{Folder, Manifest};
@@ -17,8 +17,10 @@ struct Begun {
     folder: Arc<Folder>,
     /// The segment, and whether it takes the place of the newest; None if every row is sealed.
     sealing: Option<(Sealing, bool)>,
-    /// What the newest manifest says once it is done.
+    /// What the newest manifest says once it is done: the rows that are whole.
     header: Header,
+    /// What a save says: everything as it was when the seal began.
+    exact: Header,
 }
 
 /// Stores rows in blocks; `seal` is called where so many wait that they have to be sealed.
@@ -39,6 +41,9 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
         let part = next..if each { rows.n } else { rows.n.min(next + block) };
         if !buffer.write(|b| b.try_push(to, &rows, part.clone(), false))?? {
             let sealed = seal(buffer);
+            if matches!(sealed, Err(Error::Interrupted)) {
+                return sealed;
+            }
             if !buffer.write(|b| b.try_push(to, &rows, part.clone(), true))?? {
                 // Others may have filled the room that was made; without any the disk has refused.
                 sealed?;
@@ -52,7 +57,12 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
 
 /// Seals every row and lists it in the newest manifest.
 pub(super) fn seal(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
-    let Begun { folder, sealing, header } = buffer.write(begin)??;
+    sealed(buffer).map(drop)
+}
+
+/// [`seal`]; returns where everything stood when it began, all of which is sealed now.
+fn sealed(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, Header)> {
+    let Begun { folder, sealing, header, exact } = buffer.write(begin)??;
     let done = sealing.map_or(Ok(()), |(sealing, again)| write(buffer, &folder, sealing, again));
     // Even if this is to stop.
     interrupt::uninterrupted(|| buffer.write(|b| b.sealing = None))?;
@@ -70,7 +80,7 @@ pub(super) fn seal(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
     buffer.write(|b| b.durable = header.rings.iter().map(|ring| ring.pushed).collect())?;
     // What is left over costs space, not safety, and the next seal tries again.
     drop(folder.sweep());
-    Ok(())
+    Ok((folder, exact))
 }
 
 fn begin(b: &mut MmapReplayBuffer) -> Result<Begun> {
@@ -79,13 +89,19 @@ fn begin(b: &mut MmapReplayBuffer) -> Result<Begun> {
         let (start, end) = (b.rows.start_of(env, whole(ring)), whole(ring));
         EnvRing { start, episodes: b.rows.cuts(env, start + 1, end), ..EnvRing::empty_at(end) }
     });
-    let rings: Vec<EnvRing> = rings.collect();
-    let header = Header { rings, ..Header::of(&b.rows.memory, &b.state) };
+    let now = Header::of(&b.rows.memory, &b.state);
+    let header = Header { rings: rings.collect(), ..now.clone() };
+    let rings = now.rings.iter().enumerate().map(|(env, ring)| {
+        let start = b.rows.start_of(env, ring.pushed);
+        let episodes = b.rows.cuts(env, start, ring.pushed);
+        EnvRing { start, head: 0, episodes, ..ring.clone() }
+    });
+    let exact = Header { rings: rings.collect(), ..now };
     let sealing = Sealing::begin_again(&mut b.archive, &mut b.rows.memory, &folder, b.chunk)?;
     if sealing.is_some() {
         b.sealing = Some(b.rows.memory.rings().rings.iter().map(|ring| ring.pushed).collect());
     }
-    Ok(Begun { folder, sealing, header })
+    Ok(Begun { folder, sealing, header, exact })
 }
 
 /// Writes a segment while others use the buffer, opens it for reading and lists it.
@@ -133,25 +149,10 @@ pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
 
 pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
     check_name(name)?;
-    loop {
-        seal(buffer)?;
-        // Of what others pushed since then, nothing is sealed: then it is sealed once more.
-        let sealed = buffer.read(|b| {
-            if b.waiting() > 0 {
-                return Ok(None);
-            }
-            let rings = b.rows.memory.rings().rings.iter().enumerate().map(|(env, ring)| {
-                let start = b.rows.start_of(env, ring.pushed);
-                let episodes = b.rows.cuts(env, start, ring.pushed);
-                EnvRing { start, head: 0, episodes, ..ring.clone() }
-            });
-            let header = Header { rings: rings.collect(), ..Header::of(&b.rows.memory, &b.state) };
-            Ok(Some((Arc::clone(b.open()?), manifest(b, &header))))
-        })??;
-        if let Some((folder, manifest)) = sealed {
-            return folder.publish(name, &manifest);
-        }
-    }
+    // Others may push meanwhile: what is saved is what there was when it began.
+    let (folder, exact) = sealed(buffer)?;
+    let manifest = buffer.read(|b| manifest(b, &exact))?;
+    folder.publish(name, &manifest)
 }
 
 pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
@@ -163,15 +164,21 @@ pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) ->
 }
 
 pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> Result<()> {
-    let Some(folder) = buffer.read(|b| b.folder.clone())? else { return Ok(()) };
-    if keep {
-        flush(buffer)?;
-    } else {
-        folder.delete()?;
-    }
+    let begun = buffer.write(|b| {
+        // From now on nothing is stored that a flush would no longer see.
+        b.closing = b.folder.is_some();
+        b.folder.clone()
+    })?;
+    let Some(folder) = begun else { return Ok(()) };
+    let done = if keep { flush(buffer) } else { folder.delete() };
     drop(folder);
-    buffer.write(|b| {
-        b.folder = None;
-        b.rows.close();
-    })
+    interrupt::uninterrupted(|| {
+        buffer.write(|b| {
+            b.closing = false;
+            done?;
+            b.folder = None;
+            b.rows.close();
+            Ok(())
+        })
+    })?
 }

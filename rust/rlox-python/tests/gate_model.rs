@@ -1,0 +1,104 @@
+//! Works and forks, in every order in which the steps of their threads can happen (loom).
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
+use loom::thread;
+
+#[path = "../src/detach/gate.rs"]
+mod gate;
+
+/// What `src/sync.rs` is for the crate.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use loom::thread::yield_now as pause;
+}
+
+use gate::Gate;
+use sync::{AtomicUsize, Ordering};
+
+/// A gate, and whether a work is half done.
+struct Process {
+    gate: Gate,
+    half: AtomicBool,
+}
+
+fn process() -> Arc<Process> {
+    let gate = Gate(AtomicUsize::new(0));
+    Arc::new(Process { gate, half: AtomicBool::new(false) })
+}
+
+fn work(process: &Process) {
+    process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
+    process.half.store(true, Ordering::Relaxed);
+    process.half.store(false, Ordering::Relaxed);
+    process.gate.leave();
+}
+
+/// Forks, in the middle of `own` works of this thread.
+fn fork(process: &Process, own: usize) {
+    process.gate.close();
+    process.gate.wait(own);
+    assert!(!process.half.load(Ordering::Relaxed), "a child would have half a work for ever");
+    process.gate.open();
+}
+
+#[test]
+fn a_fork_never_sees_half_a_work_of_another_thread_and_both_end() {
+    loom::model(|| {
+        let process = process();
+        let other = Arc::clone(&process);
+        let worker = thread::spawn(move || work(&other));
+        fork(&process, 0);
+        worker.join().unwrap();
+        assert!(!process.gate.is_busy(0));
+    });
+}
+
+#[test]
+fn a_thread_that_forks_in_its_own_work_waits_for_the_others_only() {
+    loom::model(|| {
+        let process = process();
+        process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
+        let other = Arc::clone(&process);
+        let worker = thread::spawn(move || work(&other));
+        fork(&process, 1);
+        // What a handler does between the fork and the end of the work around it.
+        process.gate.enter(true, || Ok::<_, ()>(())).unwrap();
+        process.gate.leave();
+        process.gate.leave();
+        worker.join().unwrap();
+        assert!(!process.gate.is_busy(0));
+    });
+}
+
+#[test]
+fn a_work_that_is_told_to_stop_while_a_fork_waits_has_not_begun() {
+    loom::model(|| {
+        let process = process();
+        let other = Arc::clone(&process);
+        let worker = thread::spawn(move || {
+            let entered = other.gate.enter(false, || Err(()));
+            if entered.is_ok() {
+                other.gate.leave();
+            }
+        });
+        fork(&process, 0);
+        worker.join().unwrap();
+        assert!(!process.gate.is_busy(0));
+    });
+}
+
+#[test]
+fn a_child_goes_on_with_its_own_works_and_no_fork() {
+    loom::model(|| {
+        let process = process();
+        process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
+        process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
+        process.gate.close();
+        process.gate.restart(1);
+        assert!(!process.gate.is_busy(1) && process.gate.is_busy(0));
+        process.gate.leave();
+        process.gate.enter(false, || Err(())).unwrap();
+    });
+}
