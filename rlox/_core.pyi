@@ -1883,7 +1883,8 @@ def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
 
     Raises:
         StorageError: there is no such folder, the disk refuses, or another process is writing there.
-        CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
+        CheckpointError: a save that is to be kept is not there or cannot be read; nothing is removed
+            then.
     """
 
 def num_threads() -> int:

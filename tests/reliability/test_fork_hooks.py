@@ -172,6 +172,32 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_the_call_it_interrupted(
     assert outcomes == ["fine"]
 
 
+def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_the_call_it_interrupted():
+    buffer, outcomes, done = filled(2_000), [], threading.Event()
+
+    def push() -> None:
+        while not done.is_set():
+            push_rows(buffer, 1)
+
+    def handle(number: int, frame: object) -> None:
+        outcomes.append(
+            child(lambda: RunningStatsVec(2).batch_update(np.ones((50_000, 2))) is None)
+        )
+
+    before = signal.signal(signal.SIGALRM, handle)
+    thread = threading.Thread(target=push, daemon=True)
+    thread.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        buffer.sample(1_000_000)
+    finally:
+        done.set()
+        signal.signal(signal.SIGALRM, before)
+        thread.join()
+    assert outcomes == ["fine"]
+    assert len(buffer) == 2_000
+
+
 def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
     outcomes = []
 

@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -87,6 +87,22 @@ pub fn check() -> Result<()> {
         stopped.store(true, Ordering::Relaxed);
     }
     token.check()
+}
+
+/// Called by threads that wait for a lock and hold none, between two tries.
+static BETWEEN_TRIES: OnceLock<fn()> = OnceLock::new();
+
+/// From now on threads that wait for a lock and hold none call `step_aside` every few milliseconds,
+/// in which they may wait for something else, such as a fork. The first caller decides.
+pub fn between_tries(step_aside: fn()) {
+    BETWEEN_TRIES.get_or_init(|| step_aside);
+}
+
+/// See [`between_tries`].
+pub(crate) fn step_aside() {
+    if let Some(step_aside) = BETWEEN_TRIES.get() {
+        step_aside();
+    }
 }
 
 /// Elements of a loop between two looks whether to stop: a few milliseconds of the slowest.

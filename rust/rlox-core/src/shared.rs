@@ -52,7 +52,7 @@ impl<B> Shared<B> {
             if let Some(object) = self.object.try_read_for(PATIENCE) {
                 return Ok(look(&object));
             }
-            interrupt::check()?;
+            between_tries()?;
         }
     }
 
@@ -66,7 +66,7 @@ impl<B> Shared<B> {
             if let Some(mut object) = self.object.try_write_for(PATIENCE) {
                 return Ok(change(&mut object));
             }
-            interrupt::check()?;
+            between_tries()?;
         }
     }
 
@@ -80,9 +80,18 @@ impl<B> Shared<B> {
             if let Some(guard) = self.alone.try_lock_for(PATIENCE) {
                 return Ok(Alone { _guard: guard, _mark: mark });
             }
-            interrupt::check()?;
+            between_tries()?;
         }
     }
+}
+
+/// What a thread does that did not get a lock.
+fn between_tries() -> Result<()> {
+    // One that holds another lock must not leave it to a child of a fork.
+    if MARKED.with_borrow(|marked| marked.len() == 1) {
+        interrupt::step_aside();
+    }
+    interrupt::check()
 }
 
 /// While it lives, its thread is the only one that does something in several steps.

@@ -160,6 +160,8 @@ def test_replay_buffers_save_what_is_new_and_share_a_folder(tmp_path):
     other = rlox.ReplayBuffer(1_000, **SHAPE)
     other.load(tmp_path, "step-910")
     assert equal(other.sample(100), buffer.sample(100))
+    with pytest.raises(CheckpointError, match="step-901"):
+        rlox.prune_replay(tmp_path, ["step-910", "step-901"])
     assert rlox.prune_replay(tmp_path, ["step-910"]) == 0
     with pytest.raises(CheckpointError, match="missing"):
         other.load(tmp_path, "step-900")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 from helpers.transitions import push_batch
@@ -173,3 +175,10 @@ def test_several_environments_have_a_priority_each():
         buffer.push(obs, flags, flags, flags, flags, obs, priority=[0.0, 0.0, 1.0, 3.0])
     seen = np.bincount(buffer.sample(1_200, seed=0)["obs"][:, 0].astype(int), minlength=4)
     np.testing.assert_allclose(seen, [0, 0, 300, 900], atol=4)
+
+
+def test_a_buffer_that_is_too_large_is_refused_before_its_tree_takes_memory():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ConfigError, match="capacity is 1073741824"):
+        rlox.PrioritizedReplayBuffer(2**30, 1, 1)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB

@@ -252,7 +252,8 @@ impl PyMmapReplayBuffer {
 ///
 /// Raises:
 ///     StorageError: there is no such folder, the disk refuses, or another process is writing there.
-///     CheckpointError: a save that is to be kept cannot be read; no segment is removed then.
+///     CheckpointError: a save that is to be kept is not there or cannot be read; nothing is removed
+///         then.
 #[pyfunction]
 pub(crate) fn prune_replay(
     py: Python<'_>,

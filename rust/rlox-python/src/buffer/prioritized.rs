@@ -4,7 +4,7 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use rlox_core::Shared;
-use rlox_core::buffer::{InMemory, Kind, Prioritized, PrioritizedReplayBuffer};
+use rlox_core::buffer::{InMemory, Kind, MemoryRows, Prioritized, PrioritizedReplayBuffer};
 
 use super::columns::{Columns, Pushed};
 use super::methods::held_methods;
@@ -69,6 +69,8 @@ impl PyPrioritizedReplayBuffer {
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
+            // Too large a buffer is refused before its tree is made, which takes seconds.
+            drop(MemoryRows::new(schema.clone(), capacity, n_envs)?);
             // As many leaves as rows that fit.
             let leaves = capacity.checked_div(n_envs).unwrap_or(0).saturating_mul(n_envs).max(1);
             let rule = Prioritized::new(leaves, alpha, beta, stratified)?;

@@ -6,6 +6,7 @@
 //! that keeps the GIL needs no care: the thread that forks holds it.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -45,6 +46,14 @@ impl Drop for Leave {
     }
 }
 
+/// Lets threads fork that this one, which holds no lock and waits for one, may be waiting for.
+fn step_aside() {
+    if OWN.get() == 1 {
+        GATE.leave();
+        let Ok(()) = GATE.enter(false, || Ok::<_, Infallible>(()));
+    }
+}
+
 /// Has `os.fork` call the functions below, from the first time that work leaves the interpreter.
 pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
     static READY: PyOnceLock<()> = PyOnceLock::new();
@@ -52,6 +61,7 @@ pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
 }
 
 fn register(py: Python<'_>) -> PyResult<()> {
+    interrupt::between_tries(step_aside);
     let hooks = PyDict::new(py);
     let add = |name, hook: fn(Python<'_>)| -> PyResult<()> {
         let call = PyCFunction::new_closure(py, None, None, move |args, _| hook(args.py()))?;

@@ -39,12 +39,15 @@ pub(in crate::buffer) fn check_name(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Storage`] if there is no such folder, the disk refuses, or another process writes there;
-/// [`Error::Damaged`] if a save that is kept cannot be read: no segment is removed then.
+/// [`Error::Damaged`] if a save that is kept is not there or cannot be read: nothing is removed then.
 pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
     if !path.is_dir() {
         return Err(Error::storage("prune", path, "there is no such folder"));
     }
-    Ok(Folder::open_real(path)?.prune(&[keep, &[NEWEST]].concat())?.files)
+    let folder = Folder::open_real(path)?;
+    // A name that is misspelt must not cost what it was to keep.
+    keep.iter().try_for_each(|name| folder.manifest(name).map(drop))?;
+    Ok(folder.prune(&[keep, &[NEWEST]].concat())?.files)
 }
 
 /// A segment and the numbers of its rows, `[sources]`: first and behind the last.
