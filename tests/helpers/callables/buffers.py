@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,8 @@ class Program:
 
     def draw_prune(self) -> Arguments:
         path = self.draw_load()["path"]
-        return {"path": path, "keep": ["last", "step-1"][self.draw.integer(0, 2) :]}
+        there = [name for folder, name in self.saved if folder == os.fspath(path)]
+        return {"path": path, "keep": there[self.draw.integer(0, len(there)) :]}
 
     def draw_clear(self) -> Arguments:
         return {}
@@ -315,6 +317,7 @@ class Program:
         require(Path(place).is_dir())
         require(isinstance(keep, (list, tuple, bytes, np.ndarray)) and np.ndim(keep) < 2)
         require(all(isinstance(name, str) and name.isascii() for name in keep))
+        require(all((place, name) in self.saved for name in keep))
         for key in [key for key in self.saved if key[0] == place and key[1] not in list(keep)]:
             del self.saved[key]
         return Near(0, np.inf)
