@@ -159,6 +159,8 @@ impl<'a, 'b> Batch<'a, 'b> {
         n: usize,
         arrays: &'b mut [&'a mut [u8]],
     ) -> Result<Self> {
+        let count = kind.parts(schema).count();
+        check_len("batch", arrays.len(), count, "arrays, those of its kind")?;
         let mut given = arrays.iter();
         kind.parts(schema).try_for_each(|part| {
             let (dtype, shape) = part.row(schema);
@@ -166,7 +168,6 @@ impl<'a, 'b> Batch<'a, 'b> {
             let name = part.name().unwrap_or("a column of the batch");
             check_len(name, given.next().map_or(0, |array| array.len()), bytes, "bytes")
         })?;
-        check_len("batch", given.len(), 0, "arrays beyond those of its kind")?;
         let (obs, rest) = arrays.split_at_mut(schema.obs().len());
         let (next_obs, rest) = rest.split_at_mut(kind.next_obs(schema));
         let (columns, rest) = rest.split_at_mut(schema.columns().len());
@@ -263,5 +264,47 @@ impl Arrays {
     #[must_use]
     pub fn f32(&self, part: Part) -> Vec<f32> {
         self.bytes(part).as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Field;
+    use crate::buffer::schema::ObsField;
+
+    const KINDS: [Kind; 6] = [
+        Kind::Transitions,
+        Kind::NStep,
+        Kind::Weighted,
+        Kind::WeightedNStep,
+        Kind::Sequences,
+        Kind::Trajectories,
+    ];
+
+    fn schema(extras: Vec<Field>) -> Result<Schema> {
+        let obs = ObsField { field: Field::new("", Dtype::F32, [2]), stack: None };
+        Schema::new(vec![obs], (Dtype::F32, vec![1]), Dtype::F32, extras)
+    }
+
+    #[test]
+    fn an_array_too_few_or_too_many_is_refused_also_without_rows() {
+        let schema = schema(Vec::new()).unwrap();
+        for kind in KINDS {
+            let count = kind.parts(&schema).count();
+            for given in 0..count + 2 {
+                let mut none: Vec<&mut [u8]> = (0..given).map(|_| <&mut [u8]>::default()).collect();
+                assert_eq!(Batch::over(&schema, kind, 0, &mut none).is_ok(), given == count);
+            }
+        }
+    }
+
+    #[test]
+    fn no_extra_column_has_the_key_of_another_part() {
+        for kind in KINDS {
+            for name in kind.named().filter_map(Part::name) {
+                assert!(schema(vec![Field::new(name, Dtype::F32, [])]).is_err(), "{name}");
+            }
+        }
     }
 }

@@ -36,7 +36,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         let schema = columns.schema();
         let count = 2 * schema.obs().len() + schema.columns().len() + 5;
         let mut views = Vec::with_capacity(count);
-        kind.parts(schema).try_for_each(|part| {
+        for part in kind.parts(schema) {
             let (dtype, row) = part.row(schema);
             let mut shape = [0; MAX_DIMS];
             for (dim, &size) in shape.iter_mut().zip(lead.iter().chain(row)) {
@@ -50,8 +50,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
                     with_dtype!(dtype, T => writable::<T>(&value, name, shape))?
                 }
             });
-            PyResult::Ok(())
-        })?;
+        }
         Ok(Self { columns, kind, n: lead.iter().product(), given, views })
     }
 
