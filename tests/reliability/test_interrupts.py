@@ -25,7 +25,6 @@ import rlox
 
 LONG = 1.5 if FULL else 0.8
 MOMENTS = 4 if FULL else 1
-RNG = np.random.default_rng(0)
 
 
 @dataclass
@@ -77,12 +76,28 @@ def pushing(n: int, path: Path) -> Any:
     return rlox.ReplayBuffer(n, 32, 1), [np.ascontiguousarray(array) for array in rows(n, 32)]
 
 
+def pushing_mixed(n: int, path: Path) -> Any:
+    buffer = rlox.ReplayBuffer(n, 8, 1, n_envs=4)
+    arrays = [np.ascontiguousarray(array) for array in rows(n, 8)]
+    return buffer, arrays, np.arange(n) % 4
+
+
+def pushing_priorities(n: int, path: Path) -> Any:
+    arrays = [np.ascontiguousarray(array) for array in rows(n, 8)]
+    return rlox.PrioritizedReplayBuffer(n // 2, 8, 1), [*arrays, np.ones(n)]
+
+
+def updating(n: int, path: Path) -> Any:
+    buffer = filled(rlox.PrioritizedReplayBuffer, 1_000_000, 1)
+    return buffer, np.random.default_rng(0).integers(0, 1_000_000, n).astype(np.uint64), np.ones(n)
+
+
 def pushing_stacks(n: int, path: Path) -> Any:
-    frames = RNG.integers(0, 256, (n + 4, 8, 8), np.uint8)
+    frames = np.random.default_rng(0).integers(0, 256, (n + 4, 8, 8), np.uint8)
     stacks = np.lib.stride_tricks.sliding_window_view(frames, 4, axis=0)
     _, *middle, _ = rows(n, 1)
     buffer = rlox.ReplayBuffer(
-        1_000, obs_shape=(8, 8, 4), obs_dtype="uint8", act_dim=1, frame_stack=(4, "last")
+        n, obs_shape=(8, 8, 4), obs_dtype="uint8", act_dim=1, frame_stack=(4, "last")
     )
     return buffer, [
         np.ascontiguousarray(stacks[:n]),
@@ -141,6 +156,25 @@ CALLS = {
     "push_batch": Call(
         pushing, lambda at: at[0].push_batch(*at[1]), buffer_state, most=4_000_000, short=True
     ),
+    "push_batch to environments": Call(
+        pushing_mixed, lambda at: at[0].push_batch(*at[1], env_ids=at[2]), buffer_state,
+        most=8_000_000,
+    ),
+    "push_batch with priorities": Call(
+        pushing_priorities, lambda at: at[0].push_batch(*at[1]), buffer_state, most=16_000_000
+    ),
+    "update": Call(
+        updating,
+        lambda at: at[0].update("rewards", at[1], at[2].astype(np.float32)),
+        buffer_state, most=60_000_000,
+    ),
+    "update_priorities": Call(
+        updating, lambda at: at[0].update_priorities(at[1], 5 * at[2]),
+        buffer_state, most=40_000_000,
+    ),
+    "making a prioritized buffer": Call(
+        lambda n, path: n, lambda n: rlox.PrioritizedReplayBuffer(n, 1, 1), most=1 << 28
+    ),
     "push_batch of stacks": Call(
         pushing_stacks, lambda at: at[0].push_batch(*at[1]), buffer_state, most=2_000_000
     ),
@@ -158,7 +192,8 @@ CALLS = {
     "compute_vtrace": Call(
         matrix("log_rhos", "rewards", "values"),
         lambda at: rlox.compute_vtrace(
-            **{k: v.ravel() for k, v in at.items()}, bootstrap_value=0.0
+            **{k: v.ravel() for k, v in at.items()}, bootstrap_value=0.0,
+            terminated=np.zeros(at["rewards"].size, bool),
         ),
         most=40_000_000,
     ),

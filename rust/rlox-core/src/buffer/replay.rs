@@ -8,6 +8,7 @@ use super::sampling::{
 };
 use super::schema::Schema;
 use crate::error::{Result, check_len};
+use crate::interrupt;
 
 /// A ring of transitions, the oldest overwritten first, drawn by the rule `S`.
 #[derive(Debug)]
@@ -68,19 +69,15 @@ impl<S: Sampler> Buffer<S> {
             check_len("priorities", priorities.len(), rows.n, "one per row")?;
             check_priorities(priorities)?;
         }
-        let n = rows.n;
-        self.pushed.clear();
-        let pushed = &mut self.pushed;
-        self.held.rows.push(to, rows, |row| pushed.push(row))?;
-        // Of more rows than fit only the newest may have been stored.
-        let skipped = n - self.pushed.len();
-        let passed_over = priorities.and_then(|all| all.get(..skipped)).unwrap_or_default();
-        self.sampler.passed_over(passed_over);
-        for (at, &row) in self.pushed.iter().enumerate() {
-            let own = priorities.and_then(|all| all.get(skipped + at)).copied();
-            self.sampler.pushed(self.held.rows.rings(), row, own)?;
-        }
-        Ok(())
+        let Self { held: Saveable { rows: held, .. }, sampler, pushed } = self;
+        held.check(to, &rows)?;
+        pushed.clear();
+        let long = held.is_long(to, rows.n);
+        held.all_or_nothing(long, |held| {
+            held.push_checked(to, &rows, &mut |row| pushed.push(row))?;
+            let mut told = || sampler.pushed(held.rings(), pushed, priorities);
+            if long { told() } else { interrupt::uninterrupted(told) }
+        })
     }
 
     /// Draws what `request` asks for.

@@ -76,7 +76,7 @@ impl PyPrioritizedReplayBuffer {
             let rule = Prioritized::new(leaves, alpha, beta, stratified)?;
             PrioritizedReplayBuffer::new(schema, capacity, n_envs, seed, rule)
         };
-        let buffer = detached(py, 0, make)?;
+        let buffer = detached(py, capacity.saturating_mul(4), make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 

@@ -193,7 +193,7 @@ impl MmapReplayBuffer {
         if !fits || wanted {
             return Ok(false);
         }
-        self.rows.memory.push_part(to, rows, part);
+        self.rows.memory.push_part(to, rows, part, &mut |_| {});
         self.rows.follow();
         Ok(true)
     }

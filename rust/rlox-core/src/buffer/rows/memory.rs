@@ -8,14 +8,21 @@ use super::obs::Observations;
 use super::rings::{EnvRing, Rings, no_such_env};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result, check_len};
+use crate::interrupt::Pace;
 
 /// The largest number of transitions of one buffer.
 pub const MAX_CAPACITY: usize = 1 << 30;
 /// The largest number of environments of one buffer.
 pub const MAX_ENVS: usize = 1 << 20;
 
-/// Records that share a copy while a save is on its way.
-const HELD_BYTES: usize = 1 << 16;
+/// Records that share a copy.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Blocks of records as they were before they were first written to.
+pub(super) type Blocks = BTreeMap<usize, Vec<u8>>;
+
+/// From so many rows on, which take up to 100 ms, a change is one that can be interrupted.
+pub(super) const LONG_ROWS: usize = 1 << 18;
 
 /// Typed rows of several environments, the oldest overwritten first.
 #[derive(Debug, Clone)]
@@ -31,7 +38,9 @@ pub struct MemoryRows {
     pub(in crate::buffer) updates: u64,
     /// While a save copies rows: blocks of records as they were when it began, made before they are
     /// first written to.
-    held: Option<BTreeMap<usize, Vec<u8>>>,
+    pub(super) held: Option<Blocks>,
+    /// The same while a change is made that may be taken back.
+    pub(super) undo: Option<Blocks>,
 }
 
 impl MemoryRows {
@@ -65,6 +74,7 @@ impl MemoryRows {
             records,
             updates: 0,
             held: None,
+            undo: None,
         })
     }
 
@@ -127,7 +137,8 @@ impl MemoryRows {
     /// no longer held and were passed over.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there is not one value per index. Nothing is written then.
+    /// [`Error::Shape`] if there is not one value per index, [`Error::Interrupted`]. Nothing is
+    /// written then.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         let Some(&(offset, width)) = self.layout.columns.get(column) else {
             let expected = format!("less than {}", self.layout.columns.len());
@@ -135,24 +146,31 @@ impl MemoryRows {
         };
         let expected = indices.len() * width;
         check_len("values", values.len(), expected, "bytes, one row per index")?;
+        let long = indices.len() >= LONG_ROWS;
+        let stale = self.all_or_nothing(long, |rows| {
+            let (mut stale, mut pace) = (0, Pace::default());
+            for (&index, value) in indices.iter().zip(values.chunks_exact(width)) {
+                if long {
+                    pace.spend(1)?;
+                }
+                let Some(row) = rows.rings.held(index) else {
+                    stale += 1;
+                    continue;
+                };
+                rows.keep(row.slot as usize, 1);
+                let at = row.slot as usize * rows.layout.stride + offset;
+                rows.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
+            }
+            Ok(stale)
+        })?;
         self.updates += 1;
-        let mut stale = 0;
-        for (&index, value) in indices.iter().zip(values.chunks_exact(width)) {
-            let Some(row) = self.rings.held(index) else {
-                stale += 1;
-                continue;
-            };
-            self.keep_held(row.slot as usize, 1);
-            let at = row.slot as usize * self.layout.stride + offset;
-            self.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
-        }
         Ok(stale)
     }
 
     /// Until [`MemoryRows::let_go`], what is held now stays readable as it is by
     /// [`MemoryRows::held_records`] and the queues' parts, whatever is pushed or updated meanwhile.
     pub(in crate::buffer) fn hold(&mut self) {
-        self.held = Some(BTreeMap::new());
+        self.held = Some(Blocks::new());
         let observations = self.obs.iter_mut().flatten();
         observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::hold);
     }
@@ -164,29 +182,9 @@ impl MemoryRows {
         observations.flat_map(Observations::queues_mut).for_each(ChunkQueue::let_go);
     }
 
-    /// Called before `count` slots from `slot` on are written to.
-    #[inline]
-    pub(super) fn keep_held(&mut self, slot: usize, count: usize) {
-        if self.held.is_some() {
-            self.copy_held(slot, count);
-        }
-    }
-
-    #[cold]
-    fn copy_held(&mut self, slot: usize, count: usize) {
-        let (stride, each) = (self.layout.stride, held_rows(self.layout.stride));
-        let Some(held) = &mut self.held else { return };
-        for block in slot / each..(slot + count).div_ceil(each) {
-            held.entry(block).or_insert_with(|| {
-                let end = ((block + 1) * each * stride).min(self.records.len());
-                self.records.get(block * each * stride..end).unwrap_or_default().to_vec()
-            });
-        }
-    }
-
     /// Records from `slot` on, at most `count`, as they were when the hold began: at least one.
     pub(in crate::buffer) fn held_records(&self, slot: usize, count: usize) -> &[u8] {
-        let (stride, each) = (self.layout.stride, held_rows(self.layout.stride));
+        let (stride, each) = (self.layout.stride, block_rows(self.layout.stride));
         let (block, first) = (slot / each, slot % each);
         let count = count.min(each - first);
         let copy = self.held.as_ref().and_then(|held| held.get(&block));
@@ -201,8 +199,8 @@ impl MemoryRows {
 }
 
 /// Rows of a block of records that is copied at once.
-fn held_rows(stride: usize) -> usize {
-    (HELD_BYTES / stride.max(1)).max(1)
+pub(super) fn block_rows(stride: usize) -> usize {
+    (BLOCK_BYTES / stride.max(1)).max(1)
 }
 
 /// Refuses so many rows that the numbers of frames would no longer be unique.

@@ -13,6 +13,7 @@ mod rings;
 mod source;
 mod stacks;
 mod tiered;
+mod undo;
 mod width;
 
 pub(super) use chunks::ChunkQueue;

@@ -146,16 +146,6 @@ impl Observations {
         std::iter::once(items).chain(frames)
     }
 
-    /// The number behind the newest item and frame, for [`Observations::truncate`].
-    pub(super) fn ends(&self) -> Vec<u64> {
-        self.queues().map(ChunkQueue::end).collect()
-    }
-
-    /// Forgets what was appended since [`Observations::ends`].
-    pub(super) fn truncate(&mut self, ends: Vec<u64>) {
-        self.queues_mut().zip(ends).for_each(|(queue, end)| queue.truncate(end));
-    }
-
     /// The stacks, if there are any.
     pub(in crate::buffer) fn stacks(&self) -> Option<&Stacks> {
         match self {

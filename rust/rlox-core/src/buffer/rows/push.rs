@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::layout::{TERMINATED, TRUNCATED, number_at, put_flags, put_number};
-use super::memory::MemoryRows;
-use super::obs::{Observations, Pushed};
+use super::memory::{LONG_ROWS, MemoryRows};
+use super::obs::Pushed;
 use super::rings::no_such_env;
 use super::{RowRef, width};
 use crate::error::{Result, check_len};
@@ -13,9 +13,8 @@ use crate::interrupt;
 /// Rows stored at a time.
 const BLOCK: usize = 1_024;
 
-/// From so many bytes on, some 30 ms, rows are stored in two steps of which the first can be
-/// interrupted.
-const LONG_BYTES: usize = 64 << 20;
+/// From so many bytes on a push is one that can be interrupted, as from [`LONG_ROWS`] on.
+const LONG_BYTES: usize = 256 << 20;
 
 /// Rows to store, each column row-major with `n` rows, as bytes in native order.
 #[derive(Debug, Clone, Copy)]
@@ -60,27 +59,46 @@ impl MemoryRows {
         mut stored: impl FnMut(RowRef),
     ) -> Result<()> {
         self.check(to, &rows)?;
-        match to {
-            EnvIndex::One(env) if rows.n == 1 => self.push_row(env, &rows, 0, &mut stored),
-            EnvIndex::One(env) if self.is_long(rows.n) => {
-                return self.push_long(env, &rows, &mut stored);
+        let long = self.is_long(to, rows.n);
+        self.all_or_nothing(long, |held| held.push_checked(to, &rows, &mut stored))
+    }
+
+    /// Whether pushing `n` rows takes so long that it has to be interruptible.
+    pub(in crate::buffer) fn is_long(&self, to: EnvIndex<'_>, n: usize) -> bool {
+        let row = self.layout.stride + self.layout.obs.iter().sum::<usize>();
+        // One row to each of many rings is no long work, but to note where each of them stood is.
+        let many = n >= LONG_ROWS && !matches!(to, EnvIndex::Each);
+        many || n.saturating_mul(row) >= LONG_BYTES
+    }
+
+    /// [`MemoryRows::push`] of rows that were checked: some are stored if it is interrupted.
+    pub(in crate::buffer) fn push_checked(
+        &mut self,
+        to: EnvIndex<'_>,
+        rows: &Transitions<'_>,
+        stored: &mut impl FnMut(RowRef),
+    ) -> Result<()> {
+        let mut start = if self.undo.is_some() { self.skip(to, rows) } else { 0 };
+        while start < rows.n {
+            if self.undo.is_some() {
+                interrupt::check()?;
             }
-            EnvIndex::One(env) => {
-                for start in (0..rows.n).step_by(self.rings.capacity.min(BLOCK)) {
-                    let end = rows.n.min(start + self.rings.capacity.min(BLOCK));
-                    self.push_block(env, &rows, start..end, &mut stored);
-                }
-            }
-            EnvIndex::Each => {
-                (0..rows.n).for_each(|at| self.push_row(at, &rows, at, &mut stored));
-            }
-            EnvIndex::Ids(ids) => {
-                for (at, &env) in ids.iter().enumerate() {
-                    self.push_row(env, &rows, at, &mut stored);
-                }
-            }
+            let end = rows.n.min(start + self.rings.capacity.min(BLOCK));
+            self.push_part(to, rows, start..end, stored);
+            start = end;
         }
         Ok(())
+    }
+
+    /// Counts the rows that would be overwritten by those behind them, whose observations would all
+    /// stay until the end otherwise; returns how many they are.
+    fn skip(&mut self, to: EnvIndex<'_>, rows: &Transitions<'_>) -> usize {
+        let EnvIndex::One(env) = to else { return 0 };
+        let skipped = rows.n.saturating_sub(self.rings.capacity);
+        if let Some(ring) = self.rings.rings.get_mut(env) {
+            ring.skip(sub(rows.terminated, 0, skipped), sub(rows.truncated, 0, skipped));
+        }
+        skipped
     }
 
     /// Checks that rows fit the schema and the environments.
@@ -114,102 +132,23 @@ impl MemoryRows {
         check_len("truncated", rows.truncated.len(), rows.n, "one per row")
     }
 
-    /// Stores rows `part` of `rows`, which were checked; all of them for [`EnvIndex::Each`].
+    /// Stores rows `part` of `rows`, which were checked; at most the capacity if all are from one
+    /// environment.
     pub(in crate::buffer) fn push_part(
         &mut self,
         to: EnvIndex<'_>,
         rows: &Transitions<'_>,
         part: Range<usize>,
+        stored: &mut impl FnMut(RowRef),
     ) {
         match to {
-            EnvIndex::One(env) => self.push_block(env, rows, part, &mut |_| {}),
-            EnvIndex::Each => part.for_each(|at| self.push_row(at, rows, at, &mut |_| {})),
+            EnvIndex::One(env) => self.push_block(env, rows, part, stored),
+            EnvIndex::Each => part.for_each(|at| self.push_row(at, rows, at, stored)),
             EnvIndex::Ids(ids) => {
                 let ids = ids.iter().enumerate().skip(part.start).take(part.len());
-                ids.for_each(|(at, &env)| self.push_row(env, rows, at, &mut |_| {}));
+                ids.for_each(|(at, &env)| self.push_row(env, rows, at, stored));
             }
         }
-    }
-
-    /// Whether storing `n` rows takes so long that it has to be interruptible.
-    fn is_long(&self, n: usize) -> bool {
-        let row = self.layout.stride + self.layout.obs.iter().sum::<usize>();
-        n.saturating_mul(row) >= LONG_BYTES
-    }
-
-    /// Stores many rows in one environment, or none if interrupted: no row leaves before the new
-    /// observations are there, which takes memory for them meanwhile. Of more rows than fit only the
-    /// newest are stored, the others counted.
-    fn push_long(
-        &mut self,
-        env: usize,
-        rows: &Transitions<'_>,
-        stored: &mut impl FnMut(RowRef),
-    ) -> Result<()> {
-        let skipped = rows.n.saturating_sub(self.rings.capacity);
-        let before: Vec<_> =
-            self.obs.iter().filter_map(|o| o.get(env)).map(Observations::ends).collect();
-        let mut numbers = vec![0; (rows.n - skipped) * self.obs.len()];
-        let open = self.rings.rings.get(env).is_some_and(|ring| ring.open) && skipped == 0;
-        let appended = self.append_obs(env, rows, skipped, open, &mut numbers);
-        let Ok(open) = appended else {
-            let observations = self.obs.iter_mut().filter_map(|o| o.get_mut(env));
-            observations.zip(before).for_each(|(o, ends)| o.truncate(ends));
-            return appended.map(|_| ());
-        };
-        if let Some(ring) = self.rings.rings.get_mut(env) {
-            ring.skip(sub(rows.terminated, 0, skipped), sub(rows.truncated, 0, skipped));
-        }
-        self.evict(env, rows.n - skipped);
-        let each = self.obs.len();
-        for start in (skipped..rows.n).step_by(BLOCK) {
-            let part = start..rows.n.min(start + BLOCK);
-            let head = self.rings.rings.get(env).map_or(0, |ring| ring.head);
-            self.push_records(env, rows, part.clone(), stored);
-            for row in part.clone() {
-                let slot = slot(env, self.rings.capacity, head + row - part.start);
-                let place = slot * self.layout.stride;
-                let own = numbers.iter().skip((row - skipped) * each).take(each);
-                for (column, &lower) in own.enumerate() {
-                    put_number(&mut self.records, place + 4 * column, lower);
-                }
-            }
-            self.advance(env, part.len(), open);
-        }
-        self.release(env);
-        Ok(())
-    }
-
-    /// Appends the observations of the rows from `first` on; `numbers`, `[rows, columns]`, are told.
-    fn append_obs(
-        &mut self,
-        env: usize,
-        rows: &Transitions<'_>,
-        first: usize,
-        open: bool,
-        numbers: &mut [u32],
-    ) -> Result<bool> {
-        let (each, mut result) = (self.obs.len(), open);
-        for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
-            let Some(observations) = envs.get_mut(env) else { continue };
-            let mut open = open;
-            for start in (first..rows.n).step_by(BLOCK) {
-                interrupt::check()?;
-                let part = start..rows.n.min(start + BLOCK);
-                open = observations.push(
-                    rows.obs_of(column, &part, width, open),
-                    |row| rows.ended(part.start + row),
-                    |row, lower| {
-                        let at = (part.start - first + row) * each + column;
-                        if let Some(slot) = numbers.get_mut(at) {
-                            *slot = lower;
-                        }
-                    },
-                );
-            }
-            result = open;
-        }
-        Ok(result)
     }
 
     /// Counts `count` rows of an environment as stored.
@@ -233,8 +172,8 @@ impl MemoryRows {
         let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.pushed);
         let (count, first) = (part.len(), env * capacity);
         let wrapped = (head + count).saturating_sub(capacity);
-        self.keep_held(first + head, count - wrapped);
-        self.keep_held(first, wrapped);
+        self.keep(first + head, count - wrapped);
+        self.keep(first, wrapped);
         let stride = self.layout.stride;
         let slot = |row: usize| slot(env, capacity, head + row);
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
@@ -297,7 +236,7 @@ impl MemoryRows {
         self.make_room(env, 1);
         let Some(ring) = self.rings.rings.get(env) else { return };
         let (slot, capacity) = (env * self.rings.capacity + ring.head, self.rings.capacity);
-        self.keep_held(slot, 1);
+        self.keep(slot, 1);
         let stride = self.layout.stride;
         let record = self.records.get_mut(slot * stride..(slot + 1) * stride).unwrap_or_default();
         for (bytes, &(offset, width)) in rows.columns.iter().zip(&self.layout.columns) {
@@ -321,24 +260,19 @@ impl MemoryRows {
 
     /// Drops the oldest rows of an environment so that `count` more fit.
     fn make_room(&mut self, env: usize, count: usize) {
-        if self.evict(env, count) {
-            self.release(env);
-        }
-    }
-
-    /// [`MemoryRows::make_room`] but for the observations; whether rows were dropped.
-    fn evict(&mut self, env: usize, count: usize) -> bool {
         let capacity = self.rings.capacity;
-        let Some(ring) = self.rings.rings.get_mut(env) else { return false };
+        let Some(ring) = self.rings.rings.get_mut(env) else { return };
         let over = (ring.len() + count).saturating_sub(capacity);
         if over > 0 {
             ring.evict_before(ring.start + over as u64);
+            if self.undo.is_none() {
+                self.release(env);
+            }
         }
-        over > 0
     }
 
     /// Forgets the observations of an environment that no row has any more.
-    fn release(&mut self, env: usize) {
+    pub(super) fn release(&mut self, env: usize) {
         let capacity = self.rings.capacity;
         let Some(ring) = self.rings.rings.get(env) else { return };
         let record = (env * capacity + ring.slot(ring.start, capacity)) * self.layout.stride;

@@ -3,7 +3,7 @@
 use super::rng::SampleRng;
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::interrupt::{self, Pace};
 
 /// Rows drawn between two questions whether to stop.
 const PIECE: usize = 1 << 14;
@@ -70,21 +70,32 @@ impl Priorities {
         &self.tree
     }
 
-    /// Sets the priority of a row that came into `slot`; `None` stands for [`Priorities::max`].
+    /// Sets the priorities of rows that came into `slots`, in their order, each [`Priorities::max`]
+    /// without `priorities`. Of more priorities than slots the last belong to them; those of rows
+    /// that came and left count for the largest.
     ///
     /// # Errors
-    /// [`Error::Config`] for a priority not in [0, 1e100] or a slot that is not there.
-    pub fn insert(&mut self, slot: usize, priority: Option<f64>) -> Result<()> {
-        let priority = priority.unwrap_or(self.max);
-        check_priority(0, priority)?;
-        self.tree.set(slot, self.weight(priority))?;
-        self.max = self.max.max(priority);
+    /// [`Error::Config`] for a priority not in [0, 1e100] or a slot that is not there,
+    /// [`Error::Interrupted`]. Nothing is changed then.
+    pub fn insert(
+        &mut self,
+        mut slots: impl ExactSizeIterator<Item = usize>,
+        priorities: Option<&[f64]>,
+    ) -> Result<()> {
+        let all = priorities.unwrap_or_default();
+        check_all(all)?;
+        let (left, own) = all.split_at(all.len().saturating_sub(slots.len()));
+        let max = self.max;
+        let priority = |at: usize| own.get(at).copied().unwrap_or(max);
+        if slots.len() == 1 {
+            let weight = self.weight(priority(0));
+            slots.next().map_or(Ok(()), |slot| self.tree.set(slot, weight))?;
+            self.max = max.max(priority(0));
+        } else {
+            self.set_all(slots.enumerate().map(|(at, slot)| (Some(slot), priority(at))))?;
+        }
+        self.max = left.iter().copied().fold(self.max, f64::max);
         Ok(())
-    }
-
-    /// Counts priorities of rows that came and left at once.
-    pub fn raise(&mut self, priorities: &[f64]) {
-        self.max = priorities.iter().copied().fold(self.max, f64::max);
     }
 
     /// Takes every row out; the largest priority seen stays.
@@ -96,8 +107,8 @@ impl Priorities {
     /// gone, which leaves it out. Returns how many were left out.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a priority not in [0, 1e100].
-    /// Nothing is changed then.
+    /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a priority not in [0, 1e100],
+    /// [`Error::Interrupted`]. Nothing is changed then.
     pub fn update(
         &mut self,
         indices: &[u64],
@@ -106,19 +117,28 @@ impl Priorities {
     ) -> Result<usize> {
         crate::error::check_len("priorities", priorities.len(), indices.len(), "one per index")?;
         check_all(priorities)?;
-        let mut slots = Vec::with_capacity(indices.len());
-        let mut weights = Vec::with_capacity(indices.len());
-        let mut most = self.max;
-        for (&index, &priority) in indices.iter().zip(priorities) {
-            if let Some(slot) = slot_of(index) {
-                slots.push(slot);
-                weights.push(self.weight(priority));
-                most = most.max(priority);
-            }
+        let slots = indices.iter().map(|&index| slot_of(index));
+        self.set_all(slots.zip(priorities.iter().copied()))
+    }
+
+    /// Sets the priorities of slots; returns how many had none.
+    fn set_all(&mut self, rows: impl Iterator<Item = (Option<usize>, f64)>) -> Result<usize> {
+        let count = rows.size_hint().0;
+        let (mut slots, mut weights) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut most, mut gone, mut pace) = (self.max, 0, Pace::default());
+        for (slot, priority) in rows {
+            pace.spend(1)?;
+            let Some(slot) = slot else {
+                gone += 1;
+                continue;
+            };
+            slots.push(slot);
+            weights.push(self.weight(priority));
+            most = most.max(priority);
         }
         self.tree.set_many(&slots, &weights)?;
         self.max = most;
-        Ok(indices.len() - slots.len())
+        Ok(gone)
     }
 
     /// Draws `weights.len()` slots with replacement and their importance weights: `stratified`, one

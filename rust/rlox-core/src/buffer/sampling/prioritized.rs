@@ -53,12 +53,8 @@ impl Sampler for Prioritized {
         true
     }
 
-    fn pushed(&mut self, rings: &Rings, row: RowRef, priority: Option<f64>) -> Result<()> {
-        self.priorities.insert(leaf(rings, row), priority)
-    }
-
-    fn passed_over(&mut self, priorities: &[f64]) {
-        self.priorities.raise(priorities);
+    fn pushed(&mut self, rings: &Rings, rows: &[RowRef], priorities: Option<&[f64]>) -> Result<()> {
+        self.priorities.insert(rows.iter().map(|&row| leaf(rings, row)), priorities)
     }
 
     fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {

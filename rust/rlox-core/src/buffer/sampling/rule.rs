@@ -27,21 +27,27 @@ pub trait Sampler: Debug + Send + Sync {
         false
     }
 
-    /// Told of each row when it is stored, with the priority that it was pushed with.
+    /// Told of the rows that a call stored, in order, some of which others of them may have
+    /// overwritten; `priorities`, if given, end with theirs and begin with those of rows left out
+    /// for that.
     ///
     /// # Errors
-    /// [`Error::Config`] for a priority that the rule cannot take.
-    fn pushed(&mut self, _rings: &Rings, _row: RowRef, _priority: Option<f64>) -> Result<()> {
+    /// [`Error::Config`] for a priority that the rule cannot take, [`Error::Interrupted`]. Nothing is
+    /// changed then.
+    fn pushed(
+        &mut self,
+        _rings: &Rings,
+        _rows: &[RowRef],
+        _priorities: Option<&[f64]>,
+    ) -> Result<()> {
         Ok(())
     }
-
-    /// Told of the priorities of rows that were overwritten by the call that pushed them.
-    fn passed_over(&mut self, _priorities: &[f64]) {}
 
     /// Told of the new priorities of rows by index; returns how many are no longer held.
     ///
     /// # Errors
-    /// [`Error::Config`] if the rule knows no priorities.
+    /// [`Error::Config`] if the rule knows no priorities, [`Error::Interrupted`]. Nothing is changed
+    /// then.
     fn updated(&mut self, _rings: &Rings, _indices: &[u64], _priorities: &[f64]) -> Result<usize> {
         Err(Error::config("sampler", "without priorities", "a PrioritizedReplayBuffer"))
     }
@@ -83,12 +89,8 @@ impl Sampler for Box<dyn Sampler> {
         (**self).follows()
     }
 
-    fn pushed(&mut self, rings: &Rings, row: RowRef, priority: Option<f64>) -> Result<()> {
-        (**self).pushed(rings, row, priority)
-    }
-
-    fn passed_over(&mut self, priorities: &[f64]) {
-        (**self).passed_over(priorities);
+    fn pushed(&mut self, rings: &Rings, rows: &[RowRef], priorities: Option<&[f64]>) -> Result<()> {
+        (**self).pushed(rings, rows, priorities)
     }
 
     fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {

@@ -5,6 +5,7 @@
 
 use super::sum_node::{self, FAN, Node};
 use crate::error::{Error, Result};
+use crate::interrupt::{self, Pace};
 
 /// Sums and minima of the leaves below each node of one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ impl SumTree {
     /// A tree of `len` empty leaves.
     ///
     /// # Errors
-    /// [`Error::Config`] if `len` is 0 or the tree would not fit into memory.
+    /// [`Error::Config`] if `len` is 0 or the tree would not fit into memory, [`Error::Interrupted`].
     pub fn new(len: usize) -> Result<Self> {
         if len == 0 {
             return Err(Error::config("capacity", len, "at least 1"));
@@ -114,13 +115,20 @@ impl SumTree {
     ///
     /// # Errors
     /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a leaf that is not there or a
-    /// weight that is negative or not finite. Nothing is changed then.
+    /// weight that is negative or not finite, [`Error::Interrupted`]. Nothing is changed then.
     pub fn set_many(&mut self, leaves: &[usize], weights: &[f64]) -> Result<()> {
         crate::error::check_len("weights", weights.len(), leaves.len(), "one for each leaf")?;
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             check(leaf, weight, self.len)?;
         }
+        let (mut old, mut pace) = (Vec::with_capacity(leaves.len()), Pace::default());
         for (&leaf, &weight) in leaves.iter().zip(weights) {
+            if let Err(stop) = pace.spend(1) {
+                let before = leaves.iter().zip(&old).rev();
+                before.for_each(|(&leaf, &old)| sum_node::set_child(&mut self.leaves, leaf, old));
+                return Err(stop);
+            }
+            old.push(self.get(leaf));
             sum_node::set_child(&mut self.leaves, leaf, weight);
         }
         let mut touched: Vec<usize> = Vec::with_capacity(leaves.len());
@@ -143,6 +151,12 @@ impl SumTree {
         let mut below: Option<&Level> = None;
         let mut above = Vec::with_capacity(touched.len());
         for level in &mut self.levels {
+            let all = level.sums.len() * FAN;
+            if touched.len() > all {
+                // Named many times: each is recomputed once.
+                touched.clear();
+                touched.extend(0..all);
+            }
             for &node in touched.iter() {
                 level.refresh(node, &self.leaves, below);
             }
@@ -204,6 +218,9 @@ fn nodes_of(count: usize, fill: f64) -> Result<Vec<Node>> {
             "a number of rows that fits into memory",
         )
     })?;
-    nodes.resize(count, Node::filled(fill));
+    while nodes.len() < count {
+        interrupt::check()?;
+        nodes.resize(count.min(nodes.len() + interrupt::PIECE), Node::filled(fill));
+    }
     Ok(nodes)
 }

@@ -1,0 +1,171 @@
+//! Long changes of a buffer stop when they are told to, and leave it as before.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{bytes, schema};
+use rlox_core::buffer::{
+    Buffer, Drawn, EnvIndex, FrameStack, InMemory, ObsField, Prioritized, Request, Rings, RowRef,
+    SampleRng, Sampler, Schema, StackAxis, State, SumTree, Transitions, Uniform, Want,
+};
+use rlox_core::interrupt::interruptible;
+use rlox_core::{Dtype, Error, Field, Result};
+
+/// Rows of a call that stops about in its middle.
+const LONG: usize = 300_000;
+const ENVS: usize = 3;
+
+/// The result of `work` where somebody wants it to stop.
+fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
+    interruptible(
+        || true,
+        || {
+            // Long enough for the next look to ask.
+            sleep(Duration::from_millis(40));
+            work().err()
+        },
+    )
+}
+
+/// `n` rows that begin at observation `from`; every seventh ends an episode.
+fn push<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>, n: usize, from: u16) -> Result<()> {
+    let width = buffer.rows().schema().obs()[0].field.row_bytes();
+    let row = |at: usize| (at + usize::from(from)).to_le_bytes().into_iter().cycle().take(width);
+    let obs: Vec<u8> = (0..n).flat_map(row).collect();
+    let number = vec![1; 4 * n];
+    let tag: Vec<u8> = (0..n).flat_map(usize::to_ne_bytes).collect();
+    let ends: Vec<u8> = (0..n).map(|at| u8::from(at % 7 == 0)).collect();
+    let mut columns = vec![number.as_slice(), &number, &tag];
+    columns.truncate(buffer.rows().schema().columns().len());
+    let priorities: Vec<f64> = ends.iter().map(|&end| 1.0 + f64::from(end)).collect();
+    let rows = Transitions {
+        n,
+        obs: &[&obs],
+        next_obs: None,
+        columns: &columns,
+        terminated: &ends,
+        truncated: &vec![0; n],
+    };
+    buffer.push(to, rows, Some(&priorities))
+}
+
+fn state<S: Sampler>(buffer: &Buffer<S>) -> State {
+    buffer.state()
+}
+
+/// Interrupts long pushes to a buffer and to its twin does none.
+fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, stop: impl Fn(&mut Buffer<S>, EnvIndex<'_>)) {
+    let uneven: Vec<usize> = (0..LONG).map(|at| (at * at) % ENVS).collect();
+    let few: Vec<usize> = (0..100).map(|at| at % ENVS).collect();
+    for to in [EnvIndex::One(1), EnvIndex::Ids(&uneven)] {
+        for held in [0, 100] {
+            let (mut buffer, mut twin) = (make(), make());
+            for buffer in [&mut buffer, &mut twin] {
+                push(buffer, EnvIndex::Ids(&few[..held]), held, 0).unwrap();
+            }
+            stop(&mut buffer, to);
+            assert!(state(&buffer) == state(&twin), "{held} rows before");
+            for buffer in [&mut buffer, &mut twin] {
+                push(buffer, EnvIndex::Ids(&few), 100, 9).unwrap();
+            }
+            assert!(state(&buffer) == state(&twin), "{held} rows before, then more");
+        }
+    }
+}
+
+fn interrupt<S: Sampler>(buffer: &mut Buffer<S>, to: EnvIndex<'_>) {
+    assert_eq!(stopped(|| push(buffer, to, LONG, 5)), Some(Error::Interrupted));
+}
+
+fn prioritized(capacity: usize) -> Buffer<Prioritized> {
+    let leaves = capacity / ENVS * ENVS;
+    let rule = Prioritized::new(leaves, 0.6, 0.4, true).unwrap();
+    Buffer::new(schema(3), capacity, ENVS, 1, rule).unwrap()
+}
+
+#[test]
+fn an_interrupted_push_stores_nothing_whether_rows_were_overwritten_or_not() {
+    for capacity in [30, 300_000] {
+        check(|| Buffer::new(schema(3), capacity, ENVS, 1, Uniform).unwrap(), interrupt);
+        check(|| prioritized(capacity), interrupt);
+    }
+}
+
+#[test]
+fn an_interrupted_push_of_frame_stacks_stores_nothing() {
+    let stack = Some(FrameStack { axis: StackAxis::First, size: 4 });
+    let obs = ObsField { field: Field::new("", Dtype::U8, [4, 2]), stack };
+    let schema = Schema::new(vec![obs], (Dtype::U8, vec![1, 4]), Dtype::F32, Vec::new()).unwrap();
+    check(|| Buffer::new(schema.clone(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
+}
+
+/// Draws uniformly and wants to stop after many rows.
+#[derive(Debug)]
+struct Late;
+
+impl Sampler for Late {
+    fn draw(&self, rings: &Rings, want: Want, rng: &mut SampleRng, out: &mut Drawn) -> Result<()> {
+        Uniform.draw(rings, want, rng, out)
+    }
+
+    fn follows(&self) -> bool {
+        true
+    }
+
+    fn pushed(&mut self, rings: &Rings, _: &[RowRef], _: Option<&[f64]>) -> Result<()> {
+        if rings.pushed() > 1_000 { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_push_whose_rule_is_interrupted_stores_nothing() {
+    for capacity in [30, 300_000] {
+        let make = || Buffer::new(schema(3), capacity, ENVS, 1, Late).unwrap();
+        check(make, |buffer, to| {
+            assert_eq!(push(buffer, to, LONG, 5), Err(Error::Interrupted));
+        });
+    }
+}
+
+#[test]
+fn interrupted_updates_change_nothing() {
+    for capacity in [30, 300_000] {
+        let mut buffer = prioritized(capacity);
+        push(&mut buffer, EnvIndex::One(2), LONG, 0).unwrap();
+        let before = state(&buffer);
+        let pushed = LONG as u64 * ENVS as u64;
+        let indices: Vec<u64> = (0..pushed).rev().chain(0..pushed).collect();
+        let values = bytes(&vec![0.25; indices.len()]);
+        assert_eq!(stopped(|| buffer.update(1, &indices, &values)), Some(Error::Interrupted));
+        assert!(state(&buffer) == before);
+        let priorities = vec![9.0; indices.len()];
+        let work = || buffer.update_priorities(&indices, &priorities);
+        assert_eq!(stopped(work), Some(Error::Interrupted));
+        assert!(state(&buffer) == before);
+        buffer.update(1, &indices, &values).unwrap();
+        buffer.update_priorities(&indices, &priorities).unwrap();
+        assert!(state(&buffer) != before);
+        let request = Request { batch_size: 50, n_batches: 1, len: 1, seed: Some(1) };
+        assert_eq!(buffer.sample(request).unwrap().weights, [1.0; 50]);
+    }
+}
+
+#[test]
+fn an_interrupted_tree_is_as_before_also_where_leaves_were_named_twice() {
+    let leaves: Vec<usize> = (0..LONG).map(|at| at % 1_000).collect();
+    let mut tree = SumTree::new(1_000).unwrap();
+    tree.set_many(&leaves[..700], &[3.0; 700]).unwrap();
+    let before = tree.clone();
+    let work = || tree.set_many(&leaves, &vec![1.0; LONG]);
+    assert_eq!(stopped(work), Some(Error::Interrupted));
+    assert!(tree == before);
+}
+
+#[test]
+fn making_a_tree_stops() {
+    let make = || Prioritized::new(1 << 22, 0.6, 0.4, true);
+    assert_eq!(stopped(make), Some(Error::Interrupted));
+}
