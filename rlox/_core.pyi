@@ -658,8 +658,8 @@ class MmapReplayBuffer:
         """
 
     def close(self, keep: bool=False) -> None:
-        """Ends the buffer and removes its files; with `keep` every row is sealed and the files stay
-        for a later buffer. Closing twice is allowed.
+        """Ends the buffer and removes its files but for what saves need; with `keep` every row is
+        sealed and the files stay for a later buffer. Closing twice is allowed.
 
         A buffer that is dropped without `close` leaves what was sealed.
         """

@@ -149,12 +149,13 @@ def change_episode(folder: Folder, rng: random.Random) -> None:
     """An episode begins elsewhere, or is forgotten, or a new one is made up; their count fits."""
     episodes, streams = folder.manifest.column("episodes"), folder.manifest.column("streams")
     how = rng.choice(["change", "remove", "add"])
-    if how == "change" or not len(episodes):
+    counts = numbers(streams)[5::STREAM]
+    # an earlier change may have left fewer of them, or more, than the streams count
+    if how == "change" or not 0 < len(episodes) <= sum(counts):
         change_number(episodes, rng)
         return
     at = rng.randrange(len(episodes))
     stream, before = 0, 0
-    counts = numbers(streams)[5::STREAM]
     while before + counts[stream] <= at:
         before += counts[stream]
         stream += 1

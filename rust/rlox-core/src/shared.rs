@@ -16,7 +16,7 @@ thread_local! {
     static MARKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An object behind a lock. What takes long, such as the disk, is done without it.
+/// An object behind a lock. What takes several steps, such as a save, writes to the disk without it.
 #[derive(Debug)]
 pub struct Shared<B> {
     object: RwLock<B>,

@@ -276,13 +276,25 @@ fn whichever_disk_operation_fails_nothing_published_is_lost() {
 }
 
 #[test]
-fn deleting_a_folder_leaves_what_is_not_its_own() {
+fn deleting_leaves_what_others_need_and_the_folder_goes_with_the_last_file() {
     let dir = folder("store-delete");
     let store = Folder::open_real(&dir).unwrap();
-    let segment = small(&store, 0);
-    store.publish("last", &listing(&[segment])).unwrap();
+    let segments = [small(&store, 0), small(&store, 1)];
+    store.publish("last", &listing(&segments)).unwrap();
+    store.publish("kept", &listing(&segments[1..])).unwrap();
     fs::write(dir.join("notes.txt"), b"somebody's").unwrap();
-    store.delete().unwrap();
-    let left: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, ["notes.txt"]);
+    let left = || {
+        let files = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name());
+        let mut names: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    store.delete("last").unwrap();
+    assert_eq!(left(), ["000000000001.seg", "kept.manifest", "lock", "notes.txt"]);
+    store.segment(segments[1]).unwrap();
+    store.delete("kept").unwrap();
+    assert_eq!(left(), ["lock", "notes.txt"]);
+    fs::remove_file(dir.join("notes.txt")).unwrap();
+    store.delete("kept").unwrap();
+    assert!(!dir.exists());
 }

@@ -157,6 +157,78 @@ fn two_buffers_cannot_share_a_folder_and_old_rows_are_not_taken_over_unasked() {
 }
 
 #[test]
+fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
+    let dir = folder("tiered-lost");
+    let mut all = tiered(10, 100, 1, &dir);
+    fill(&mut all, 0..50, 1);
+    all.close(true).unwrap();
+    let (newest, aside) = (dir.join("newest.manifest"), dir.join("aside"));
+    fs::rename(&newest, &aside).unwrap();
+    for reopen in [true, false] {
+        let anew = Tiers { reopen, ..tiers(10, 100, &dir) };
+        let error = MmapReplayBuffer::new(schema(), &anew, 1, 0).unwrap_err().to_string();
+        assert!(error.contains("newest.manifest is missing"), "{error}");
+    }
+    fs::rename(aside, newest).unwrap();
+    // The newest row waited for its next observation.
+    assert_eq!(tiered(10, 100, 1, &dir).rows().rings().len(), 49);
+}
+
+#[test]
+fn a_buffer_that_died_before_its_first_seal_left_nothing_in_the_way() {
+    let dir = folder("tiered-began");
+    drop(tiered(10, 100, 1, &dir));
+    // Its segment was written, the manifest that lists it was not.
+    fs::write(dir.join("000000000000.seg"), b"half").unwrap();
+    let anew = Tiers { reopen: false, ..tiers(10, 100, &dir) };
+    let mut all = MmapReplayBuffer::new(schema(), &anew, 2, 0).unwrap();
+    assert!(all.rows().rings().is_empty());
+    all.close(false).unwrap();
+    assert!(!dir.exists());
+}
+
+#[test]
+fn closing_leaves_the_files_that_saves_need() {
+    let dir = folder("tiered-saves");
+    let mut all = tiered(10, 100, 1, &dir);
+    fill(&mut all, 0..50, 1);
+    let mut other = in_memory(30, 1);
+    fill_model(&mut other, 0..20, 1);
+    all.save("own").unwrap();
+    let expected = sample(&all, 50, Some(1));
+    fill(&mut all, 50..90, 1);
+    all.close(false).unwrap();
+    other.save(&dir, "other").unwrap();
+    let mut again = tiered(10, 100, 1, &dir);
+    assert!(again.rows().rings().is_empty());
+    again.restore("own").unwrap();
+    assert!(sample(&again, 50, Some(1)) == expected);
+    again.close(false).unwrap();
+    in_memory(30, 1).load(&dir, "other").unwrap();
+}
+
+#[test]
+fn a_store_may_be_reopened_as_often_as_one_likes_before_its_newest_row_is_whole() {
+    let dir = folder("tiered-reopened");
+    let mut all = tiered(10, 100, 1, &dir);
+    fill(&mut all, 0..6, 1);
+    for times in 0..5 {
+        let whole = all.rows().rings().len() - 1;
+        all.save("exact").unwrap();
+        drop(all);
+        all = tiered(10, 100, 1, &dir);
+        assert_eq!(all.rows().rings().len(), whole, "{times}");
+        // It takes the place of the one that was left out.
+        fill(&mut all, 5..6, 1);
+    }
+    fill(&mut all, 6..30, 1);
+    all.close(true).unwrap();
+    let again = tiered(10, 100, 1, &dir);
+    again.verify().unwrap();
+    assert_eq!(again.rows().rings().len(), 29);
+}
+
+#[test]
 fn damage_is_named_when_a_row_of_it_is_sampled_or_the_store_is_opened() {
     let dir = folder("tiered-damage");
     let mut all = tiered(10, 500, 1, &dir);

@@ -136,40 +136,55 @@ impl Folder {
     /// [`Error::Damaged`] if a manifest cannot be read: then nothing is removed, for nobody knows
     /// what it listed. [`Error::Storage`] if the disk refuses.
     pub fn sweep(&self) -> Result<Leftovers> {
-        let names = self.names()?;
+        self.remove_all(&self.needless(None)?)
+    }
+
+    /// The first segment that no manifest of the folder lists.
+    ///
+    /// # Errors
+    /// As [`Folder::sweep`].
+    pub fn unlisted(&self) -> Result<Option<String>> {
+        Ok(self.needless(None)?.into_iter().find(|file| segment_number(file).is_some()))
+    }
+
+    /// Removes manifest `name` and what no other needs; the folder too if nothing else is in it.
+    ///
+    /// # Errors
+    /// As [`Folder::sweep`].
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let needless = self.needless(Some(name))?;
+        if self.has_manifest(name)? {
+            self.remove(&format!("{name}{MANIFEST}"))?;
+        }
+        self.sync()?;
+        self.remove_all(&needless)?;
+        if self.names()?.iter().all(|file| file == LOCK) {
+            self.remove(LOCK)?;
+            drop(std::fs::remove_dir(&self.path));
+        }
+        Ok(())
+    }
+
+    /// Segments that no manifest but `without` lists, and files that were never finished.
+    fn needless(&self, without: Option<&str>) -> Result<Vec<String>> {
+        let mut names = self.names()?;
         let mut needed = HashSet::new();
         for name in names.iter().filter_map(|file| file.strip_suffix(MANIFEST)) {
-            if !name.starts_with('.') {
+            if !name.starts_with('.') && Some(name) != without {
                 needed.extend(self.manifest(name)?.segments.iter().map(|s| s.number));
             }
         }
-        let mut left = Leftovers::default();
-        for file in &names {
+        names.retain(|file| {
             let unused = segment_number(file).is_some_and(|number| !needed.contains(&number));
-            if is_unfinished(file) || unused {
-                self.remove(file)?;
-                left.files += 1;
-            }
-        }
-        Ok(left)
+            is_unfinished(file) || unused
+        });
+        names.sort();
+        Ok(names)
     }
 
-    /// Removes every segment, manifest and the lock; the folder too if nothing else is in it.
-    ///
-    /// # Errors
-    /// [`Error::Storage`] if the disk refuses.
-    pub fn delete(&self) -> Result<()> {
-        for file in self.names()? {
-            let ours =
-                segment_number(&file).is_some() || file.ends_with(MANIFEST) || is_unfinished(&file);
-            if ours {
-                self.remove(&file)?;
-            }
-        }
-        self.remove(LOCK)?;
-        // Somebody else's files keep the folder.
-        drop(std::fs::remove_dir(&self.path));
-        Ok(())
+    fn remove_all(&self, files: &[String]) -> Result<Leftovers> {
+        files.iter().try_for_each(|file| self.remove(file))?;
+        Ok(Leftovers { files: files.len() })
     }
 
     /// Refuses to write in a process that was forked from the one that has the lock.

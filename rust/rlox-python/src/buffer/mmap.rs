@@ -167,8 +167,8 @@ impl PyMmapReplayBuffer {
         detached(py, shared::LONG, || self.buffer.flush())
     }
 
-    /// Ends the buffer and removes its files; with `keep` every row is sealed and the files stay
-    /// for a later buffer. Closing twice is allowed.
+    /// Ends the buffer and removes its files but for what saves need; with `keep` every row is
+    /// sealed and the files stay for a later buffer. Closing twice is allowed.
     ///
     /// A buffer that is dropped without `close` leaves what was sealed.
     #[pyo3(signature = (keep=false))]

@@ -51,16 +51,19 @@ impl MmapReplayBuffer {
         restore(&mut Direct(self), name)
     }
 
-    /// Ends the buffer: with `keep` every row is sealed and the files stay, without they go.
+    /// Ends the buffer: with `keep` every row is sealed and the files stay, without they go but for
+    /// what saves need, this buffer's and others'.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses; the buffer stays open then.
+    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses, [`Error::Damaged`](crate::Error::Damaged) if nobody knows what a
+    /// save needs; the buffer stays open then.
     pub fn close(&mut self, keep: bool) -> Result<()> {
         close(&mut Direct(self), keep)
     }
 }
 
-/// The same while other threads use the buffer: nothing waits for the disk but what needs it.
+/// The same while other threads use the buffer: they wait for what is read of the disk, and not for
+/// what is written to it.
 impl Shared<MmapReplayBuffer> {
     /// [`MmapReplayBuffer::push`].
     ///

@@ -170,7 +170,7 @@ pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> R
         b.folder.clone()
     })?;
     let Some(folder) = begun else { return Ok(()) };
-    let done = if keep { flush(buffer) } else { folder.delete() };
+    let done = if keep { flush(buffer) } else { folder.delete(NEWEST) };
     drop(folder);
     interrupt::uninterrupted(|| {
         buffer.write(|b| {

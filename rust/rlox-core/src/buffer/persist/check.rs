@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 /// Checks the rows of one environment as they go by in order.
 ///
 /// - The observation of a row is stored right behind that of the row before it, or one further: its
-///   next observation lies between, and is shared if the bytes are the same.
+///   next observation lies between, and is shared if the bytes are the same. (Where a store was reopened
+///   more may lie between.)
 /// - Every observation and frame that is referred to is there.
 /// - A row that ends an episode is followed by one that begins one.
 #[derive(Debug)]
@@ -52,10 +53,11 @@ impl<'a> Checker<'a> {
         for (column, (range, (newest, oldest))) in self.items.iter().zip(numbers).enumerate() {
             let &(start, end) = range;
             let number = full(end, number_at(record, 4 * column));
-            // Where a store was reopened, the newest row may have been left out.
-            let most = if begins && !self.whole { 3 } else { 2 };
+            // Each time that a store was reopened here, a newest row may have been left out.
+            let reopened = begins && !self.whole;
             let fits = match *newest {
-                Some(before) => (before + 1..=before + most).contains(&number),
+                Some(before) if reopened => number > before,
+                Some(before) => (before + 1..=before + 2).contains(&number),
                 None if self.whole => (start..=start + 1).contains(&number),
                 None => number >= start,
             };
