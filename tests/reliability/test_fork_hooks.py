@@ -198,6 +198,42 @@ def test_a_fork_from_a_signal_handler_does_not_wait_for_threads_that_wait_for_th
     assert len(buffer) == 2_000
 
 
+def test_a_fork_from_a_signal_handler_does_not_wait_for_a_thread_that_saves_the_object_of_that_call(
+    tmp_path,
+):
+    buffer, pids, done = filled(2_000), [], threading.Event()
+
+    def save() -> None:
+        while not done.is_set():
+            push_rows(buffer, 1)
+            buffer.save(tmp_path / "parent")
+
+    before = signal.signal(signal.SIGALRM, lambda number, frame: pids.append(os.fork()))
+    thread = threading.Thread(target=save, daemon=True)
+    thread.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        buffer.sample(1_000_000)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    if pids == [0]:
+        # The thread was in the middle of a save, and is not here to end it.
+        signal.alarm(60)
+        status = 2
+        try:
+            buffer.save(tmp_path / "child")
+            again = ReplayBuffer(2_000, DIM, 1)
+            again.load(tmp_path / "child")
+            status = 0 if whole(again) and whole(buffer) else 1
+        finally:
+            os._exit(status)
+    done.set()
+    thread.join()
+    _, status = os.waitpid(pids[0], 0)
+    assert status == 0
+    assert whole(buffer)
+
+
 def test_a_fork_of_a_thread_leaves_a_child_that_handles_signals():
     outcomes = []
 

@@ -94,11 +94,11 @@ static BETWEEN_TRIES: OnceLock<fn()> = OnceLock::new();
 
 /// From now on threads that wait for a lock and hold none call `step_aside` every few milliseconds,
 /// in which they may wait for something else, such as a fork. The first caller decides.
-pub fn between_tries(step_aside: fn()) {
+pub fn while_waiting(step_aside: fn()) {
     BETWEEN_TRIES.get_or_init(|| step_aside);
 }
 
-/// See [`between_tries`].
+/// See [`while_waiting`].
 pub(crate) fn step_aside() {
     if let Some(step_aside) = BETWEEN_TRIES.get() {
         step_aside();

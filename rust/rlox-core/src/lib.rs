@@ -26,5 +26,5 @@ pub use env::vector_env::{EnvSpec, VectorEnv};
 pub use error::{Error, Result};
 pub use field::Field;
 pub use params::Parameters;
-pub use shared::Shared;
+pub use shared::{Shared, after_fork_in_child};
 pub use tensor::TensorView;

@@ -1,9 +1,12 @@
 //! An object that several threads use, and that a thread in need can leave.
 
 use std::cell::RefCell;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -12,23 +15,34 @@ use crate::interrupt;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// The locks that this thread waits for or holds, by address.
-    static MARKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// What this thread waits for or holds: the addresses of locks, and turns.
+    static MARKED: RefCell<Vec<Marked>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An object behind a lock. What takes several steps, such as a save, writes to the disk without it.
 #[derive(Debug)]
 pub struct Shared<B> {
     object: RwLock<B>,
-    /// Held by whoever does something in several steps, such as a save: one at a time, beside those
-    /// who read and write.
-    alone: Mutex<()>,
+    turn: Turn,
+}
+
+/// Whoever does something in several steps, such as a save, has it: one at a time, beside those who
+/// read and write.
+///
+/// A fork may come between two steps, so the child of one takes it from threads that it does not have.
+#[derive(Debug)]
+struct Turn {
+    /// The process whose thread has it; 0 if nobody has.
+    holder: Arc<AtomicU32>,
+    waiting: Mutex<()>,
+    given: Condvar,
 }
 
 impl<B> Shared<B> {
     /// An object to be shared.
-    pub const fn new(object: B) -> Self {
-        Self { object: RwLock::new(object), alone: Mutex::new(()) }
+    pub fn new(object: B) -> Self {
+        let turn = Turn { holder: Arc::default(), waiting: Mutex::new(()), given: Condvar::new() };
+        Self { object: RwLock::new(object), turn }
     }
 
     /// The object, if nobody writes now.
@@ -47,12 +61,12 @@ impl<B> Shared<B> {
     /// [`Error::Interrupted`] while waiting; [`Error::Config`] if this thread uses the object already
     /// (a signal handler called, in the middle of a call): it would wait for itself.
     pub fn read<T>(&self, look: impl FnOnce(&B) -> T) -> Result<T> {
-        let _mark = Mark::of(&self.object)?;
+        let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
             if let Some(object) = self.object.try_read_for(PATIENCE) {
                 return Ok(look(&object));
             }
-            between_tries()?;
+            between_tries(1)?;
         }
     }
 
@@ -61,12 +75,12 @@ impl<B> Shared<B> {
     /// # Errors
     /// As [`Shared::read`].
     pub fn write<T>(&self, change: impl FnOnce(&mut B) -> T) -> Result<T> {
-        let _mark = Mark::of(&self.object)?;
+        let _mark = Mark::of(Marked::Lock(std::ptr::from_ref(&self.object).addr()))?;
         loop {
             if let Some(mut object) = self.object.try_write_for(PATIENCE) {
                 return Ok(change(&mut object));
             }
-            between_tries()?;
+            between_tries(1)?;
         }
     }
 
@@ -75,43 +89,81 @@ impl<B> Shared<B> {
     /// # Errors
     /// As [`Shared::read`].
     pub(crate) fn alone(&self) -> Result<Alone<'_>> {
-        let mark = Mark::of(&self.alone)?;
+        let turn = &self.turn;
+        let mark = Mark::of(Marked::Turn(Arc::clone(&turn.holder)))?;
         loop {
-            if let Some(guard) = self.alone.try_lock_for(PATIENCE) {
-                return Ok(Alone { _guard: guard, _mark: mark });
+            let (own, holder) = (process::id(), turn.holder.load(Ordering::Acquire));
+            let taken =
+                || turn.holder.compare_exchange(holder, own, Ordering::AcqRel, Ordering::Relaxed);
+            if holder != own && taken().is_ok() {
+                return Ok(Alone { turn, _mark: mark });
             }
-            between_tries()?;
+            let mut waiting = turn.waiting.lock();
+            if turn.holder.load(Ordering::Acquire) == own {
+                turn.given.wait_for(&mut waiting, PATIENCE);
+            }
+            drop(waiting);
+            between_tries(0)?;
         }
     }
 }
 
-/// What a thread does that did not get a lock.
-fn between_tries() -> Result<()> {
+/// What a thread does that did not get what it waits for, which is a mark of `locks` locks.
+fn between_tries(locks: usize) -> Result<()> {
+    let is_lock = |marked: &&Marked| matches!(marked, Marked::Lock(_));
     // One that holds another lock must not leave it to a child of a fork.
-    if MARKED.with_borrow(|marked| marked.len() == 1) {
+    if MARKED.with_borrow(|marked| marked.iter().filter(is_lock).count() == locks) {
         interrupt::step_aside();
     }
     interrupt::check()
 }
 
+/// In the child of a fork, whose only thread is the one that forked: what it has stays its own.
+pub fn after_fork_in_child() {
+    MARKED.with_borrow(|marked| {
+        for marked in marked {
+            if let Marked::Turn(holder) = marked {
+                holder.store(process::id(), Ordering::Release);
+            }
+        }
+    });
+}
+
 /// While it lives, its thread is the only one that does something in several steps.
 pub(crate) struct Alone<'a> {
-    _guard: MutexGuard<'a, ()>,
+    turn: &'a Turn,
     _mark: Mark,
 }
 
-/// A lock that this thread waits for or holds: it must not wait for it once more.
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.turn.holder.store(0, Ordering::Release);
+        drop(self.turn.waiting.lock());
+        self.turn.given.notify_one();
+    }
+}
+
+enum Marked {
+    Lock(usize),
+    Turn(Arc<AtomicU32>),
+}
+
+/// What this thread waits for or holds: it must not wait for it once more.
 struct Mark;
 
 impl Mark {
-    fn of<L>(lock: &L) -> Result<Self> {
-        let address = std::ptr::from_ref(lock).addr();
-        if MARKED.with_borrow(|marked| marked.contains(&address)) {
+    fn of(what: Marked) -> Result<Self> {
+        let same = |marked: &Marked| match (marked, &what) {
+            (Marked::Lock(one), Marked::Lock(other)) => one == other,
+            (Marked::Turn(one), Marked::Turn(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        if MARKED.with_borrow(|marked| marked.iter().any(same)) {
             let expected = "another object, or a call after the handler has returned";
             let got = "in use by the call that this signal handler interrupted";
             return Err(Error::config("object", got, expected));
         }
-        MARKED.with_borrow_mut(|marked| marked.push(address));
+        MARKED.with_borrow_mut(|marked| marked.push(what));
         Ok(Self)
     }
 }

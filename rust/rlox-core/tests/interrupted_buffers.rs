@@ -9,16 +9,16 @@ use std::time::Duration;
 use common::{bytes, schema};
 use rlox_core::buffer::{
     Buffer, Drawn, EnvIndex, FrameStack, InMemory, ObsField, Prioritized, Request, Rings, RowRef,
-    SampleRng, Sampler, Schema, StackAxis, State, SumTree, Transitions, Uniform, Want,
+    SampleRng, Sampler, Schema, StackAxis, State, Transitions, Uniform, Want,
 };
 use rlox_core::interrupt::interruptible;
 use rlox_core::{Dtype, Error, Field, Result};
 
-/// Rows of a call that stops about in its middle.
+/// Rows of a call that can be interrupted.
 const LONG: usize = 300_000;
 const ENVS: usize = 3;
 
-/// The result of `work` where somebody wants it to stop.
+/// The result of `work` where somebody wants it to stop as soon as it asks.
 fn stopped<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
     interruptible(
         || true,
@@ -87,19 +87,23 @@ fn prioritized(capacity: usize) -> Buffer<Prioritized> {
 }
 
 #[test]
-fn an_interrupted_push_stores_nothing_whether_rows_were_overwritten_or_not() {
+fn a_long_push_stops_when_it_is_told_to() {
     for capacity in [30, 300_000] {
         check(|| Buffer::new(schema(3), capacity, ENVS, 1, Uniform).unwrap(), interrupt);
         check(|| prioritized(capacity), interrupt);
     }
 }
 
-#[test]
-fn an_interrupted_push_of_frame_stacks_stores_nothing() {
+/// Frame stacks, and nothing else of any size.
+fn stacks() -> Schema {
     let stack = Some(FrameStack { axis: StackAxis::First, size: 4 });
     let obs = ObsField { field: Field::new("", Dtype::U8, [4, 2]), stack };
-    let schema = Schema::new(vec![obs], (Dtype::U8, vec![1, 4]), Dtype::F32, Vec::new()).unwrap();
-    check(|| Buffer::new(schema.clone(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
+    Schema::new(vec![obs], (Dtype::U8, vec![1, 4]), Dtype::F32, Vec::new()).unwrap()
+}
+
+#[test]
+fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
+    check(|| Buffer::new(stacks(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
 }
 
 /// Draws uniformly and wants to stop after many rows.
@@ -115,18 +119,19 @@ impl Sampler for Late {
         true
     }
 
-    fn pushed(&mut self, rings: &Rings, _: &[RowRef], _: Option<&[f64]>) -> Result<()> {
+    fn pushed(&mut self, rings: &Rings, _: &[(usize, RowRef)], _: Option<&[f64]>) -> Result<()> {
         if rings.pushed() > 1_000 { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 #[test]
-fn a_push_whose_rule_is_interrupted_stores_nothing() {
+fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
+    let late = |buffer: &mut Buffer<Late>, to: EnvIndex<'_>| {
+        assert_eq!(push(buffer, to, LONG, 5), Err(Error::Interrupted));
+    };
     for capacity in [30, 300_000] {
-        let make = || Buffer::new(schema(3), capacity, ENVS, 1, Late).unwrap();
-        check(make, |buffer, to| {
-            assert_eq!(push(buffer, to, LONG, 5), Err(Error::Interrupted));
-        });
+        check(|| Buffer::new(schema(3), capacity, ENVS, 1, Late).unwrap(), late);
+        check(|| Buffer::new(stacks(), capacity, ENVS, 1, Late).unwrap(), late);
     }
 }
 
@@ -151,17 +156,6 @@ fn interrupted_updates_change_nothing() {
         let request = Request { batch_size: 50, n_batches: 1, len: 1, seed: Some(1) };
         assert_eq!(buffer.sample(request).unwrap().weights, [1.0; 50]);
     }
-}
-
-#[test]
-fn an_interrupted_tree_is_as_before_also_where_leaves_were_named_twice() {
-    let leaves: Vec<usize> = (0..LONG).map(|at| at % 1_000).collect();
-    let mut tree = SumTree::new(1_000).unwrap();
-    tree.set_many(&leaves[..700], &[3.0; 700]).unwrap();
-    let before = tree.clone();
-    let work = || tree.set_many(&leaves, &vec![1.0; LONG]);
-    assert_eq!(stopped(work), Some(Error::Interrupted));
-    assert!(tree == before);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rlox_core::seed::Stream;
 fn filled(priorities: &[f64], alpha: f64, beta: f64) -> Priorities {
     let mut all = Priorities::new(priorities.len(), alpha, beta).unwrap();
     for (slot, &priority) in priorities.iter().enumerate() {
-        all.insert([slot].into_iter(), Some(&[priority])).unwrap();
+        all.insert([(0, slot)].into_iter(), Some(&[priority])).unwrap();
     }
     all
 }
@@ -111,13 +111,13 @@ fn weights_are_those_of_the_paper_over_the_largest_in_the_buffer() {
 #[test]
 fn a_row_without_a_priority_gets_the_largest_seen_so_far() {
     let mut all = Priorities::new(4, 1.0, 1.0).unwrap();
-    all.insert([0].into_iter(), None).unwrap();
+    all.insert([(0, 0)].into_iter(), None).unwrap();
     assert_eq!(all.tree().get(0), 1.0);
     assert_eq!(all.update(&[0], &[7.0], |_| Some(0)).unwrap(), 0);
-    all.insert([1].into_iter(), None).unwrap();
+    all.insert([(0, 1)].into_iter(), None).unwrap();
     assert_eq!(all.tree().get(1), 7.0);
     all.update(&[0], &[0.5], |_| Some(0)).unwrap();
-    all.insert([2].into_iter(), None).unwrap();
+    all.insert([(0, 2)].into_iter(), None).unwrap();
     assert_eq!((all.tree().get(2), all.tree().min()), (7.0, 0.5));
 }
 
@@ -152,7 +152,7 @@ fn a_priority_that_is_not_one_is_refused_and_changes_nothing() {
     for bad in [-1.0, 1e101] {
         let error = all.update(&[0], &[bad], |_| Some(0)).unwrap_err();
         assert!(error.to_string().contains("abs(td_error)"), "{error}");
-        assert!(all.insert([0].into_iter(), Some(&[bad])).is_err());
+        assert!(all.insert([(0, 0)].into_iter(), Some(&[bad])).is_err());
     }
     assert!(matches!(all.update(&[0, 1], &[1.0], |_| Some(0)), Err(Error::Shape { .. })));
     assert!(all.set_beta(1.5).is_err() && all.set_beta(f64::NAN).is_err());

@@ -272,5 +272,5 @@ fn store(
         terminated: given.terminated.get(part.clone()).unwrap_or_default(),
         truncated: given.truncated.get(part.clone()).unwrap_or_default(),
     };
-    rows.push(EnvIndex::One(0), block, |_| {})
+    rows.push(EnvIndex::One(0), block, |_, _| {})
 }

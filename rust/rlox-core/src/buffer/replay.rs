@@ -16,7 +16,7 @@ pub struct Buffer<S> {
     held: Saveable,
     sampler: S,
     /// Rows being pushed, for rules that follow them.
-    pushed: Vec<RowRef>,
+    pushed: Vec<(usize, RowRef)>,
 }
 
 /// Drawn by a rule that has no settings; see [`named`](super::named).
@@ -55,7 +55,7 @@ impl<S: Sampler> Buffer<S> {
     /// without priorities take no notice of them.
     ///
     /// # Errors
-    /// As [`MemoryRows::push`] and [`Sampler::pushed`]. Nothing is stored then.
+    /// As [`MemoryRows::push`]; nothing is stored then. Those of [`Sampler::pushed`].
     pub fn push(
         &mut self,
         to: EnvIndex<'_>,
@@ -63,7 +63,7 @@ impl<S: Sampler> Buffer<S> {
         priorities: Option<&[f64]>,
     ) -> Result<()> {
         if !self.sampler.follows() {
-            return self.held.rows.push(to, rows, |_| {});
+            return self.held.rows.push(to, rows, |_, _| {});
         }
         if let Some(priorities) = priorities {
             check_len("priorities", priorities.len(), rows.n, "one per row")?;
@@ -74,7 +74,7 @@ impl<S: Sampler> Buffer<S> {
         pushed.clear();
         let long = held.is_long(to, rows.n);
         held.all_or_nothing(long, |held| {
-            held.push_checked(to, &rows, &mut |row| pushed.push(row))?;
+            held.push_checked(to, &rows, &mut |at, row| pushed.push((at, row)))?;
             let mut told = || sampler.pushed(held.rings(), pushed, priorities);
             if long { told() } else { interrupt::uninterrupted(told) }
         })

@@ -120,7 +120,7 @@ impl Folder {
     /// As [`Folder::sweep`].
     pub fn prune(&self, keep: &[&str]) -> Result<Leftovers> {
         for file in self.names()? {
-            if file.strip_suffix(MANIFEST).is_some_and(|name| !keep.contains(&name)) {
+            if manifest_name(&file).is_some_and(|name| !keep.contains(&name)) {
                 self.remove(&file)?;
             }
         }
@@ -153,11 +153,10 @@ impl Folder {
     /// As [`Folder::sweep`].
     pub fn delete(&self, name: &str) -> Result<()> {
         let needless = self.needless(Some(name))?;
-        if self.has_manifest(name)? {
-            self.remove(&format!("{name}{MANIFEST}"))?;
-        }
-        self.sync()?;
+        // Whoever stops here leaves a manifest that says so, and no segments of which nobody knows.
+        self.publish(name, &Manifest::default())?;
         self.remove_all(&needless)?;
+        self.remove(&format!("{name}{MANIFEST}"))?;
         if self.names()?.iter().all(|file| file == LOCK) {
             self.remove(LOCK)?;
             drop(std::fs::remove_dir(&self.path));
@@ -169,8 +168,16 @@ impl Folder {
     fn needless(&self, without: Option<&str>) -> Result<Vec<String>> {
         let mut names = self.names()?;
         let mut needed = HashSet::new();
-        for name in names.iter().filter_map(|file| file.strip_suffix(MANIFEST)) {
-            if !name.starts_with('.') && Some(name) != without {
+        for name in names.iter().filter_map(|file| manifest_name(file)) {
+            if !is_plain(name) {
+                let cause = "no manifest has such a name; rename or remove it";
+                return Err(Error::storage(
+                    "know what is needed by",
+                    &self.path.join(format!("{name}{MANIFEST}")),
+                    cause,
+                ));
+            }
+            if Some(name) != without {
                 needed.extend(self.manifest(name)?.segments.iter().map(|s| s.number));
             }
         }
@@ -266,6 +273,11 @@ fn is_unfinished(file: &str) -> bool {
     file.strip_suffix(".new").is_some_and(|name| name.starts_with('.'))
 }
 
+/// The name of a manifest by its file; None if it is none, or another program's note about one.
+fn manifest_name(file: &str) -> Option<&str> {
+    file.strip_suffix(MANIFEST).filter(|name| !name.starts_with('.'))
+}
+
 fn segment_name(number: u64) -> String {
     format!("{number:012}{SEGMENT}")
 }
@@ -275,9 +287,13 @@ fn segment_number(file: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-fn manifest_path(folder: &Path, name: &str) -> Result<PathBuf> {
+fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) {
+    (1..=128).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn manifest_path(folder: &Path, name: &str) -> Result<PathBuf> {
+    if is_plain(name) {
         return Ok(folder.join(format!("{name}{MANIFEST}")));
     }
     Err(Error::config("name", format!("{name:?}"), "1 to 128 letters, digits, '_' or '-'"))

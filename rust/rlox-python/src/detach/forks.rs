@@ -61,7 +61,7 @@ pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
 }
 
 fn register(py: Python<'_>) -> PyResult<()> {
-    interrupt::between_tries(step_aside);
+    interrupt::while_waiting(step_aside);
     let hooks = PyDict::new(py);
     let add = |name, hook: fn(Python<'_>)| -> PyResult<()> {
         let call = PyCFunction::new_closure(py, None, None, move |args, _| hook(args.py()))?;
@@ -90,6 +90,7 @@ fn after_in_parent(_py: Python<'_>) {
 /// Forgets the threads that the child does not have.
 fn after_in_child(py: Python<'_>) {
     GATE.restart(OWN.get());
+    rlox_core::after_fork_in_child();
     signals::forget_main();
     views::forget_other_threads(py);
 }

@@ -196,7 +196,7 @@ impl MmapReplayBuffer {
         if !fits || wanted {
             return Ok(false);
         }
-        self.rows.memory.push_part(to, rows, part, &mut |_| {});
+        self.rows.memory.push_part(to, rows, part, &mut |_, _| {});
         self.rows.follow();
         Ok(true)
     }

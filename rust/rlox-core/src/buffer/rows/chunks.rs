@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 32 << 20;
 const MIN_CHUNKS: usize = 32;
 
 /// A queue of rows of one size, fewer than 2^32 of them live.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::buffer) struct ChunkQueue {
     row: usize,
     /// Rows per chunk are `1 << shift`.
@@ -28,8 +28,8 @@ pub(in crate::buffer) struct ChunkQueue {
     start: u64,
     end: u64,
     spare: Option<Block>,
-    /// Released chunks by their number, while there is a [`ChunkQueue::hold`].
-    held: Option<BTreeMap<u64, Block>>,
+    /// While there is a [`ChunkQueue::hold`]: the end when it began, and released chunks by number.
+    held: Option<(u64, BTreeMap<u64, Block>)>,
 }
 
 impl ChunkQueue {
@@ -37,16 +37,7 @@ impl ChunkQueue {
     pub(super) fn new(row: usize, expected: usize) -> Self {
         let rows = (CHUNK_BYTES / row.max(1)).min(expected / MIN_CHUNKS).max(1);
         let chunks = vec![Block::default()];
-        Self {
-            row,
-            shift: rows.ilog2(),
-            chunks,
-            filled: 0,
-            start: 0,
-            end: 0,
-            spare: None,
-            held: None,
-        }
+        Self { row, shift: rows.ilog2(), chunks, ..Self::default() }
     }
 
     /// Number of the oldest live row.
@@ -128,10 +119,9 @@ impl ChunkQueue {
         self.end.wrapping_sub(behind as u64)
     }
 
-    /// From now on rows that are released stay readable by [`ChunkQueue::part`], until
-    /// [`ChunkQueue::let_go`].
+    /// Rows that are there now stay readable by [`ChunkQueue::part`] until [`ChunkQueue::let_go`].
     pub(in crate::buffer) fn hold(&mut self) {
-        self.held.get_or_insert_default();
+        self.held = Some((self.end, BTreeMap::new()));
     }
 
     /// Ends [`ChunkQueue::hold`].
@@ -143,7 +133,7 @@ impl ChunkQueue {
     pub(in crate::buffer) fn part(&self, number: u64, end: u64) -> &[u8] {
         let chunk = number >> self.shift;
         let until = (chunk + 1).saturating_mul(1 << self.shift).min(end.min(self.end));
-        let held = self.held.as_ref().and_then(|held| held.get(&chunk));
+        let held = self.held.as_ref().and_then(|(_, held)| held.get(&chunk));
         let (place, at) = self.place(lower(number), self.row);
         let bytes = if self.start >> self.shift <= chunk { self.chunks.get(place) } else { held };
         let rows = usize::try_from(until.saturating_sub(number)).unwrap_or(0);
@@ -226,8 +216,10 @@ impl ChunkQueue {
                 let block = std::mem::take(place);
                 self.filled -= 1;
                 match &mut self.held {
-                    Some(held) => drop(held.insert(chunk, block)),
-                    None => self.spare = Some(block),
+                    Some((end, held)) if chunk << self.shift < *end => {
+                        held.insert(chunk, block);
+                    }
+                    _ => self.spare = Some(block),
                 }
             }
         }
@@ -332,10 +324,12 @@ mod tests {
             let mut queue = ChunkQueue::new(8, expected);
             (0..500).for_each(|number| queue.push(&row(number)));
             queue.hold();
-            for number in 500..900 {
+            for number in 500..9_000 {
                 queue.push(&row(number));
                 queue.release_before(number - 100);
             }
+            let held = queue.held.as_ref().map_or(0, |(_, held)| held.len()) << queue.shift;
+            assert!((500..500 + 64).contains(&held), "{held} rows are kept");
             let (mut next, mut bytes) = (0, Vec::new());
             while next < 500 {
                 let part = queue.part(next, 500);

@@ -21,9 +21,6 @@ const BLOCK_BYTES: usize = 1 << 16;
 /// Blocks of records as they were before they were first written to.
 pub(super) type Blocks = BTreeMap<usize, Vec<u8>>;
 
-/// From so many rows on, which take up to 100 ms, a change is one that can be interrupted.
-pub(super) const LONG_ROWS: usize = 1 << 18;
-
 /// Typed rows of several environments, the oldest overwritten first.
 #[derive(Debug, Clone)]
 pub struct MemoryRows {
@@ -146,23 +143,21 @@ impl MemoryRows {
         };
         let expected = indices.len() * width;
         check_len("values", values.len(), expected, "bytes, one row per index")?;
-        let long = indices.len() >= LONG_ROWS;
-        let stale = self.all_or_nothing(long, |rows| {
-            let (mut stale, mut pace) = (0, Pace::default());
-            for (&index, value) in indices.iter().zip(values.chunks_exact(width)) {
-                if long {
-                    pace.spend(1)?;
-                }
-                let Some(row) = rows.rings.held(index) else {
-                    stale += 1;
-                    continue;
-                };
-                rows.keep(row.slot as usize, 1);
-                let at = row.slot as usize * rows.layout.stride + offset;
-                rows.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
-            }
-            Ok(stale)
-        })?;
+        let (mut slots, mut pace) = (Vec::with_capacity(indices.len()), Pace::default());
+        for &index in indices {
+            pace.spend(1)?;
+            slots.push(self.rings.held(index).map(|row| row.slot as usize));
+        }
+        let mut stale = 0;
+        for (slot, value) in slots.into_iter().zip(values.chunks_exact(width)) {
+            let Some(slot) = slot else {
+                stale += 1;
+                continue;
+            };
+            self.keep(slot, 1);
+            let at = slot * self.layout.stride + offset;
+            self.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
+        }
         self.updates += 1;
         Ok(stale)
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{TERMINATED, TRUNCATED, number_at, put_flags, put_number};
-use super::memory::{LONG_ROWS, MemoryRows};
+use super::memory::MemoryRows;
 use super::obs::Pushed;
 use super::rings::no_such_env;
 use super::{RowRef, width};
@@ -13,7 +13,8 @@ use crate::interrupt;
 /// Rows stored at a time.
 const BLOCK: usize = 1_024;
 
-/// From so many bytes on a push is one that can be interrupted, as from [`LONG_ROWS`] on.
+/// From so many rows or bytes on, which take some 100 ms, a push is one that can be interrupted.
+const LONG_ROWS: usize = 1 << 18;
 const LONG_BYTES: usize = 256 << 20;
 
 /// Rows to store, each column row-major with `n` rows, as bytes in native order.
@@ -46,7 +47,8 @@ pub enum EnvIndex<'a> {
 }
 
 impl MemoryRows {
-    /// Stores rows; `stored` is told of each that is held afterwards, in order.
+    /// Stores rows; `stored` is told of each that was not left out because others of the call take its
+    /// place: its number in the call, and where it is.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for a column of another size,
@@ -56,7 +58,7 @@ impl MemoryRows {
         &mut self,
         to: EnvIndex<'_>,
         rows: Transitions<'_>,
-        mut stored: impl FnMut(RowRef),
+        mut stored: impl FnMut(usize, RowRef),
     ) -> Result<()> {
         self.check(to, &rows)?;
         let long = self.is_long(to, rows.n);
@@ -76,29 +78,67 @@ impl MemoryRows {
         &mut self,
         to: EnvIndex<'_>,
         rows: &Transitions<'_>,
-        stored: &mut impl FnMut(RowRef),
+        stored: &mut impl FnMut(usize, RowRef),
     ) -> Result<()> {
-        let mut start = if self.undo.is_some() { self.skip(to, rows) } else { 0 };
+        let (capacity, long) = (self.rings.capacity, self.undo.is_some());
+        if let (EnvIndex::Ids(ids), true) = (to, long) {
+            return self.push_newest(ids, rows, stored);
+        }
+        let mut start = 0;
+        if let EnvIndex::One(env) = to {
+            start = rows.n.saturating_sub(capacity);
+            if start > 0 {
+                self.skip(env, rows, 0..start);
+            }
+        }
         while start < rows.n {
-            if self.undo.is_some() {
+            if long {
                 interrupt::check()?;
             }
-            let end = rows.n.min(start + self.rings.capacity.min(BLOCK));
+            let end = rows.n.min(start + capacity.min(BLOCK));
             self.push_part(to, rows, start..end, stored);
             start = end;
         }
         Ok(())
     }
 
-    /// Counts the rows that would be overwritten by those behind them, whose observations would all
-    /// stay until the end otherwise; returns how many they are.
-    fn skip(&mut self, to: EnvIndex<'_>, rows: &Transitions<'_>) -> usize {
-        let EnvIndex::One(env) = to else { return 0 };
-        let skipped = rows.n.saturating_sub(self.rings.capacity);
-        if let Some(ring) = self.rings.rings.get_mut(env) {
-            ring.skip(sub(rows.terminated, 0, skipped), sub(rows.truncated, 0, skipped));
+    /// Stores the rows of each environment that later ones leave room for.
+    fn push_newest(
+        &mut self,
+        ids: &[usize],
+        rows: &Transitions<'_>,
+        stored: &mut impl FnMut(usize, RowRef),
+    ) -> Result<()> {
+        // Rows of each environment that are not stored yet.
+        let mut ahead = vec![0; self.rings.n_envs()];
+        for &env in ids {
+            if let Some(count) = ahead.get_mut(env) {
+                *count += 1;
+            }
         }
-        skipped
+        for (at, &env) in ids.iter().enumerate() {
+            if at % BLOCK == 0 {
+                interrupt::check()?;
+            }
+            if let Some(count) = ahead.get_mut(env).filter(|count| **count > self.rings.capacity) {
+                *count -= 1;
+                self.skip(env, rows, at..at + 1);
+            } else {
+                self.push_row(env, rows, at, stored);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rows `part`, which those behind them would overwrite.
+    fn skip(&mut self, env: usize, rows: &Transitions<'_>, part: Range<usize>) {
+        if let Some(ring) = self.rings.rings.get_mut(env) {
+            let flags = |flags| sub(flags, part.start, part.len());
+            ring.skip(flags(rows.terminated), flags(rows.truncated));
+        }
+        if self.undo.is_none() {
+            self.release(env);
+        }
     }
 
     /// Checks that rows fit the schema and the environments.
@@ -139,7 +179,7 @@ impl MemoryRows {
         to: EnvIndex<'_>,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(RowRef),
+        stored: &mut impl FnMut(usize, RowRef),
     ) {
         match to {
             EnvIndex::One(env) => self.push_block(env, rows, part, stored),
@@ -166,7 +206,7 @@ impl MemoryRows {
         env: usize,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(RowRef),
+        stored: &mut impl FnMut(usize, RowRef),
     ) {
         let Some(ring) = self.rings.rings.get(env) else { return };
         let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.pushed);
@@ -190,7 +230,7 @@ impl MemoryRows {
             put_flags(&mut self.records, slot * stride + flags_at, flags);
             ring.mark(position, flags != 0);
             #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-            stored(RowRef { position, slot: slot as u32, env: env as u32 });
+            stored(part.start + row, RowRef { position, slot: slot as u32, env: env as u32 });
         }
     }
 
@@ -200,7 +240,7 @@ impl MemoryRows {
         env: usize,
         rows: &Transitions<'_>,
         part: Range<usize>,
-        stored: &mut impl FnMut(RowRef),
+        stored: &mut impl FnMut(usize, RowRef),
     ) {
         if part.len() == 1 {
             return self.push_row(env, rows, part.start, stored);
@@ -231,7 +271,7 @@ impl MemoryRows {
         env: usize,
         rows: &Transitions<'_>,
         at: usize,
-        stored: &mut impl FnMut(RowRef),
+        stored: &mut impl FnMut(usize, RowRef),
     ) {
         self.make_room(env, 1);
         let Some(ring) = self.rings.rings.get(env) else { return };
@@ -247,7 +287,7 @@ impl MemoryRows {
         let Some(ring) = self.rings.rings.get_mut(env) else { return };
         ring.mark(ring.pushed, flags != 0);
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
-        stored(RowRef { position: ring.pushed, slot: slot as u32, env: env as u32 });
+        stored(at, RowRef { position: ring.pushed, slot: slot as u32, env: env as u32 });
         let (was_open, part) = (ring.open, at..at + 1);
         for (column, (&width, envs)) in self.layout.obs.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { break };

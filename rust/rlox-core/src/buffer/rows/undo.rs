@@ -1,4 +1,4 @@
-//! Long changes that are made whole or not at all.
+//! Long pushes that are made whole or not at all.
 
 use super::chunks::ChunkQueue;
 use super::memory::{Blocks, MemoryRows, block_rows};

@@ -70,31 +70,29 @@ impl Priorities {
         &self.tree
     }
 
-    /// Sets the priorities of rows that came into `slots`, in their order, each [`Priorities::max`]
-    /// without `priorities`. Of more priorities than slots the last belong to them; those of rows
-    /// that came and left count for the largest.
+    /// Sets the priorities of rows that came into slots, `rows` of number and slot, in their order: that
+    /// of the number, or [`Priorities::max`] without `priorities`. Those of rows that came and left
+    /// count for the largest.
     ///
     /// # Errors
     /// [`Error::Config`] for a priority not in [0, 1e100] or a slot that is not there,
     /// [`Error::Interrupted`]. Nothing is changed then.
     pub fn insert(
         &mut self,
-        mut slots: impl ExactSizeIterator<Item = usize>,
+        mut rows: impl ExactSizeIterator<Item = (usize, usize)>,
         priorities: Option<&[f64]>,
     ) -> Result<()> {
         let all = priorities.unwrap_or_default();
         check_all(all)?;
-        let (left, own) = all.split_at(all.len().saturating_sub(slots.len()));
         let max = self.max;
-        let priority = |at: usize| own.get(at).copied().unwrap_or(max);
-        if slots.len() == 1 {
-            let weight = self.weight(priority(0));
-            slots.next().map_or(Ok(()), |slot| self.tree.set(slot, weight))?;
-            self.max = max.max(priority(0));
+        let priority = |at: usize| all.get(at).copied().unwrap_or(max);
+        if rows.len() == 1 {
+            let set = |(at, slot)| self.tree.set(slot, priority(at).powf(self.alpha));
+            rows.next().map_or(Ok(()), set)?;
         } else {
-            self.set_all(slots.enumerate().map(|(at, slot)| (Some(slot), priority(at))))?;
+            self.set_all(rows.map(|(at, slot)| (Some(slot), priority(at))))?;
         }
-        self.max = left.iter().copied().fold(self.max, f64::max);
+        self.max = all.iter().copied().fold(max, f64::max);
         Ok(())
     }
 

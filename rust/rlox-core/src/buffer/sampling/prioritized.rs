@@ -53,8 +53,13 @@ impl Sampler for Prioritized {
         true
     }
 
-    fn pushed(&mut self, rings: &Rings, rows: &[RowRef], priorities: Option<&[f64]>) -> Result<()> {
-        self.priorities.insert(rows.iter().map(|&row| leaf(rings, row)), priorities)
+    fn pushed(
+        &mut self,
+        rings: &Rings,
+        rows: &[(usize, RowRef)],
+        priorities: Option<&[f64]>,
+    ) -> Result<()> {
+        self.priorities.insert(rows.iter().map(|&(at, row)| (at, leaf(rings, row))), priorities)
     }
 
     fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {

@@ -27,17 +27,16 @@ pub trait Sampler: Debug + Send + Sync {
         false
     }
 
-    /// Told of the rows that a call stored, in order, some of which others of them may have
-    /// overwritten; `priorities`, if given, end with theirs and begin with those of rows left out
-    /// for that.
+    /// Told of the rows that a call stored, in order: the number of each in the call, by which its
+    /// priority is found, and where it is. Rows that others of the call overwrite may be left out.
     ///
     /// # Errors
-    /// [`Error::Config`] for a priority that the rule cannot take, [`Error::Interrupted`]. Nothing is
-    /// changed then.
+    /// [`Error::Interrupted`] in a long push, which is taken back then; nothing is changed. Any other
+    /// leaves rows that the rule does not know.
     fn pushed(
         &mut self,
         _rings: &Rings,
-        _rows: &[RowRef],
+        _rows: &[(usize, RowRef)],
         _priorities: Option<&[f64]>,
     ) -> Result<()> {
         Ok(())
@@ -89,7 +88,12 @@ impl Sampler for Box<dyn Sampler> {
         (**self).follows()
     }
 
-    fn pushed(&mut self, rings: &Rings, rows: &[RowRef], priorities: Option<&[f64]>) -> Result<()> {
+    fn pushed(
+        &mut self,
+        rings: &Rings,
+        rows: &[(usize, RowRef)],
+        priorities: Option<&[f64]>,
+    ) -> Result<()> {
         (**self).pushed(rings, rows, priorities)
     }
 

@@ -5,7 +5,7 @@
 
 use super::sum_node::{self, FAN, Node};
 use crate::error::{Error, Result};
-use crate::interrupt::{self, Pace};
+use crate::interrupt;
 
 /// Sums and minima of the leaves below each node of one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,20 +115,13 @@ impl SumTree {
     ///
     /// # Errors
     /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a leaf that is not there or a
-    /// weight that is negative or not finite, [`Error::Interrupted`]. Nothing is changed then.
+    /// weight that is negative or not finite. Nothing is changed then.
     pub fn set_many(&mut self, leaves: &[usize], weights: &[f64]) -> Result<()> {
         crate::error::check_len("weights", weights.len(), leaves.len(), "one for each leaf")?;
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             check(leaf, weight, self.len)?;
         }
-        let (mut old, mut pace) = (Vec::with_capacity(leaves.len()), Pace::default());
         for (&leaf, &weight) in leaves.iter().zip(weights) {
-            if let Err(stop) = pace.spend(1) {
-                let before = leaves.iter().zip(&old).rev();
-                before.for_each(|(&leaf, &old)| sum_node::set_child(&mut self.leaves, leaf, old));
-                return Err(stop);
-            }
-            old.push(self.get(leaf));
             sum_node::set_child(&mut self.leaves, leaf, weight);
         }
         let mut touched: Vec<usize> = Vec::with_capacity(leaves.len());
