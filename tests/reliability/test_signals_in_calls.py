@@ -164,10 +164,15 @@ def test_a_handler_that_uses_the_object_of_the_call_it_interrupted_is_refused():
     assert stream.position == 4 * 10_000_000
 
 
-def filled(buffer: Any, rows: int) -> Any:
+def rows_of_ones(rows: int) -> tuple[np.ndarray, ...]:
     obs, flags = np.ones((rows, 64), np.float32), np.zeros(rows, bool)
+    # contiguous: what NumPy copies to make it so takes time before the call begins
+    return obs, obs[:, :1].copy(), obs[:, 0].copy(), flags, flags, obs
+
+
+def filled(buffer: Any, rows: int) -> Any:
     for _ in range(3):
-        buffer.push_batch(obs, obs[:, :1], obs[:, 0], flags, flags, obs)
+        buffer.push_batch(*rows_of_ones(rows))
     return buffer
 
 
@@ -186,22 +191,23 @@ def tried(call: Callable[[], object], refused: list[str]) -> Callable[[], None]:
 def test_a_handler_that_saves_in_the_middle_of_a_save_is_refused_and_the_outer_save_is_whole(
     tmp_path,
 ):
-    buffer, refused = filled(ReplayBuffer(300_000, 64, 1), 100_000), []
+    buffer, refused = filled(ReplayBuffer(600_000, 64, 1), 200_000), []
     with alarm(0.025, tried(lambda: buffer.save(tmp_path / "inner"), refused)):
         buffer.save(tmp_path / "outer")
     assert len(refused) == 1
     assert "in use by the call that this signal handler interrupted" in refused[0]
-    again = ReplayBuffer(300_000, 64, 1)
+    again = ReplayBuffer(600_000, 64, 1)
     again.load(tmp_path / "outer")
-    assert len(again) == 300_000
+    assert len(again) == 600_000
 
 
 @pytest.mark.parametrize("inner", ["flush", "save"])
 def test_a_handler_in_the_middle_of_sealing_never_waits_for_it(inner, tmp_path):
     buffer, refused = MmapReplayBuffer(10_000, 300_000, 64, 1, tmp_path), []
     call = buffer.flush if inner == "flush" else lambda: buffer.save("inner")
+    rows = rows_of_ones(300_000)
     with alarm(0.025, tried(call, refused)):
-        filled(buffer, 100_000)
+        buffer.push_batch(*rows)
     assert len(refused) == 1
     assert "in use by the call that this signal handler interrupted" in refused[0]
     buffer.close(keep=True)
@@ -246,6 +252,60 @@ def test_signals_wait_for_no_busy_thread_for_long():
         done.set()
         for thread in threads:
             thread.join()
+
+
+DICT = {"a": ("float32", (2,)), "b": ("float32", (1,))}
+NOISY = {
+    "push of dicts": """
+        buffer = rlox.ReplayBuffer(1_000, act_dim=1, obs_spaces=DICT)
+        obs = {"a": [1.0, 2.0], "b": np.ones(1, np.float32)}
+        def call():
+            buffer.push(obs, 0, 0.0, False, False, obs)
+    """,
+    "push of lists": """
+        buffer = rlox.ReplayBuffer(1_000, 4, 1)
+        def call():
+            buffer.push([1.0, 2.0, 3.0, 4.0], [0.0], 0.0, False, False, [1.0, 2.0, 3.0, 4.0])
+    """,
+    "sample into out": """
+        buffer = rlox.ReplayBuffer(1_000, 4, 1)
+        buffer.push([1.0, 2.0, 3.0, 4.0], [0.0], 0.0, False, False, [1.0, 2.0, 3.0, 4.0])
+        out = buffer.sample(2)
+        def call():
+            buffer.sample(2, out=out)
+    """,
+    "restore": """
+        buffer = rlox.PrioritizedReplayBuffer(10, 4, 1)
+        state = buffer.state()
+        def call():
+            buffer.restore(state)
+    """,
+    "making a buffer": """
+        def call():
+            rlox.ReplayBuffer(10, 4, 1, obs_dtype="uint8", extra_columns={"x": ("float32", (2,))})
+    """,
+}
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_what_comes_while_arguments_are_read_is_raised_as_it_is(name):
+    """Python looks for signals wherever it makes a text or an array of a value."""
+    loop = """
+        import signal, sys
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        for number in range(60):
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0001 * (number % 7))
+            try:
+                for _ in range(1_000_000):
+                    call()
+            except KeyboardInterrupt:
+                continue
+            sys.exit(f"swallowed at {number}")
+    """
+    code = "import numpy as np, rlox\nDICT = " + repr(DICT) + "\n"
+    code += textwrap.dedent(NOISY[name]) + textwrap.dedent(loop)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_other_threads_are_not_stopped_by_a_signal():

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{InMemory, Kind, MmapReplayBuffer, Rows, Tiers};
+use rlox_core::buffer::{InMemory, Kind, MmapReplayBuffer, Rows, Tiers, prune};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
@@ -167,8 +167,13 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
     for reopen in [true, false] {
         let anew = Tiers { reopen, ..tiers(10, 100, &dir) };
         let error = MmapReplayBuffer::new(schema(), &anew, 1, 0).unwrap_err().to_string();
-        assert!(error.contains("newest.manifest is missing"), "{error}");
+        assert!(error.contains("newest.manifest is damaged"), "{error}");
     }
+    // Nor does anybody else remove its segments.
+    let mut other = in_memory(30, 1);
+    fill_model(&mut other, 0..20, 1);
+    other.save(&dir, "other").unwrap();
+    assert!(matches!(prune(&dir, &[]), Err(Error::Damaged { .. })));
     fs::rename(aside, newest).unwrap();
     // The newest row waited for its next observation.
     assert_eq!(tiered(10, 100, 1, &dir).rows().rings().len(), 49);

@@ -1,6 +1,6 @@
 //! `rlox_core::Error` -> the classes of `rlox.errors`, looked up when something is raised.
 
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rlox_core::Error;
@@ -46,6 +46,23 @@ pub(crate) trait OrRaise<T> {
 impl<T> OrRaise<T> for rlox_core::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| raise(py, &error))
+    }
+}
+
+/// A result of Python's that says what is wrong with a value.
+pub(crate) trait OrInstead<T> {
+    /// The value, or `error` in the place of what was raised. What is no `Exception` stays: Ctrl-C may
+    /// come in the middle of reading any value.
+    fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
+}
+
+impl<T> OrInstead<T> for PyResult<T> {
+    fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T> {
+        self.map_err(
+            |raised| {
+                if raised.is_instance_of::<PyException>(py) { error(&raised) } else { raised }
+            },
+        )
     }
 }
 

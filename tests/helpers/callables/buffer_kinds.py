@@ -247,10 +247,7 @@ class TieredProgram(Program):
             self.model.flush()
             self.model.reopened()
         else:
-            self.model, self.saved = (
-                Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema),
-                {},
-            )
+            self.model = Tiers(self.hot, self.capacity, self.n_envs, self.seed, self.schema)
 
     def call_close(self, **given: Any) -> None:
         self.buffer.close(**given)

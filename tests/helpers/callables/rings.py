@@ -21,6 +21,7 @@ def flags(value: Any, lead: tuple[int, ...]) -> np.ndarray:
     array = any_numeric(value)
     rest = array.shape[len(lead) :]
     require(array.shape[: len(lead)] == lead and int(np.prod(rest)) == 1)
+    require(not np.isnan(array).any())
     return array.astype(bool).reshape(lead)
 
 

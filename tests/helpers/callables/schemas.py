@@ -46,7 +46,10 @@ def column(
         require(array.dtype.kind in "iub")
         require(int(array.min()) >= limits.min and int(array.max()) <= limits.max)
     with np.errstate(all="ignore"):
-        return array.astype(dtype).reshape(lead + shape)
+        kept = array.astype(dtype)
+        if kept.dtype.kind == "f":
+            require((np.isfinite(kept) | ~np.isfinite(array.astype(np.float64))).all())
+        return kept.reshape(lead + shape)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Schema:
     def read(self, value: Any, lead: tuple[int, ...]) -> Any:
         """The observations that are stored of what is pushed."""
         if "" not in self.columns:
-            require(isinstance(value, dict) and value.keys() >= self.columns.keys())
+            require(isinstance(value, dict) and value.keys() == self.columns.keys())
         return self.of(
             lambda name: column(
                 value[name] if name else value, lead, self.columns[name][1], self.columns[name][0]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -119,6 +120,7 @@ impl Folder {
     /// # Errors
     /// As [`Folder::sweep`].
     pub fn prune(&self, keep: &[&str]) -> Result<Leftovers> {
+        self.check_relied_on()?;
         for file in self.names()? {
             if manifest_name(&file).is_some_and(|name| !keep.contains(&name)) {
                 self.remove(&file)?;
@@ -139,12 +141,30 @@ impl Folder {
         self.remove_all(&self.needless(None)?)
     }
 
-    /// The first segment that no manifest of the folder lists.
+    /// From now on, until [`Folder::delete`], nobody removes segments here while manifest `name` is
+    /// missing.
     ///
     /// # Errors
-    /// As [`Folder::sweep`].
-    pub fn unlisted(&self) -> Result<Option<String>> {
-        Ok(self.needless(None)?.into_iter().find(|file| segment_number(file).is_some()))
+    /// [`Error::Storage`] if the disk refuses.
+    pub fn rely_on(&self, name: &str) -> Result<()> {
+        let written =
+            self.lock.set_len(0).and_then(|()| self.lock.write_all_at(name.as_bytes(), 0));
+        written.map_err(|cause| Error::storage("write", &self.path.join(LOCK), cause))
+    }
+
+    /// Refuses a folder without the manifest that somebody relies on.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn check_relied_on(&self) -> Result<()> {
+        let path = self.path.join(LOCK);
+        let name =
+            std::fs::read_to_string(&path).map_err(|cause| Error::storage("read", &path, cause))?;
+        if name.is_empty() || self.has_manifest(&name)? {
+            return Ok(());
+        }
+        let what = "the file is missing, and nobody knows what it listed";
+        Err(Error::damaged(&manifest_path(&self.path, &name)?, 0, what.to_owned()))
     }
 
     /// Removes manifest `name` and what no other needs; the folder too if nothing else is in it.
@@ -153,6 +173,7 @@ impl Folder {
     /// As [`Folder::sweep`].
     pub fn delete(&self, name: &str) -> Result<()> {
         let needless = self.needless(Some(name))?;
+        self.rely_on("")?;
         // Whoever stops here leaves a manifest that says so, and no segments of which nobody knows.
         self.publish(name, &Manifest::default())?;
         self.remove_all(&needless)?;
@@ -166,6 +187,7 @@ impl Folder {
 
     /// Segments that no manifest but `without` lists, and files that were never finished.
     fn needless(&self, without: Option<&str>) -> Result<Vec<String>> {
+        self.check_relied_on()?;
         let mut names = self.names()?;
         let mut needed = HashSet::new();
         for name in names.iter().filter_map(|file| manifest_name(file)) {
@@ -185,7 +207,6 @@ impl Folder {
             let unused = segment_number(file).is_some_and(|number| !needed.contains(&number));
             is_unfinished(file) || unused
         });
-        names.sort();
         Ok(names)
     }
 

@@ -110,7 +110,7 @@ enum Source<'py> {
 /// A number for `[T]`, or one per environment.
 fn bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<Source<'py>> {
     if rollout.rewards.ndim() == 1
-        && let Ok(number) = coerce::real(last, "bootstrap_value")
+        && let Some(number) = coerce::real_if_any(last)?
     {
         return Ok(Source::Number(number));
     }

@@ -34,6 +34,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
         given: Option<&'a Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let schema = columns.schema();
+        given.map_or(Ok(()), |given| only_known(columns, given, kind))?;
         let count = 2 * schema.obs().len() + schema.columns().len() + 5;
         let mut views = Vec::with_capacity(count);
         for part in kind.parts(schema) {
@@ -95,6 +96,27 @@ impl<'a, 'py> Arrays<'a, 'py> {
     }
 }
 
+/// Refuses what a batch of another kind left in the caller's dict: it would look like this one's.
+fn only_known(columns: &Columns, given: &Bound<'_, PyDict>, kind: Kind) -> PyResult<()> {
+    let py = given.py();
+    let mut known: Vec<&str> = Vec::with_capacity(given.len());
+    for part in kind.parts(columns.schema()) {
+        let (home, key) = columns.key(py, part);
+        let name = home.map_or_else(|| key.to_str(), Ok)?;
+        if known.last() != Some(&name) {
+            known.push(name);
+        }
+    }
+    if given.len() <= known.len() {
+        return Ok(());
+    }
+    let keys = given.keys();
+    let stray = keys.iter().find(|key| !known.iter().any(|name| key.eq(name).unwrap_or(false)));
+    let stray = stray.map_or(String::new(), |key| coerce::shown(&key));
+    let message = format!("out has {stray}, which this call does not write; expected {known:?}");
+    Err(errors::new(py, Class::Shape, message))
+}
+
 /// The caller's array for a part, and its key.
 fn found<'a, 'py>(
     py: Python<'py>,
@@ -120,7 +142,7 @@ fn writable<'py, T: Written>(
     key: &Bound<'py, PyString>,
     shape: &[usize],
 ) -> PyResult<ViewMut<'py, u8>> {
-    let name = key.to_string();
+    let name = key.to_string_lossy();
     // A tensor's NumPy view shares its memory; what a list becomes would be lost.
     let array = coerce::array(value, &name)?;
     let owned = || array.as_any().getattr("flags")?.getattr("owndata")?.is_truthy();

@@ -8,7 +8,8 @@ use rlox_core::buffer::{Kind, ObsField, Part, Schema, Transitions};
 use rlox_core::{Error, Field};
 
 use super::incoming::{self, Bytes};
-use crate::errors::{self, Class, OrRaise};
+use crate::convert::coerce;
+use crate::errors::{self, Class, OrInstead, OrRaise};
 
 /// The columns and streams of a buffer; fixed, so read without its lock.
 pub(super) struct Columns {
@@ -177,16 +178,36 @@ impl Columns {
         name: &str,
         lead: &[usize],
     ) -> PyResult<Vec<Bytes<'py>>> {
+        let py = value.py();
         let read = |(column, key): (&ObsField, &Option<Py<PyString>>)| {
             let Some(key) = key else { return incoming::read(value, name, &column.field, lead) };
-            let key = key.bind(value.py());
-            let part = value.get_item(key).map_err(|_| {
-                let message = format!("{name} has no {key:?}, expected a mapping with that key");
-                errors::new(value.py(), Class::Shape, message)
+            let shown = key.bind(py).to_string_lossy();
+            let part = value.get_item(key).or_instead(py, |_| {
+                let message = format!("{name} has no {shown:?}, expected a mapping with that key");
+                errors::new(py, Class::Shape, message)
             })?;
-            incoming::read(&part, &format!("{name}[{key:?}]"), &column.field, lead)
+            incoming::read(&part, &format!("{name}[{shown:?}]"), &column.field, lead)
         };
-        self.schema.obs().iter().zip(&self.obs_keys).map(read).collect()
+        let parts = self.schema.obs().iter().zip(&self.obs_keys).map(read);
+        let parts: Vec<Bytes<'py>> = parts.collect::<PyResult<_>>()?;
+        if self.obs_keys.iter().all(Option::is_some) && value.len()? > parts.len() {
+            return Err(self.unknown_key(value, name));
+        }
+        Ok(parts)
+    }
+
+    /// What a mapping of observations has too much.
+    fn unknown_key(&self, value: &Bound<'_, PyAny>, name: &str) -> PyErr {
+        let known: Vec<&str> =
+            self.schema.obs().iter().map(|obs| obs.field.name.as_str()).collect();
+        let keys = value.try_iter().into_iter().flatten().filter_map(Result::ok);
+        let mut keys = keys.map(|key| coerce::shown(&key));
+        let unknown = keys.find(|key| !known.contains(&key.trim_matches('\'')));
+        let message = format!(
+            "{name} has the key {}, expected {known:?} and no other",
+            unknown.unwrap_or_default()
+        );
+        errors::new(value.py(), Class::Shape, message)
     }
 
     /// Actions, rewards and the extra columns, each of which has to be given.
@@ -199,7 +220,7 @@ impl Columns {
                 .keys()
                 .iter()
                 .find(|key| !extras.iter().any(|field| key.eq(&field.name).unwrap_or(false)));
-            let unknown = unknown.map_or(String::new(), |key| key.to_string());
+            let unknown = unknown.map_or(String::new(), |key| coerce::shown(&key));
             let known: Vec<&str> = extras.iter().map(|field| field.name.as_str()).collect();
             let error = Error::unknown_name("column", &unknown, &known);
             return Err(error).or_raise(py);

@@ -1,5 +1,7 @@
 //! What is pushed -> the bytes of a column.
 
+use std::fmt::Display;
+
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
@@ -39,7 +41,7 @@ pub(super) fn read<'py>(
     }
     if lead.is_empty()
         && field.len() == 1
-        && let Some(number) = with_dtype!(field.dtype, T => T::number(value))
+        && let Some(number) = with_dtype!(field.dtype, T => T::number(value))?
     {
         return Ok(number);
     }
@@ -87,7 +89,7 @@ trait Element: Sized {
     ) -> PyResult<View<'py, u8>>;
 
     /// A Python number as one of these; None if it does not fit.
-    fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>>;
+    fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>>;
 }
 
 macro_rules! whole {
@@ -104,8 +106,8 @@ macro_rules! whole {
             }
         }
 
-        fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
-            Some(number(value.extract::<$type>().ok()?.to_ne_bytes()))
+        fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
+            Ok(value.extract::<$type>().ok().map(|whole| number(whole.to_ne_bytes())))
         }
     })+ };
 }
@@ -118,9 +120,20 @@ macro_rules! float {
         fn view<'py>(
             array: &Bound<'py, PyUntypedArray>,
             name: &str,
-            _dtype: Dtype,
+            dtype: Dtype,
         ) -> PyResult<View<'py, u8>> {
-            coerce::numbers::<$type>(array, name).map(View::into_bytes)
+            if let Ok(view) = View::<$type>::of(array) {
+                return Ok(view.into_bytes());
+            }
+            let narrow = coerce::numbers::<$type>(array, name)?;
+            if narrow.slice().iter().any(|number| number.is_infinite()) {
+                let wide = coerce::numbers::<f64>(array, name)?;
+                let mut pairs = narrow.slice().iter().zip(wide.slice());
+                if let Some((_, wide)) = pairs.find(|(n, wide)| n.is_infinite() && wide.is_finite()) {
+                    return Err(beyond(array.py(), name, format_args!("{wide:e}"), dtype));
+                }
+            }
+            Ok(narrow.into_bytes())
         }
 
         #[allow(
@@ -129,10 +142,14 @@ macro_rules! float {
             clippy::unnecessary_cast,
             reason = "one text for two types, rounding as NumPy does"
         )]
-        fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
-            let exact = value.cast_exact::<PyFloat>().map(PyFloatMethods::value);
-            let wide = exact.or_else(|_| coerce::real(value, "")).ok()?;
-            Some(number((wide as $type).to_ne_bytes()))
+        fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
+            let wide = match value.cast_exact::<PyFloat>() {
+                Ok(exact) => Some(exact.value()),
+                Err(_) => coerce::real_if_any(value)?,
+            };
+            let narrow = wide.map(|wide| (wide, wide as $type));
+            let fits = narrow.filter(|(wide, narrow)| narrow.is_finite() || !wide.is_finite());
+            Ok(fits.map(|(_, narrow)| number(narrow.to_ne_bytes())))
         }
     })+ };
 }
@@ -148,8 +165,8 @@ impl Element for bool {
         coerce::bools(array, name)
     }
 
-    fn number(value: &Bound<'_, PyAny>) -> Option<Bytes<'static>> {
-        Some(number([u8::from(value.cast::<PyBool>().ok()?.is_true())]))
+    fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
+        Ok(value.cast::<PyBool>().ok().map(|flag| number([u8::from(flag.is_true())])))
     }
 }
 
@@ -168,10 +185,14 @@ fn whole<'py, T: Plain + TryFrom<i128>>(
     };
     let mut numbers = wide.slice().iter().map(|&number| exact(number));
     if let Some(number) = numbers.find(|&number| T::try_from(number).is_err()) {
-        let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
-        return Err(errors::new(array.py(), Class::Shape, message));
+        return Err(beyond(array.py(), name, number, dtype));
     }
     Ok(coerce::elements::<T>(array, name, "iub")?.into_bytes())
+}
+
+fn beyond(py: Python<'_>, name: &str, number: impl Display, dtype: Dtype) -> PyErr {
+    let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
+    errors::new(py, Class::Shape, message)
 }
 
 /// Checks for `lead + field.shape`; a column of flat rows takes rows of any shape with as many

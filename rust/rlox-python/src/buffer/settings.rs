@@ -8,7 +8,7 @@ use rlox_core::{Error, Result};
 
 use super::columns::Columns;
 use crate::convert::coerce::{self, Number};
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, Class, OrInstead, OrRaise};
 
 /// The keywords that describe columns.
 const KNOWN: [&str; 8] = [
@@ -68,7 +68,7 @@ impl<'py> Settings<'_, 'py> {
 
     fn check_names(&self) -> PyResult<()> {
         for key in self.given.iter().flat_map(|given| given.keys()) {
-            let key = key.to_string();
+            let key = key.cast::<PyString>()?.to_string_lossy().into_owned();
             if !KNOWN.contains(&key.as_str()) {
                 let error = Error::unknown_name("buffer setting", &key, &KNOWN);
                 return Err(error).or_raise(self.py);
@@ -139,13 +139,15 @@ impl<'py> Settings<'_, 'py> {
 fn fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
     let mut fields = Vec::new();
     for item in mapping(value, name)?.items()?.iter() {
-        let wrong = |_| {
+        let wrong = |_: &PyErr| {
             let message =
                 format!("{name} holds {}, expected name: (dtype, shape)", coerce::shown(&item));
             errors::new(value.py(), Class::Config, message)
         };
-        let (key, spec): (String, Bound<'_, PyTuple>) = item.extract().map_err(wrong)?;
-        let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) = spec.extract().map_err(wrong)?;
+        let (key, spec): (String, Bound<'_, PyTuple>) =
+            item.extract().or_instead(value.py(), wrong)?;
+        let (kind, sizes): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+            spec.extract().or_instead(value.py(), wrong)?;
         fields.push(Field::new(key, dtype(&kind, name)?, shape(&sizes, name)?));
     }
     Ok(fields)
@@ -163,7 +165,7 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let py = value.py();
     let found = py.import("numpy")?.call_method1("dtype", (value,));
     let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
-    let found = found.map_err(|_| {
+    let found = found.or_instead(py, |_| {
         errors::new(
             py,
             Class::Config,

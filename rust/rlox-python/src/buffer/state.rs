@@ -56,7 +56,7 @@ pub(super) fn restore<B: InMemory + Send + Sync>(
     }
     let mut state = State { layout: saved.scalar("layout")?, ..State::default() };
     for (key, value) in dict.iter() {
-        let name = key.cast::<PyString>()?.to_string();
+        let name = key.cast::<PyString>()?.to_string_lossy().into_owned();
         if name == "format" || name == "layout" {
             continue;
         }

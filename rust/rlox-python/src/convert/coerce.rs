@@ -6,11 +6,12 @@ use numpy::{
     Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
     get_array_module,
 };
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrInstead};
 use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 
 /// An optional argument.
@@ -78,13 +79,24 @@ pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyR
 /// Anything that Python converts to a float, NaN and infinities included, but for NumPy's complex
 /// numbers, of which it would drop the imaginary part, and time spans.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
-    let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
-    let number = if plain || !is_of_kind(value, b"cmM") { value.extract().ok() } else { None };
-    number.ok_or_else(|| {
+    real_if_any(value)?.ok_or_else(|| {
         let message =
             format!("{name} is {}, expected a number in the range of float64", shown(value));
         errors::new(value.py(), Class::Config, message)
     })
+}
+
+/// [`real`], None for anything else.
+pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    let plain = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
+    if !plain && is_of_kind(value, b"cmM") {
+        return Ok(None);
+    }
+    match value.extract() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if error.is_instance_of::<PyException>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A text argument as it came, or its default; anything but a `str` is a `TypeError`.
@@ -107,7 +119,7 @@ impl Text<'_> {
     /// The text, which must not hold lone surrogates: they have no UTF-8.
     pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
         match self {
-            Self::Given(text) => text.to_cow().map_err(|_| {
+            Self::Given(text) => text.to_cow().or_instead(text.py(), |_| {
                 let message = format!("{name} is {}, expected Unicode text", shown(text));
                 errors::new(text.py(), Class::Config, message)
             }),
@@ -125,7 +137,7 @@ fn is_of_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
 
 /// An integer in 0..2**64.
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
-    value.extract().map_err(|_| {
+    value.extract().or_instead(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in 0..2**64", shown(value));
         errors::new(value.py(), Class::Config, message)
     })
@@ -148,7 +160,7 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
 
 /// An integer in -2**63..2**63.
 pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
-    value.extract().map_err(|_| {
+    value.extract().or_instead(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in -2**63..2**63", shown(value));
         errors::new(value.py(), Class::Config, message)
     })
@@ -157,7 +169,7 @@ pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
 /// A `str`, anything else is a `TypeError`; it must not hold lone surrogates: they have no UTF-8.
 pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a str> {
     let text = value.cast::<PyString>()?;
-    text.to_str().map_err(|_| {
+    text.to_str().or_instead(value.py(), |_| {
         let message = format!("{name} is {}, expected Unicode text", shown(text));
         errors::new(value.py(), Class::Config, message)
     })
@@ -184,7 +196,7 @@ pub(crate) fn array<'py>(
     let py = value.py();
     let converted = get_array_module(py)?.call_method1("asarray", (value,));
     let array = converted.and_then(|array| Ok(array.cast_into::<PyUntypedArray>()?));
-    array.map_err(|cause| {
+    array.or_instead(py, |cause| {
         let message = format!(
             "{name} cannot be read as an array ({}); pass a NumPy array, a list of numbers or a \
              detached CPU tensor",
@@ -209,7 +221,8 @@ pub(crate) fn elements<'py, T: Plain>(
     }
 }
 
-/// A C-contiguous view or copy of `array` as bools: a byte each, 0 is false, all others true.
+/// A C-contiguous view or copy of `array` as bools: a byte each, 0 is false, all others true but NaN,
+/// which is refused.
 pub(crate) fn bools<'py>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
@@ -217,7 +230,16 @@ pub(crate) fn bools<'py>(
     match View::of_bools(array) {
         Ok(view) => Ok(view),
         Err(Refusal::InUse) => Err(being_written(array, name)),
-        Err(_) => converted::<bool, _>(array, name, "fiub", View::of_bools),
+        Err(_) => {
+            if array.dtype().kind() == b'f'
+                && let Some(at) =
+                    numbers::<f64>(array, name)?.slice().iter().position(|x| x.is_nan())
+            {
+                let message = format!("{name} is NaN at {at}, expected flags: 0 or not 0");
+                return Err(errors::new(array.py(), Class::NonFinite, message));
+            }
+            converted::<bool, _>(array, name, "fiub", View::of_bools)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -30,8 +30,8 @@ impl PathArg<'_> {
         let encoded = py.import("os")?.call_method1(intern!(py, "fsencode"), (&self.0,));
         let encoded = match encoded {
             Ok(encoded) => Some(encoded.cast_into::<PyBytes>()?),
-            Err(cause) if cause.is_instance_of::<PyTypeError>(py) => return Err(cause),
-            Err(_) => None,
+            Err(cause) if cause.is_instance_of::<PyValueError>(py) => None,
+            Err(cause) => return Err(cause),
         };
         let bytes = encoded.as_ref().map_or([].as_slice(), PyBytesMethods::as_bytes);
         if bytes.is_empty() || bytes.contains(&0) {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrInstead};
 
 /// A dict that `snapshot()` or `state()` returned, or so it should be.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ impl<'py> Saved<'_, 'py> {
         T: for<'b> FromPyObject<'b, 'py>,
     {
         let value = self.field(name)?;
-        value.extract().map_err(|_| {
+        value.extract().map_err(Into::into).or_instead(self.dict.py(), |_| {
             let shown = coerce::shown(&value);
             let message =
                 format!("{} field {name} is {shown}, which has the wrong type", self.kind);

@@ -14,7 +14,7 @@ use super::snapshot;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{detached, reading, writing};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrInstead};
 use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
@@ -118,7 +118,7 @@ impl PySingleEnv {
     fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
-            let action = value.extract::<i64>().map_err(|_| {
+            let action = value.extract::<i64>().or_instead(value.py(), |_| {
                 let message =
                     format!("action is {}, expected an integer in 0..{n}", coerce::shown(value));
                 errors::new(value.py(), Class::Shape, message)

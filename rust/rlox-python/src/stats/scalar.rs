@@ -9,7 +9,7 @@ use super::{SHORT, copied, first, from_state, merge, normalized, reset, restore,
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{reading, writing};
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrInstead};
 
 /// Running count, mean and variance of numbers, in float64.
 ///
@@ -127,7 +127,7 @@ impl PyRunningStats {
 
 /// A Python number as float64.
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
-    coerce::real(x, "x").map_err(|_| {
+    coerce::real(x, "x").or_instead(x.py(), |_| {
         let message = format!("x is {}, expected a number", coerce::shown(x));
         errors::new(x.py(), Class::Shape, message)
     })
@@ -137,5 +137,6 @@ fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
 fn saved_number(state: &Bound<'_, PyDict>, name: &str) -> PyResult<f64> {
     let saved = from_state(state);
     let value = saved.field(name)?;
-    coerce::real(&value, name).map_err(|_| saved.mismatch(name, coerce::shown(&value), "a number"))
+    coerce::real(&value, name)
+        .or_instead(state.py(), |_| saved.mismatch(name, coerce::shown(&value), "a number"))
 }

@@ -61,8 +61,8 @@ impl MmapReplayBuffer {
     ///
     /// # Errors
     /// As [`MemoryRows::new`]; [`Error::Config`] if the capacities are out of order;
-    /// [`Error::Storage`] if the disk refuses, another buffer uses the folder, it has rows and `reopen`
-    /// is false, or segments that nobody lists; [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
+    /// [`Error::Storage`] if the disk refuses, another buffer uses the folder, or it has rows and
+    /// `reopen` is false; [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
     pub fn new(schema: Schema, tiers: &Tiers<'_>, n_envs: usize, seed: u64) -> Result<Self> {
         Self::on(Arc::new(RealFs), schema, tiers, n_envs, seed)
     }
@@ -107,7 +107,8 @@ impl MmapReplayBuffer {
             sealing: None,
             closing: false,
         };
-        if has_rows(&folder)? {
+        folder.check_relied_on()?;
+        if folder.has_manifest(NEWEST)? && !folder.manifest(NEWEST)?.segments.is_empty() {
             if !anew {
                 let cause =
                     "an earlier buffer left rows there; pass reopen=True to go on with them";
@@ -117,9 +118,9 @@ impl MmapReplayBuffer {
             buffer.adopt(reopened);
             buffer.durable = buffer.rows.memory.rings().rings.iter().map(whole).collect();
         } else {
-            // From now on segments without a manifest are rows that were lost, and no leftovers.
             folder.publish(NEWEST, &Manifest::default())?;
         }
+        folder.rely_on(NEWEST)?;
         Ok(buffer)
     }
 
@@ -288,21 +289,6 @@ impl MmapReplayBuffer {
     fn writable(&self) -> Result<()> {
         if self.closing || self.folder.is_none() { Err(closed()) } else { Ok(()) }
     }
-}
-
-/// Whether an earlier buffer sealed rows in a folder.
-fn has_rows(folder: &Folder) -> Result<bool> {
-    if folder.has_manifest(NEWEST)? {
-        return Ok(!folder.manifest(NEWEST)?.segments.is_empty());
-    }
-    if let Some(segment) = folder.unlisted()? {
-        let cause = format!(
-            "no manifest lists {segment}, so that {NEWEST}.manifest is missing or a save was cut \
-             short: bring it back, or remove the .seg files that are of no use"
-        );
-        return Err(Error::storage("begin in", folder.path(), cause));
-    }
-    Ok(false)
 }
 
 fn closed() -> Error {
