@@ -61,6 +61,10 @@ impl MemoryRows {
         mut stored: impl FnMut(usize, RowRef),
     ) -> Result<()> {
         self.check(to, &rows)?;
+        if let (EnvIndex::One(env), 1) = (to, rows.n) {
+            self.push_row(env, &rows, 0, &mut stored);
+            return Ok(());
+        }
         let long = self.is_long(to, rows.n);
         self.all_or_nothing(long, |held| held.push_checked(to, &rows, &mut stored))
     }
