@@ -176,7 +176,7 @@ class HindsightConfig:
 
     Raises:
         UnknownNameError: there is no such strategy.
-        ConfigError: `ratio` is out of range.
+        ConfigError: `ratio` is out of range, or `compute_reward` cannot be called.
     """
 
     def __new__(cls, compute_reward: Callable[..., ArrayLike], strategy: str='future', k: int=4, *, ratio: float | None=None) -> HindsightConfig:
@@ -204,7 +204,7 @@ class ReplayBuffer:
     never depend on the number of threads.
 
     Args:
-        capacity: transitions held over all environments, up to 2**30.
+        capacity: transitions held over all environments, fewer than 2**30.
         obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
         n_envs: environments pushed side by side.
@@ -313,7 +313,10 @@ class ReplayBuffer:
         rows with the given indices, `[n]`; of an index given twice the last value stays.
 
         Returns:
-            How many rows were overwritten in the meantime, or are padding, and were passed over.
+            How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
+            -1 as int64), and were passed over.
+
+        Raises StaleIndexError if one was never written; nothing is changed then.
         """
 
     def cut_episode(self, env: int=0) -> None:
@@ -389,7 +392,7 @@ class SequenceReplayBuffer:
     `ReplayBuffer`; only `sample` differs.
 
     Args:
-        capacity: transitions held over all environments, up to 2**30.
+        capacity: transitions held over all environments, fewer than 2**30.
         obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
         n_envs: environments pushed side by side.
@@ -479,7 +482,10 @@ class SequenceReplayBuffer:
         rows with the given indices, `[n]`; of an index given twice the last value stays.
 
         Returns:
-            How many rows were overwritten in the meantime, or are padding, and were passed over.
+            How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
+            -1 as int64), and were passed over.
+
+        Raises StaleIndexError if one was never written; nothing is changed then.
         """
 
     def cut_episode(self, env: int=0) -> None:
@@ -564,7 +570,7 @@ class MmapReplayBuffer:
     Args:
         hot_capacity: transitions kept in memory at least (2/256 of `total_capacity` if that is
             more).
-        total_capacity: transitions held in all, up to 2**30.
+        total_capacity: transitions held in all, fewer than 2**30.
         obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
         cold_path: the folder.
@@ -728,7 +734,7 @@ class OfflineDatasetBuffer:
 
     Raises:
         ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
-        observations, actions or rewards. ConfigError: no rows.
+        observations, actions or rewards, or observations beyond about 1e150. ConfigError: no rows.
     """
 
     def __new__(cls, obs: ArrayLike, next_obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, normalize: bool=False, *, seed: int=0) -> OfflineDatasetBuffer:
@@ -832,7 +838,7 @@ class PrioritizedReplayBuffer:
     sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 
     Args:
-        capacity: transitions held over all environments, up to 2**30.
+        capacity: transitions held over all environments, fewer than 2**30.
         obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
         alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
@@ -870,7 +876,8 @@ class PrioritizedReplayBuffer:
             seed: and the other arguments, as for `ReplayBuffer.sample`.
 
         Returns:
-            The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in (0, 1].
+            The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where float32 has
+            no smaller number.
 
         Raises:
             ConfigError: the buffer is empty, or a setting is out of range.
@@ -888,7 +895,10 @@ class PrioritizedReplayBuffer:
         rows with the given indices, `[n]`; of an index given twice the last value stays.
 
         Returns:
-            How many rows were overwritten in the meantime, or are padding, and were passed over.
+            How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
+            -1 as int64), and were passed over.
+
+        Raises StaleIndexError if one was never written; nothing is changed then.
         """
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int:
@@ -899,7 +909,9 @@ class PrioritizedReplayBuffer:
             How many rows were overwritten in the meantime and passed over.
 
         Raises:
-            ConfigError: a priority is negative, NaN or above 1e100; nothing is changed then.
+            ConfigError: a priority is negative or above 1e100; nothing is changed then.
+            NonFiniteError: a priority is NaN or infinite.
+            StaleIndexError: a row was never written.
             ShapeError: the lengths differ.
         """
 

@@ -64,7 +64,7 @@ pub enum Error {
         value: f64,
     },
     /// A row of a buffer that was overwritten or never written.
-    #[error("row {index} is not in the buffer, which holds {held}")]
+    #[error("row {} is not in the buffer, which holds {held}", signed(*.index))]
     StaleIndex {
         /// The index asked for.
         index: u64,
@@ -100,6 +100,16 @@ pub enum Error {
         offset: u64,
         /// What was found, and what was expected.
         what: String,
+    },
+    /// A save of a name that there is none of.
+    #[error("there is no save {name:?} in {folder}; there is {there}")]
+    Missing {
+        /// The name.
+        name: String,
+        /// The folder.
+        folder: String,
+        /// The saves that are there.
+        there: String,
     },
     /// A mistake of this crate.
     #[error("internal error: {what}; please report it and discard the object involved")]
@@ -170,6 +180,11 @@ impl Error {
         };
         Self::UnknownName { kind: kind.into(), name: name.to_owned(), hint }
     }
+}
+
+/// An index as whoever computed it had it: int64 below 0 comes as one beyond what int64 holds.
+fn signed(index: u64) -> String {
+    i64::try_from(index).map_or_else(|_| index.cast_signed().to_string(), |index| index.to_string())
 }
 
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.

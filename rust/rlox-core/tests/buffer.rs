@@ -6,7 +6,7 @@ mod common;
 use common::{Step, buffer, episodes, push, read};
 use rlox_core::Error;
 use rlox_core::buffer::{
-    Arrays, EnvIndex, InMemory, Kind, NStep, Part, ReplayBuffer, Request, Transitions,
+    Arrays, EnvIndex, InMemory, Kind, NStep, PADDING, Part, ReplayBuffer, Request, Transitions,
 };
 
 /// Everything held, with the newest `capacity` steps of each stream expected.
@@ -147,13 +147,17 @@ fn clearing_forgets_the_rows_and_keeps_counting() {
 }
 
 #[test]
-fn a_write_to_an_overwritten_row_is_passed_over_and_counted() {
+fn a_write_to_an_overwritten_row_is_passed_over_and_counted_and_one_ahead_refused() {
     let steps = episodes(9, 0, 2, |_| (false, false));
     let mut buffer = buffer(2, 4, 1);
     push(&mut buffer, EnvIndex::One(0), &steps, true);
     let values: Vec<u8> = [-1_i64, -2, -3, -4].iter().flat_map(|v| v.to_ne_bytes()).collect();
     let tag = buffer.rows().schema().column("tag").unwrap();
-    assert_eq!(buffer.update(tag, &[8, 4, 5, 9], &values), Ok(2));
+    assert!(matches!(
+        buffer.update(tag, &[8, 4, 5, 9], &values),
+        Err(Error::StaleIndex { index: 9, .. })
+    ));
+    assert_eq!(buffer.update(tag, &[8, 4, 5, PADDING], &values), Ok(2));
     let tags: Vec<i64> =
         (5..9).map(|i| read(&buffer, buffer.rows().rings().find(i).unwrap()).tag).collect();
     assert_eq!(tags, [-3, 6, 7, -1]);

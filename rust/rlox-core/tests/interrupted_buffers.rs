@@ -141,8 +141,8 @@ fn interrupted_updates_change_nothing() {
         let mut buffer = prioritized(capacity);
         push(&mut buffer, EnvIndex::One(2), LONG, 0).unwrap();
         let before = state(&buffer);
-        let pushed = LONG as u64 * ENVS as u64;
-        let indices: Vec<u64> = (0..pushed).rev().chain(0..pushed).collect();
+        let rows = (0..LONG as u64).map(|position| position * ENVS as u64 + 2);
+        let indices: Vec<u64> = rows.clone().rev().chain(rows.clone()).chain(rows).collect();
         let values = bytes(&vec![0.25; indices.len()]);
         assert_eq!(stopped(|| buffer.update(1, &indices, &values)), Some(Error::Interrupted));
         assert!(state(&buffer) == before);

@@ -113,10 +113,10 @@ fn a_row_without_a_priority_gets_the_largest_seen_so_far() {
     let mut all = Priorities::new(4, 1.0, 1.0).unwrap();
     all.insert([(0, 0)].into_iter(), None).unwrap();
     assert_eq!(all.tree().get(0), 1.0);
-    assert_eq!(all.update(&[0], &[7.0], |_| Some(0)).unwrap(), 0);
+    assert_eq!(all.update(&[0], &[7.0], |_| Ok(Some(0))).unwrap(), 0);
     all.insert([(0, 1)].into_iter(), None).unwrap();
     assert_eq!(all.tree().get(1), 7.0);
-    all.update(&[0], &[0.5], |_| Some(0)).unwrap();
+    all.update(&[0], &[0.5], |_| Ok(Some(0))).unwrap();
     all.insert([(0, 2)].into_iter(), None).unwrap();
     assert_eq!((all.tree().get(2), all.tree().min()), (7.0, 0.5));
 }
@@ -124,7 +124,7 @@ fn a_row_without_a_priority_gets_the_largest_seen_so_far() {
 #[test]
 fn updates_of_rows_that_are_gone_are_left_out_and_counted() {
     let mut all = filled(&[1.0, 2.0, 3.0], 1.0, 1.0);
-    let alive = |index: u64| usize::try_from(index).ok().filter(|&slot| slot < 2);
+    let alive = |index: u64| Ok(usize::try_from(index).ok().filter(|&slot| slot < 2));
     assert_eq!(all.update(&[0, 2, 1, 9], &[4.0, 50.0, 5.0, 60.0], alive).unwrap(), 2);
     assert_eq!([0, 1, 2].map(|slot| all.tree().get(slot)), [4.0, 5.0, 3.0]);
     assert_eq!(all.max(), 5.0);
@@ -136,7 +136,7 @@ fn a_slot_of_priority_0_is_never_drawn_and_not_the_minimum() {
     let drawn = counts(&all, true, 50);
     assert!(drawn[0] == 0.0 && drawn[2] == 0.0 && drawn[1] > 0.0);
     assert_eq!(all.tree().min(), 2.0_f64.sqrt());
-    all.update(&[1, 3], &[0.0, 0.0], |slot| usize::try_from(slot).ok()).unwrap();
+    all.update(&[1, 3], &[0.0, 0.0], |slot| Ok(usize::try_from(slot).ok())).unwrap();
     let error = all.sample(true, &mut SampleRng::new(0, 0), &mut [0.0]).unwrap_err();
     assert!(matches!(error, Error::Config { .. }));
 }
@@ -146,15 +146,15 @@ fn a_priority_that_is_not_one_is_refused_and_changes_nothing() {
     let mut all = filled(&[1.0, 2.0], 0.6, 0.4);
     let before = all.clone();
     for bad in [f64::NAN, f64::INFINITY] {
-        let error = all.update(&[0, 1], &[3.0, bad], |_| Some(0)).unwrap_err();
+        let error = all.update(&[0, 1], &[3.0, bad], |_| Ok(Some(0))).unwrap_err();
         assert!(matches!(error, Error::NonFinite { index: 1, .. }));
     }
     for bad in [-1.0, 1e101] {
-        let error = all.update(&[0], &[bad], |_| Some(0)).unwrap_err();
+        let error = all.update(&[0], &[bad], |_| Ok(Some(0))).unwrap_err();
         assert!(error.to_string().contains("abs(td_error)"), "{error}");
         assert!(all.insert([(0, 0)].into_iter(), Some(&[bad])).is_err());
     }
-    assert!(matches!(all.update(&[0, 1], &[1.0], |_| Some(0)), Err(Error::Shape { .. })));
+    assert!(matches!(all.update(&[0, 1], &[1.0], |_| Ok(Some(0))), Err(Error::Shape { .. })));
     assert!(all.set_beta(1.5).is_err() && all.set_beta(f64::NAN).is_err());
     assert!(all == before);
     assert!(Priorities::new(1, -0.1, 0.4).is_err() && Priorities::new(1, 0.6, 2.0).is_err());

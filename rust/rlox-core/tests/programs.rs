@@ -104,7 +104,11 @@ fn make(
         Call::Update(pairs) => {
             let indices: Vec<u64> = pairs.iter().map(|(index, _)| index % model.beyond()).collect();
             let rewards: Vec<f64> = pairs.iter().map(|&(_, reward)| f64::from(reward)).collect();
-            let gone = buffer.update(&indices, &rewards);
+            let Some(gone) = buffer.update(&indices, &rewards) else {
+                assert!(indices.iter().any(|&index| model.is_ahead(index)));
+                return;
+            };
+            assert!(!indices.iter().any(|&index| model.is_ahead(index)));
             let known =
                 indices.iter().zip(rewards).filter(|&(&index, reward)| model.update(index, reward));
             assert_eq!(gone as usize, indices.len() - known.count());

@@ -170,7 +170,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
     let before = read(right.rows(), &right.sample(request(50, Some(1))).unwrap().rows);
     let mut larger = buffer(51, 1);
     assert!(matches!(larger.load(&dir, "last"), Err(Error::Snapshot { .. })));
-    assert!(matches!(right.load(&dir, "other"), Err(Error::Damaged { .. })));
+    assert!(matches!(right.load(&dir, "other"), Err(Error::Missing { .. })));
     assert!(matches!(right.load(&dir, "../last"), Err(Error::Config { .. })));
     for file in ["000000000000.seg", "last.manifest"] {
         let good = fs::read(dir.join(file)).unwrap();

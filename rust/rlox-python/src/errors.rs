@@ -75,7 +75,7 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Action { .. } => Class::Env,
         Error::NonFinite { .. } => Class::NonFinite,
         Error::StaleIndex { .. } => Class::StaleIndex,
-        Error::Snapshot { .. } | Error::Damaged { .. } => Class::Checkpoint,
+        Error::Snapshot { .. } | Error::Damaged { .. } | Error::Missing { .. } => Class::Checkpoint,
         Error::Storage { .. } => Class::Storage,
         Error::Internal { .. } => Class::Internal,
         Error::Interrupted => return PyKeyboardInterrupt::new_err(()),

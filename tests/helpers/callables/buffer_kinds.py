@@ -131,6 +131,7 @@ class PrioritizedProgram(Program):
         require(as_array(priorities).shape == (len(numbers),))
         values = self.priorities(priorities, len(numbers))
         model, held, stale = self.model, set(self.model.held()), 0
+        model.written(numbers)
         for index, value in zip(numbers, values, strict=True):
             if index in held:
                 env, t = model.find(index)
@@ -265,7 +266,7 @@ class TieredProgram(Program):
     ) -> Any:  # fmt: skip
         require(isinstance(reopen, (bool, np.bool_)))
         n_envs = making.check_settings(**given)
-        total = whole(total_capacity, n_envs, 2**30)
+        total = whole(total_capacity, n_envs, 2**30 - 1)
         whole(hot_capacity, 1, total)
         named_save(cold_path, "any")
         return total // n_envs * n_envs, n_envs, 0

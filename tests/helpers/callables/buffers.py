@@ -23,7 +23,7 @@ from helpers.callables.engine import (
     whole,
     within,
 )
-from helpers.callables.rings import COLUMNS, Draws, Rings, flags, indices_of, outputs
+from helpers.callables.rings import COLUMNS, PADDING, Draws, Rings, flags, indices_of, outputs
 from helpers.callables.schemas import FLAT, SCHEMAS, Schema, column, each
 from rlox import _core
 from rlox.errors import RloxError
@@ -136,9 +136,10 @@ class Program:
         return self.draw.rng.choice(np.array(held, np.uint64), self.draw.integer(1, 5))
 
     def draw_any_indices(self) -> Any:
-        """Of rows that are held, that were, and that nobody pushed."""
-        most = self.n_envs * (max(map(len, self.model.rows)) + 2)
-        unknown = self.draw.rng.integers(0, most, self.draw.integer(0, 3), np.uint64)
+        """Of rows that are held and that were, and of padding."""
+        before = min(self.model.start(env) for env in range(self.n_envs)) * self.n_envs
+        gone = np.array([*range(before), PADDING], np.uint64)
+        unknown = self.draw.rng.choice(gone, self.draw.integer(0, 3))
         return self.draw.rng.permutation(np.concatenate([self.draw_indices(), unknown]))
 
     def draw_gather(self) -> Arguments:
@@ -275,6 +276,7 @@ class Program:
     def model_update(self, column: Any = None, indices: Any = None, values: Any = None) -> int:
         numbers, values = self.update_of(column, indices, values)
         held, stale = set(self.model.held()), 0
+        self.model.written(numbers)
         for index, value in zip(numbers, values, strict=True):
             if index in held:
                 env, t = self.model.find(index)
@@ -332,11 +334,11 @@ class Program:
 
     def model_construct(self, capacity: Any = None, **given: Any) -> Any:
         n_envs = making.check_settings(**given)
-        return whole(capacity, n_envs, 2**30) // n_envs * n_envs, n_envs, 0
+        return whole(capacity, n_envs, 2**30 - 1) // n_envs * n_envs, n_envs, 0
 
     def model_from_spaces(self, capacity: Any = None, **given: Any) -> Any:
         columns = making.columns_of(**given)
-        return columns | {"capacity": whole(capacity, 1, 2**30)}
+        return columns | {"capacity": whole(capacity, 1, 2**30 - 1)}
 
     def model_hindsight(self, **given: Any) -> Any:
         return making.hindsight_model(self.goal_seed, **given)

@@ -76,6 +76,13 @@ class Rings:
             raise Stale
         return env, t
 
+    def written(self, numbers: list[int]) -> None:
+        """Raises Stale for an index that no row had yet, but for that of padding."""
+        for index in numbers:
+            t, env = divmod(index, self.n_envs)
+            if index not in (PADDING, -1) and not 0 <= t < len(self.rows[env]):
+                raise Stale
+
     def is_open(self, env: int) -> bool:
         """Whether the newest row waits for what follows."""
         return bool(self.rows[env]) and self.rows[env][-1]["next_obs"] is None

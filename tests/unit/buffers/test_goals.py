@@ -82,6 +82,8 @@ def test_what_hindsight_needs_is_asked_for():
         flat.sample(1, her=HindsightConfig(reward))
     with pytest.raises(UnknownNameError, match="known: future"):
         HindsightConfig(reward, "later")
+    with pytest.raises(ConfigError, match="compute_reward is 3"):
+        HindsightConfig(3)
     with pytest.raises(ConfigError, match="ratio"):
         HindsightConfig(reward, ratio=1.5)
     buffer, _ = filled()

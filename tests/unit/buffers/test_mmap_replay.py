@@ -77,7 +77,9 @@ def test_rows_that_are_sealed_cannot_be_written_to_and_others_can(tmp_path):
         )  # fmt: skip
     sealed = 75 - buffer.n_unsealed
     assert 0 < sealed < 75
-    assert buffer.update("latent", [74, 10**6], [[1.0, 2.0], [3.0, 4.0]]) == 1
+    assert buffer.update("latent", [74, -1], [[1.0, 2.0], [3.0, 4.0]]) == 1
+    with pytest.raises(StaleIndexError, match="row 75 is not .* rows 0 to 74"):
+        buffer.update("latent", [74, 75], np.ones((2, 2)))
     with pytest.raises(ConfigError, match="segments never change"):
         buffer.update("latent", [74, sealed - 1], np.ones((2, 2)))
     buffer.flush()
@@ -117,6 +119,36 @@ def test_dict_observations_and_extra_columns_come_back_from_disk(tmp_path):
     np.testing.assert_array_equal(batch["log_prob"], -t)
 
 
+@pytest.mark.parametrize("new_rows", [0, 5])
+@pytest.mark.parametrize("lost", ["*.seg", "lock", "*"])
+def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, new_rows):
+    path = tmp_path / "cold"
+    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
+    push(buffer, range(100))
+    buffer.flush()
+    for file in path.glob(lost):
+        file.unlink()
+    push(buffer, range(100, 100 + new_rows))
+    match = "removed under an open buffer" if lost == "*.seg" else "lock file was removed"
+    for call in (buffer.flush, lambda: buffer.save("mine"), lambda: buffer.close(keep=True)):
+        with pytest.raises((CheckpointError, StorageError), match=match):
+            call()
+    assert buffer.gather([50])["rewards"] == 50.0
+
+
+def test_a_list_of_segments_that_was_removed_is_missed_and_written_anew(tmp_path):
+    path = tmp_path / "cold"
+    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
+    push(buffer, range(100))
+    buffer.flush()
+    (path / "newest.manifest").unlink()
+    with pytest.raises(CheckpointError, match=r"newest.manifest .* missing"):
+        buffer.flush()
+    push(buffer, range(100, 110))
+    buffer.close(keep=True)
+    assert len(rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)) == 110
+
+
 def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
     path = tmp_path / "cold"
     first = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
@@ -126,11 +158,14 @@ def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
     before = first.sample(200, seed=0)
     first.close(keep=True)
     first.close()
-    for call in (lambda: first.sample(1), lambda: push(first, [0]), first.flush):
+    closed = (lambda: first.sample(1), lambda: push(first, [0]), lambda: first.gather([0]))
+    for call in (*closed, first.flush):
         with pytest.raises(ConfigError, match="closed"):
             call()
     with pytest.raises(StorageError, match="reopen=True"):
         rlox.MmapReplayBuffer(10, 500, cold_path=path, reopen=False, **SHAPE)
+    with pytest.raises(CheckpointError, match='no save "last" in .*cold; there is newest'):
+        rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE).load()
     with pytest.raises(CheckpointError, match="layout"):
         rlox.MmapReplayBuffer(10, 500, 4, 1, cold_path=path)
     again = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
@@ -163,7 +198,7 @@ def test_replay_buffers_save_what_is_new_and_share_a_folder(tmp_path):
     with pytest.raises(CheckpointError, match="step-901"):
         rlox.prune_replay(tmp_path, ["step-910", "step-901"])
     assert rlox.prune_replay(tmp_path, ["step-910"]) == 0
-    with pytest.raises(CheckpointError, match="missing"):
+    with pytest.raises(CheckpointError, match="no save"):
         other.load(tmp_path, "step-900")
     assert rlox.prune_replay(tmp_path, []) == 2
 
@@ -179,7 +214,7 @@ def test_pruning_leaves_the_rows_of_a_buffer_on_disk(tmp_path):
     rlox.prune_replay(cold, [])
     again = rlox.MmapReplayBuffer(20, 300, cold_path=cold, **SHAPE)
     assert len(again) == 250 and equal(again.sample(100, seed=9), expected)
-    with pytest.raises(CheckpointError, match="missing"):
+    with pytest.raises(CheckpointError, match="no save"):
         again.load("step-115")
     again.close()
     with pytest.raises(ConfigError, match="newest"):

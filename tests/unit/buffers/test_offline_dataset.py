@@ -127,6 +127,9 @@ def test_what_does_not_fit_is_refused_by_name():
             rlox.OfflineDatasetBuffer(
                 *[bad if k == at else array for k, array in enumerate(arrays)]
             )
+    huge = [array.astype(np.float64) * 1e200 for array in dataset(np.float64)[:2]]
+    with pytest.raises(NonFiniteError, match="standard deviation of obs is inf"):
+        rlox.OfflineDatasetBuffer(*huge, *arrays[2:])
     buf = rlox.OfflineDatasetBuffer(*arrays)
     for batch_size, seq_len in [(0, 5), (5, 0), (2**20, 2**20), (-1, 3)]:
         with pytest.raises(ConfigError):
@@ -168,7 +171,7 @@ def test_what_another_dataset_or_buffer_saved_is_refused_and_changes_nothing(tmp
     ring.save(tmp_path, "ring")
     shorter = rlox.OfflineDatasetBuffer(*(array[:-1] for array in arrays))
     for buf, name, told in [
-        (scaled, "plain", "normalize"), (scaled, "none", "missing"),
+        (scaled, "plain", "normalize"), (scaled, "none", "there is plain, ring"),
         (scaled, "ring", "normalized is missing"), (shorter, "plain", "capacity"),
     ]:  # fmt: skip
         with pytest.raises(CheckpointError, match=told):

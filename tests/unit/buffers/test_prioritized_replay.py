@@ -11,7 +11,13 @@ import pytest
 from helpers.transitions import push_batch
 
 import rlox
-from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
+from rlox.errors import (
+    CheckpointError,
+    ConfigError,
+    NonFiniteError,
+    ShapeError,
+    StaleIndexError,
+)
 
 
 def rows(n):
@@ -98,6 +104,15 @@ def test_a_row_without_a_priority_gets_the_largest_so_far_and_takes_it_along_whe
     drawn = np.bincount(buffer.sample(15_300, seed=0)["indices"].astype(int), minlength=104)
     np.testing.assert_allclose(drawn[99:], [100, 5_000, 5_000, 5_000, 200], atol=2)
     assert drawn[:99].sum() == 0
+
+
+def test_the_priority_of_a_row_that_was_never_pushed_is_refused():
+    buffer = filled(10)
+    before = buffer.sample(50, seed=1)
+    with pytest.raises(StaleIndexError, match="row 10 is not in the buffer"):
+        buffer.update_priorities([1, 10], [5.0, 5.0])
+    assert all((buffer.sample(50, seed=1)[key] == before[key]).all() for key in before)
+    assert buffer.max_priority == 1.0
 
 
 def test_what_is_no_priority_is_refused_and_changes_nothing():

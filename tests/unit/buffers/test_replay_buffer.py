@@ -16,7 +16,7 @@ from helpers.transitions import (
     row,
 )
 
-from rlox import ReplayBuffer, Stream
+from rlox import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer, Stream
 from rlox.errors import (
     ConfigError,
     ShapeError,
@@ -167,6 +167,18 @@ def test_extra_columns_are_pushed_sampled_and_written_back():
     assert buffer.gather([3])["rewards"].tolist() == [0.25]
 
 
+def test_what_was_never_pushed_is_not_taken_for_overwritten():
+    buffer, _ = filled(100, 64)
+    before = buffer.gather(np.arange(36, 100))
+    for kind, never in [(np.uint64, 100), (np.uint64, 2**64 - 2), (np.int64, -2)]:
+        with pytest.raises(StaleIndexError, match=f"row {-2 if never > 100 else never} is not"):
+            buffer.update("rewards", np.array([50, never], kind), [7.0, 7.0])
+    np.testing.assert_array_equal(buffer.gather(np.arange(36, 100))["rewards"], before["rewards"])
+    padding = np.array([50, -1, 3])
+    assert buffer.update("rewards", padding, [7.0, 8.0, 9.0]) == 2
+    assert buffer.gather([50])["rewards"] == 7.0
+
+
 def test_an_overwritten_row_is_recognised_for_ever():
     buffer, _ = filled(100, 64)
     for stale in (0, 35, 100, 2**63):
@@ -289,6 +301,19 @@ def test_a_cut_episode_is_not_joined_to_what_follows():
 def test_settings_that_make_no_buffer_are_refused(settings, error):
     with pytest.raises(error):
         ReplayBuffer(**{"capacity": 10, "obs_dim": 3, "act_dim": 1, **settings})
+
+
+@pytest.mark.parametrize(
+    ("kind", "keyword", "hint"),
+    [
+        (ReplayBuffer, "sampled", "did you mean sampler"),
+        (PrioritizedReplayBuffer, "alhpa", "did you mean alpha"),
+        (SequenceReplayBuffer, "sampler", "known: capacity, .*cross_episodes"),
+    ],
+)
+def test_an_unknown_keyword_is_answered_with_those_of_the_class(kind, keyword, hint):
+    with pytest.raises(UnknownNameError, match=f'"{keyword}"; {hint}'):
+        kind(10, 3, 1, **{keyword: 1})
 
 
 def test_wrong_transitions_and_requests_are_refused_and_store_nothing():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rlox._core as core
-from rlox.errors import ConfigError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
 
 
 def by_definition(rewards, values, next_values, terminated, truncated, gamma, lam):
@@ -307,6 +307,14 @@ ROW = np.zeros(4)
             ConfigError,
             "both given",
             lambda: core.compute_gae(ROW, ROW, ROW, 1.0, next_values=ROW),
+        ),
+        (NonFiniteError, "dones is NaN at 2", lambda: core.compute_gae(ROW, ROW, [0, 1, np.nan, 0])),
+        (
+            NonFiniteError,
+            "truncated is NaN at 1",
+            lambda: core.compute_gae(
+                ROW, ROW, truncated=np.float32([0, np.nan, 1, 0]), next_values=ROW
+            ),
         ),
         (ConfigError, "gamma", lambda: core.compute_gae(ROW, ROW, ROW, gamma=1.5)),
         (ConfigError, "gamma is 1000", lambda: core.compute_gae(ROW, ROW, ROW, gamma=10**400)),

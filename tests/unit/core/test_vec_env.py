@@ -304,6 +304,7 @@ def test_set_state_sets_state_and_optionally_the_step_counts():
         (ConfigError, 'precision is "f16"', lambda _: VecEnv(1, precision="f16")),
         (ConfigError, "seeds is -1", lambda _: VecEnv(1, seeds=[-1])),
         (ShapeError, "seeds has 2", lambda _: VecEnv(1, seeds=[1, 2])),
+        (ConfigError, "seed is 4", lambda _: VecEnv(1, 4, seeds=[1])),
     ],
 )
 def test_wrong_arguments_are_named(error, match, call):

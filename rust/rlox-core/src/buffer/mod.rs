@@ -18,12 +18,13 @@ pub use mmap::{MmapReplayBuffer, Tiers};
 pub use persist::{Columns, InMemory, Saveable, Saved, State, prune};
 pub use replay::{Buffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer};
 pub use rows::{
-    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsOf, Rings, RowRef, Rows, Transitions,
+    EnvIndex, MAX_CAPACITY, MAX_ENVS, MemoryRows, NStep, ObsOf, PADDING, Rings, RowRef, Rows,
+    Transitions,
 };
 pub use sampling::{
-    Drawn, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, PADDING, Priorities, Prioritized,
-    Relabel, Request, STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories,
-    Uniform, Want, named,
+    Drawn, EpisodeBalanced, GoalStrategy, Hindsight, MAX_BATCH, Priorities, Prioritized, Relabel,
+    Request, STREAM, SampleRng, Sampler, SamplerState, Sequences, SumTree, Trajectories, Uniform,
+    Want, named,
 };
 pub use schema::{FrameStack, ObsField, Schema, StackAxis};
 pub use standardizer::Standardizer;

@@ -1,7 +1,7 @@
 //! Standardising observations by the moments of a dataset.
 
 use crate::dtype::Dtype;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt;
 
 /// A standard deviation below this is that of a constant; the element is then only centred.
@@ -21,7 +21,8 @@ impl Standardizer {
     /// The moments of rows of `width` floats, in two passes; None for another type.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted).
+    /// [`Error::NonFinite`] for numbers so large that their squares have no sum in float64,
+    /// [`Error::Interrupted`].
     pub(super) fn of(dtype: Dtype, bytes: &[u8], width: usize) -> Result<Option<Self>> {
         if !dtype.is_float() {
             return Ok(None);
@@ -50,6 +51,13 @@ impl Standardizer {
         over(&mut std, &|at, x| off(at, x) * off(at, x))?;
         for sum in &mut std {
             *sum = (*sum / n).sqrt();
+        }
+        if let Some((index, &value)) = std.iter().enumerate().find(|(_, std)| !std.is_finite()) {
+            return Err(Error::NonFinite {
+                name: "standard deviation of obs".into(),
+                index,
+                value,
+            });
         }
         Ok(Some(Self { mean, std }))
     }

@@ -1,8 +1,8 @@
 //! A folder of segments and manifests with one writer at a time.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -93,16 +93,16 @@ impl Folder {
     /// Makes `manifest` durable under `name`, which must consist of letters, digits, `_` and `-`.
     ///
     /// # Errors
-    /// As [`Manifest::write`]; [`Error::Config`] for another name.
+    /// As [`Folder::check_present`] and [`Manifest::write`]; [`Error::Config`] for another name.
     pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
-        self.check_owner()?;
+        self.check_present(&manifest.segments)?;
         manifest.write(Arc::clone(&self.fs), &manifest_path(&self.path, name)?)
     }
 
     /// The manifest `name`.
     ///
     /// # Errors
-    /// As [`Manifest::read`].
+    /// As [`Manifest::read`]; [`Error::Missing`] if there is none.
     pub fn manifest(&self, name: &str) -> Result<Manifest> {
         read_manifest(&*self.fs, &self.path, name)
     }
@@ -159,7 +159,7 @@ impl Folder {
     pub fn check_relied_on(&self) -> Result<()> {
         let path = self.path.join(LOCK);
         let name =
-            std::fs::read_to_string(&path).map_err(|cause| Error::storage("read", &path, cause))?;
+            fs::read_to_string(&path).map_err(|cause| Error::storage("read", &path, cause))?;
         if name.is_empty() || self.has_manifest(&name)? {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl Folder {
         self.remove(&format!("{name}{MANIFEST}"))?;
         if self.names()?.iter().all(|file| file == LOCK) {
             self.remove(LOCK)?;
-            drop(std::fs::remove_dir(&self.path));
+            drop(fs::remove_dir(&self.path));
         }
         Ok(())
     }
@@ -215,14 +215,42 @@ impl Folder {
         Ok(Leftovers { files: files.len() })
     }
 
-    /// Refuses to write in a process that was forked from the one that has the lock.
+    /// Refuses to write in a process that was forked from the one that has the lock, and where somebody
+    /// took the lock away, and may have another now.
     fn check_owner(&self) -> Result<()> {
-        if self.owner == process::id() {
+        let same = |file: &fs::Metadata, open: &fs::Metadata| {
+            (file.dev(), file.ino()) == (open.dev(), open.ino())
+        };
+        let there = fs::metadata(self.path.join(LOCK));
+        let cause = if self.owner != process::id() {
+            "it belongs to the process that this one was forked from; open it in one of them"
+        } else if there.is_ok_and(|file| self.lock.metadata().is_ok_and(|open| same(&file, &open)))
+        {
             return Ok(());
-        }
-        let cause =
-            "it belongs to the process that this one was forked from; open it in one of them";
+        } else {
+            "its lock file was removed or replaced since it was opened, so another may write there"
+        };
         Err(Error::storage("write to", &self.path, cause))
+    }
+
+    /// Refuses to list segments that are no longer there: open ones can still be read, but are lost
+    /// when the process ends.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] names the first; [`Error::Storage`] if another may be writing here.
+    pub fn check_present(&self, segments: &[SegmentRef]) -> Result<()> {
+        self.check_owner()?;
+        let names: HashSet<String> = self.names()?.into_iter().collect();
+        let mut files = segments.iter().map(|segment| segment_name(segment.number));
+        let lost = files.find(|file| !names.contains(file));
+        let damaged = |file: String| {
+            Err(Error::damaged(
+                &self.path.join(file),
+                0,
+                "the file was removed under an open buffer",
+            ))
+        };
+        lost.map_or(Ok(()), damaged)
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -274,7 +302,16 @@ pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Res
 /// # Errors
 /// As [`Folder::manifest`].
 pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Manifest> {
-    Manifest::read(fs, &manifest_path(folder, name)?)
+    let path = manifest_path(folder, name)?;
+    let files = fs.list(folder).unwrap_or_default();
+    let mut there: Vec<&str> = files.iter().filter_map(|file| manifest_name(file)).collect();
+    // What cannot be listed may be there all the same.
+    if there.contains(&name) || path.exists() {
+        return Manifest::read(fs, &path);
+    }
+    there.sort_unstable();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    Err(Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there })
 }
 
 fn locked(path: &Path) -> Result<File> {

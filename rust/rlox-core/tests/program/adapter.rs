@@ -7,7 +7,7 @@ use rlox_core::buffer::{
     Arrays, EnvIndex, FrameStack, GoalStrategy, Hindsight, InMemory, Kind, NStep, ObsField, Part,
     ReplayBuffer, Request, RowRef, Schema, StackAxis, Transitions, named,
 };
-use rlox_core::{Dtype, Field};
+use rlox_core::{Dtype, Error, Field};
 
 /// One observation column: `len` numbers in each of `frames` frames, or a plain one of one frame.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,10 +154,13 @@ impl Buffer {
         self.inner.clear();
     }
 
-    /// Writes rewards; returns how many of the rows are gone.
-    pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> u64 {
+    /// Writes rewards; returns how many of the rows are gone, None if one was never there.
+    pub(crate) fn update(&mut self, indices: &[u64], rewards: &[f64]) -> Option<u64> {
         let values: Vec<u8> = rewards.iter().flat_map(|reward| reward.to_ne_bytes()).collect();
-        self.inner.update(Schema::REWARDS, indices, &values).unwrap()
+        match self.inner.update(Schema::REWARDS, indices, &values) {
+            Err(Error::StaleIndex { .. }) => None,
+            written => Some(written.unwrap()),
+        }
     }
 
     /// Indices held, stream after stream.

@@ -68,6 +68,12 @@ impl Model {
         true
     }
 
+    /// Whether there was no row with this index yet.
+    pub(crate) fn is_ahead(&self, index: u64) -> bool {
+        let index = usize::try_from(index).unwrap();
+        index / self.rows.len() >= self.rows[index % self.rows.len()].len()
+    }
+
     fn start(&self, env: usize) -> usize {
         self.floors[env].max(self.rows[env].len().saturating_sub(self.each))
     }

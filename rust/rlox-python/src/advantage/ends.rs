@@ -106,13 +106,23 @@ impl<'py> EndArrays<'py> {
             is(terminated.0) && truncated.is_none_or(|(array, _)| is(array))
         };
         Ok(if all(is_of::<f64>) {
-            Self::Double(EndPair::read(terminated, truncated, coerce::numbers)?)
+            Self::Double(EndPair::read(terminated, truncated, flags)?)
         } else if all(is_of::<f32>) {
-            Self::Single(EndPair::read(terminated, truncated, coerce::numbers)?)
+            Self::Single(EndPair::read(terminated, truncated, flags)?)
         } else {
             Self::Bool(EndPair::read(terminated, truncated, coerce::bools)?)
         })
     }
+}
+
+/// Numbers that are flags: 0 or not 0, but not NaN.
+fn flags<'py, T: Plain + Into<f64>>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+) -> PyResult<View<'py, T>> {
+    let flags = coerce::numbers::<T>(array, name)?;
+    coerce::refuse_nan(array.py(), flags.slice(), name)?;
+    Ok(flags)
 }
 
 /// Runs the body with the pair of flags of whatever type as `$pair`.

@@ -38,7 +38,7 @@ use crate::memory::views::ViewMut;
 ///
 /// Raises:
 ///     UnknownNameError: there is no such strategy.
-///     ConfigError: `ratio` is out of range.
+///     ConfigError: `ratio` is out of range, or `compute_reward` cannot be called.
 #[pyclass(name = "HindsightConfig", module = "rlox._core", frozen)]
 pub(crate) struct PyHindsightConfig {
     compute_reward: Py<PyAny>,
@@ -59,6 +59,13 @@ impl PyHindsightConfig {
         k: Number<'_>,
         ratio: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        if !compute_reward.bind(py).is_callable() {
+            let shown = coerce::shown(compute_reward.bind(py));
+            let message = format!(
+                "compute_reward is {shown}, expected compute_reward(achieved_goal, desired_goal, info)"
+            );
+            return Err(errors::new(py, Class::Config, message));
+        }
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let k = k.read("k", 4)? as f64;
         let ratio = coerce::optional_real(ratio, "ratio")?.unwrap_or(k / (k + 1.0));

@@ -104,7 +104,10 @@ macro_rules! held_methods {
             /// rows with the given indices, `[n]`; of an index given twice the last value stays.
             ///
             /// Returns:
-            ///     How many rows were overwritten in the meantime, or are padding, and were passed over.
+            ///     How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
+            ///     -1 as int64), and were passed over.
+            ///
+            /// Raises StaleIndexError if one was never written; nothing is changed then.
             fn update(
                 &self,
                 py: Python<'_>,

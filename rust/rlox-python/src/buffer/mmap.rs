@@ -28,7 +28,7 @@ use crate::errors::OrRaise;
 /// Args:
 ///     hot_capacity: transitions kept in memory at least (2/256 of `total_capacity` if that is
 ///         more).
-///     total_capacity: transitions held in all, up to 2**30.
+///     total_capacity: transitions held in all, fewer than 2**30.
 ///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
 ///     cold_path: the folder.
@@ -73,7 +73,7 @@ impl PyMmapReplayBuffer {
         reopen: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
         let missing =
             || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
         let path = cold_path.ok_or_else(missing).or_raise(py)?.read("cold_path")?;

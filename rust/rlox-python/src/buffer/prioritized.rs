@@ -1,6 +1,5 @@
 //! The prioritized replay buffer for Python.
 
-use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use rlox_core::Shared;
@@ -21,7 +20,7 @@ use crate::detach::{detached, reading, writing};
 /// sum (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 ///
 /// Args:
-///     capacity: transitions held over all environments, up to 2**30.
+///     capacity: transitions held over all environments, fewer than 2**30.
 ///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
 ///     alpha: priority exponent in [0, 1]: 0 is uniform, 1 fully prioritized.
@@ -63,7 +62,7 @@ impl PyPrioritizedReplayBuffer {
         stratified: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
@@ -150,7 +149,8 @@ impl PyPrioritizedReplayBuffer {
     ///     seed: and the other arguments, as for `ReplayBuffer.sample`.
     ///
     /// Returns:
-    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in (0, 1].
+    ///     The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where float32 has
+    ///     no smaller number.
     ///
     /// Raises:
     ///     ConfigError: the buffer is empty, or a setting is out of range.
@@ -184,7 +184,9 @@ impl PyPrioritizedReplayBuffer {
     ///     How many rows were overwritten in the meantime and passed over.
     ///
     /// Raises:
-    ///     ConfigError: a priority is negative, NaN or above 1e100; nothing is changed then.
+    ///     ConfigError: a priority is negative or above 1e100; nothing is changed then.
+    ///     NonFiniteError: a priority is NaN or infinite.
+    ///     StaleIndexError: a row was never written.
     ///     ShapeError: the lengths differ.
     fn update_priorities(
         &self,
@@ -192,11 +194,10 @@ impl PyPrioritizedReplayBuffer {
         indices: &Bound<'_, PyAny>,
         priorities: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        let indices = coerce::array(indices, "indices")?;
-        coerce::check_ndim(&indices, "indices", &["n"])?;
+        let indices = shared::indices_of(indices)?;
         let priorities = coerce::array(priorities, "priorities")?;
-        coerce::check_shape(&priorities, "priorities", &[indices.len()], "one per index")?;
-        let indices = coerce::elements::<u64>(&indices, "indices", "iu")?;
+        let expected = [indices.slice().len()];
+        coerce::check_shape(&priorities, "priorities", &expected, "one per index")?;
         let priorities = coerce::numbers::<f64>(&priorities, "priorities")?;
         let (indices, priorities) = (indices.slice(), priorities.slice());
         writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {

@@ -26,7 +26,7 @@ use crate::errors::OrRaise;
 /// never depend on the number of threads.
 ///
 /// Args:
-///     capacity: transitions held over all environments, up to 2**30.
+///     capacity: transitions held over all environments, fewer than 2**30.
 ///     obs_dim: numbers per observation; or give `obs_shape` or `obs_spaces`.
 ///     act_dim: numbers per action, 1 for a discrete action; or give `action_shape`.
 ///     n_envs: environments pushed side by side.
@@ -78,7 +78,7 @@ impl PyReplayBuffer {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let rule = named(&sampler.read("sampler")?).or_raise(py)?;
-        let columns = settings::columns(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
         let capacity = settings::size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());

@@ -1,5 +1,6 @@
 //! The columns that a constructor's arguments ask for.
 
+use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString, PyTuple, PyType};
 use rlox_core::buffer::{FrameStack, ObsField, Schema, StackAxis};
@@ -10,33 +11,21 @@ use super::columns::Columns;
 use crate::convert::coerce::{self, Number};
 use crate::errors::{self, Class, OrInstead, OrRaise};
 
-/// The keywords that describe columns.
-const KNOWN: [&str; 8] = [
-    "obs_shape",
-    "obs_dtype",
-    "obs_spaces",
-    "action_shape",
-    "action_dtype",
-    "reward_dtype",
-    "frame_stack",
-    "extra_columns",
-];
-
 /// The keywords of a constructor.
 struct Settings<'a, 'py> {
     py: Python<'py>,
     given: Option<&'a Bound<'py, PyDict>>,
 }
 
-/// The schema of `obs_dim`, `act_dim` and the keywords.
-pub(super) fn schema<'py>(
+/// The schema of `obs_dim`, `act_dim` and the keywords of class `T`.
+fn schema<'py, T: PyTypeInfo>(
     py: Python<'py>,
     obs_dim: Number<'py>,
     act_dim: Number<'py>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Schema> {
     let settings = Settings { py, given: keywords };
-    settings.check_names()?;
+    settings.check_names::<T>()?;
     let obs = settings.obs(obs_dim)?;
     let shape = settings.shape_of("act_dim", act_dim, "action_shape")?;
     let shape = settings.needed(shape, "act_dim", "act_dim or action_shape")?;
@@ -49,15 +38,15 @@ pub(super) fn schema<'py>(
     settings.checked(Schema::new(obs, action, reward, extras))
 }
 
-/// The columns and environments of a buffer.
-pub(super) fn columns<'py>(
+/// The columns and environments of a buffer of class `T`.
+pub(super) fn columns<'py, T: PyTypeInfo>(
     py: Python<'py>,
     obs_dim: Number<'py>,
     act_dim: Number<'py>,
     n_envs: &Number<'py>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Columns> {
-    let schema = schema(py, obs_dim, act_dim, keywords)?;
+    let schema = schema::<T>(py, obs_dim, act_dim, keywords)?;
     Ok(Columns::new(py, schema, size(n_envs, "n_envs", 1)?))
 }
 
@@ -66,12 +55,18 @@ impl<'py> Settings<'_, 'py> {
         result.or_raise(self.py)
     }
 
-    fn check_names(&self) -> PyResult<()> {
-        for key in self.given.iter().flat_map(|given| given.keys()) {
+    /// Refuses keywords that are not in the signature of `T`.
+    fn check_names<T: PyTypeInfo>(&self) -> PyResult<()> {
+        let Some(given) = self.given.filter(|given| !given.is_empty()) else { return Ok(()) };
+        let signature = T::type_object(self.py).getattr("__text_signature__")?;
+        let signature = signature.extract::<String>()?;
+        let parts = signature.trim_matches(['(', ')']).split(", ");
+        let known: Vec<&str> = parts.filter_map(|part| part.split('=').next()).collect();
+        for key in given.keys() {
             let key = key.cast::<PyString>()?.to_string_lossy().into_owned();
-            if !KNOWN.contains(&key.as_str()) {
-                let error = Error::unknown_name("buffer setting", &key, &KNOWN);
-                return Err(error).or_raise(self.py);
+            if !known.contains(&key.as_str()) {
+                let known: Vec<&str> = known.iter().copied().filter(|name| *name != "*").collect();
+                return self.checked(Err(Error::unknown_name("buffer setting", &key, &known)));
             }
         }
         Ok(())

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, Rings, RowRef, Rows,
-    Sampler, Transitions,
+    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, RowRef, Sampler,
+    Transitions,
 };
 use rlox_core::{Error, Result};
 
@@ -36,8 +36,8 @@ pub(super) trait Replay: Send + Sync + Sized {
         priorities: Option<&[f64]>,
     ) -> PyResult<()>;
 
-    /// Where the rows of each environment stand.
-    fn rings(&self) -> &Rings;
+    /// The row with an index.
+    fn find(&self, index: u64) -> Result<RowRef>;
 
     /// Draws and copies rows.
     fn sample(
@@ -68,8 +68,8 @@ impl<S: Sampler> Replay for Buffer<S> {
         writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
     }
 
-    fn rings(&self) -> &Rings {
-        self.rows().rings()
+    fn find(&self, index: u64) -> Result<RowRef> {
+        self.rows().rings().find(index)
     }
 
     fn sample(
@@ -115,8 +115,8 @@ impl Replay for MmapReplayBuffer {
         detached(py, LONG, || buffer.push(to, rows))
     }
 
-    fn rings(&self) -> &Rings {
-        self.rows().rings()
+    fn find(&self, index: u64) -> Result<RowRef> {
+        Self::find(self, index)
     }
 
     fn sample(
@@ -293,7 +293,7 @@ pub(super) fn gather<'py, B: Replay>(
     let cost = cost(columns, indices.len()).max(B::WAITS);
     arrays.batch(py, |batch| {
         reading(py, buffer, cost, |buffer| {
-            let rows = indices.iter().map(|&index| buffer.rings().find(index));
+            let rows = indices.iter().map(|&index| buffer.find(index));
             buffer.gather(&rows.collect::<Result<Vec<_>>>()?, batch)
         })
     })?;

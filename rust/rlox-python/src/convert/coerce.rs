@@ -231,16 +231,27 @@ pub(crate) fn bools<'py>(
         Ok(view) => Ok(view),
         Err(Refusal::InUse) => Err(being_written(array, name)),
         Err(_) => {
-            if array.dtype().kind() == b'f'
-                && let Some(at) =
-                    numbers::<f64>(array, name)?.slice().iter().position(|x| x.is_nan())
-            {
-                let message = format!("{name} is NaN at {at}, expected flags: 0 or not 0");
-                return Err(errors::new(array.py(), Class::NonFinite, message));
+            if array.dtype().kind() == b'f' {
+                refuse_nan(array.py(), numbers::<f64>(array, name)?.slice(), name)?;
             }
             converted::<bool, _>(array, name, "fiub", View::of_bools)
         }
     }
+}
+
+/// Refuses flags that are NaN.
+pub(crate) fn refuse_nan<T: Copy + Into<f64>>(
+    py: Python<'_>,
+    flags: &[T],
+    name: &str,
+) -> PyResult<()> {
+    // One pass without a branch: almost always there is none to look for.
+    if !flags.iter().fold(false, |any, &flag| any | flag.into().is_nan()) {
+        return Ok(());
+    }
+    let at = flags.iter().position(|&flag| flag.into().is_nan()).unwrap_or_default();
+    let message = format!("{name} is NaN at {at}, expected flags: 0 or not 0");
+    Err(errors::new(py, Class::NonFinite, message))
 }
 
 #[cold]

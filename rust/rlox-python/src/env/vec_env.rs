@@ -4,10 +4,10 @@ use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::Shared;
 use rlox_core::env::{
     DenseFinals, PARALLEL_FROM, Precision, SHARD, Seeding, Spec, StepOut, Tiling, VecEnv,
 };
+use rlox_core::{Error, Shared};
 
 use super::actions::ActionArray;
 use super::native_env::{self, PyNativeEnv};
@@ -16,6 +16,7 @@ use super::step::{self, FinalArrays};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::{detached, reading, writing};
+use crate::errors::OrRaise;
 use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
@@ -84,6 +85,10 @@ impl PyVecEnv {
         #[pyo3(from_py_with = arg::size::parallel_from)] parallel_from: usize,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
+        if seeds.is_some() && seed != 0 {
+            return Err(Error::config("seed", seed, "no seed beside seeds, one or the other"))
+                .or_raise(py);
+        }
         let seeding = match seeds {
             Some(seeds) => Seeding::PerEnv(
                 seeds

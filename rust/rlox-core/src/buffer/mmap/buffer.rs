@@ -213,6 +213,15 @@ impl MmapReplayBuffer {
         request.draw(&Uniform, &self.rows.rings, &self.state, |_, _, _| Ok(()))
     }
 
+    /// The row with an index.
+    ///
+    /// # Errors
+    /// As [`Rings::find`](crate::buffer::Rings::find); [`Error::Config`] after `close`.
+    pub fn find(&self, index: u64) -> Result<RowRef> {
+        self.open()?;
+        self.rows.rings.find(index)
+    }
+
     /// Copies rows out, as n-step windows if asked; those on disk are read and checked.
     ///
     /// # Errors
@@ -236,19 +245,18 @@ impl MmapReplayBuffer {
     ///
     /// # Errors
     /// [`Error::Config`] if one is sealed, because segments never change and its old value would
-    /// come back when it leaves memory; [`Error::Shape`] if there is not one value per index.
+    /// come back when it leaves memory; [`Error::StaleIndex`] if one was never written; [`Error::Shape`] if there is not one value per index.
     /// Nothing is written then.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         self.writable()?;
-        let held = |&&index: &&u64| self.rows.rings.held(index);
-        let sealed = |index: &&u64| {
-            held(index).is_some_and(|row| row.position < self.sealed(row.env as usize))
-        };
-        if let Some(index) = indices.iter().find(sealed) {
-            let expected = "indices of rows that are not sealed on disk yet: segments never change, \
-                            so that what is written there stays (ReplayBuffer holds rows that can \
-                            be updated at any time)";
-            return Err(Error::config("indices", index, expected));
+        for &index in indices {
+            let row = self.rows.rings.to_change(index)?;
+            if row.is_some_and(|row| row.position < self.sealed(row.env as usize)) {
+                let expected = "indices of rows that are not sealed on disk yet: segments never \
+                                change, so that what is written there stays (ReplayBuffer holds \
+                                rows that can be updated at any time)";
+                return Err(Error::config("indices", index, expected));
+            }
         }
         let stale = self.rows.memory.update(column, indices, values)?;
         // Only rows that are in memory alone were written to: nothing sealed has become old.

@@ -133,18 +133,21 @@ fn write(
 
 /// The manifest of the rows of `header` in the segments that there are.
 fn manifest(b: &MmapReplayBuffer, header: &Header) -> Manifest {
-    let segments = b.rows.disk.segments().iter().map(|(reference, _)| *reference).collect();
     let meta = layout_of(&b.rows.memory).into_bytes();
-    Manifest { segments, columns: header.columns(), meta }
+    Manifest { segments: b.rows.disk.references(), columns: header.columns(), meta }
 }
 
 pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
-    let durable = buffer.read(|b| {
-        b.open()?;
+    let (folder, durable, listed) = buffer.read(|b| {
         let rings = b.rows.memory.rings().rings.iter().zip(&b.durable);
-        Ok(rings.into_iter().all(|(ring, &durable)| whole(ring) == durable))
+        let durable = rings.into_iter().all(|(ring, &durable)| whole(ring) == durable);
+        Ok((Arc::clone(b.open()?), durable, b.rows.disk.references()))
     })??;
-    if durable { Ok(()) } else { seal(buffer) }
+    if !durable {
+        return seal(buffer);
+    }
+    folder.check_present(&listed)?;
+    folder.check_relied_on()
 }
 
 pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {

@@ -76,10 +76,11 @@ pub trait InMemory: Sized {
     /// Settings that are no state, such as whether windows cross episodes, stay this buffer's own.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for files that are not what was written, [`Error::Snapshot`] for a buffer
-    /// of another layout or rows that no buffer has, [`Error::Storage`] if the disk refuses,
-    /// [`Error::Interrupted`]. Nothing is changed then.
+    /// [`Error::Missing`] without such a save, [`Error::Damaged`] for files that are not what was
+    /// written, [`Error::Snapshot`] for a buffer of another layout or rows that no buffer has,
+    /// [`Error::Storage`] if the disk refuses, [`Error::Interrupted`]. Nothing is changed then.
     ///
+    /// [`Error::Missing`]: crate::Error::Missing
     /// [`Error::Damaged`]: crate::Error::Damaged
     /// [`Error::Snapshot`]: crate::Error::Snapshot
     /// [`Error::Storage`]: crate::Error::Storage

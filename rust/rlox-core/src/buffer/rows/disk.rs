@@ -24,6 +24,11 @@ impl DiskRows {
         &self.segments
     }
 
+    /// What a manifest lists of them.
+    pub(in crate::buffer) fn references(&self) -> Vec<SegmentRef> {
+        self.segments.iter().map(|(reference, _)| *reference).collect()
+    }
+
     /// Adds a newer segment.
     pub(in crate::buffer) fn push(&mut self, reference: SegmentRef, segment: Segment) {
         self.segments.push((reference, segment));

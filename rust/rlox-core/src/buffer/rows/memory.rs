@@ -11,7 +11,7 @@ use crate::error::{Error, Result, check_len};
 use crate::interrupt::Pace;
 
 /// The largest number of transitions of one buffer.
-pub const MAX_CAPACITY: usize = 1 << 30;
+pub const MAX_CAPACITY: usize = (1 << 30) - 1;
 /// The largest number of environments of one buffer.
 pub const MAX_ENVS: usize = 1 << 20;
 
@@ -131,10 +131,10 @@ impl MemoryRows {
     }
 
     /// Writes `values`, `[indices, ...]` bytes, into a column; returns how many of `indices` are
-    /// no longer held and were passed over.
+    /// no longer held or padding and were passed over.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there is not one value per index, [`Error::Interrupted`]. Nothing is
+    /// [`Error::StaleIndex`] for a row that was never written, [`Error::Shape`] if there is not one value per index, [`Error::Interrupted`]. Nothing is
     /// written then.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         let Some(&(offset, width)) = self.layout.columns.get(column) else {
@@ -146,7 +146,7 @@ impl MemoryRows {
         let (mut slots, mut pace) = (Vec::with_capacity(indices.len()), Pace::default());
         for &index in indices {
             pace.spend(1)?;
-            slots.push(self.rings.held(index).map(|row| row.slot as usize));
+            slots.push(self.rings.to_change(index)?.map(|row| row.slot as usize));
         }
         let mut stale = 0;
         for (slot, value) in slots.into_iter().zip(values.chunks_exact(width)) {

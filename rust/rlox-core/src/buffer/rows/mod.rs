@@ -26,7 +26,7 @@ pub use obs::ObsOf;
 pub(super) use obs::Observations;
 pub use push::{EnvIndex, Transitions};
 pub(super) use rings::EnvRing;
-pub use rings::Rings;
+pub use rings::{PADDING, Rings};
 pub(super) use source::{Source, describe, layout_of, queues_mut, sources};
 pub(super) use tiered::TieredRows;
 

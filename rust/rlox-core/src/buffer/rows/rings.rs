@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use super::RowRef;
 use crate::error::{Error, Result};
 
+/// The index of a padded place of a window; no row has it.
+pub const PADDING: u64 = u64::MAX;
+
 /// One environment's rows: positions count its pushes for ever, slots go round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::buffer) struct EnvRing {
@@ -155,14 +158,33 @@ impl Rings {
         self.held(index).ok_or_else(|| Error::StaleIndex { index, held: self.held_range() })
     }
 
+    /// The row with an index that something is to be written to; None if it was overwritten, or is
+    /// the [`PADDING`] of a batch.
+    ///
+    /// # Errors
+    /// [`Error::StaleIndex`] if it was never written.
+    pub fn to_change(&self, index: u64) -> Result<Option<RowRef>> {
+        match self.place(index) {
+            Some((_, ring, position)) if position >= ring.pushed && index != PADDING => {
+                Err(Error::StaleIndex { index, held: self.held_range() })
+            }
+            _ => Ok(self.held(index)),
+        }
+    }
+
     /// The row with an index, None if it is not held.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
     pub fn held(&self, index: u64) -> Option<RowRef> {
+        let (env, ring, position) = self.place(index)?;
+        (ring.start..ring.pushed).contains(&position).then(|| self.row(env, position))
+    }
+
+    /// The environment, its ring and the position that an index says.
+    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
+    fn place(&self, index: u64) -> Option<(usize, &EnvRing, u64)> {
         let n = self.rings.len() as u64;
         let (position, env) = (index.checked_div(n)?, (index % n) as usize);
-        let ring = self.rings.get(env)?;
-        (ring.start..ring.pushed).contains(&position).then(|| self.row(env, position))
+        self.rings.get(env).map(|ring| (env, ring, position))
     }
 
     /// The lowest and the highest index held, as text.

@@ -19,7 +19,7 @@ pub(super) use priorities::check_all as check_priorities;
 pub use prioritized::Prioritized;
 pub use rng::{STREAM, SampleRng};
 pub use rule::{Drawn, MAX_BATCH, Relabel, Request, Sampler, SamplerState, Want};
-pub use sequences::{PADDING, Sequences};
+pub use sequences::Sequences;
 pub use sum_tree::SumTree;
 pub use trajectories::Trajectories;
 pub use uniform::Uniform;

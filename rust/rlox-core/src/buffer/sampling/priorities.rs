@@ -90,7 +90,7 @@ impl Priorities {
             let set = |(at, slot)| self.tree.set(slot, priority(at).powf(self.alpha));
             rows.next().map_or(Ok(()), set)?;
         } else {
-            self.set_all(rows.map(|(at, slot)| (Some(slot), priority(at))))?;
+            self.set_all(rows.map(|(at, slot)| (Ok(Some(slot)), priority(at))))?;
         }
         self.max = all.iter().copied().fold(max, f64::max);
         Ok(())
@@ -106,12 +106,12 @@ impl Priorities {
     ///
     /// # Errors
     /// [`Error::Shape`] if the lengths differ, [`Error::Config`] for a priority not in [0, 1e100],
-    /// [`Error::Interrupted`]. Nothing is changed then.
+    /// those of `slot_of`, [`Error::Interrupted`]. Nothing is changed then.
     pub fn update(
         &mut self,
         indices: &[u64],
         priorities: &[f64],
-        slot_of: impl Fn(u64) -> Option<usize>,
+        slot_of: impl Fn(u64) -> Result<Option<usize>>,
     ) -> Result<usize> {
         crate::error::check_len("priorities", priorities.len(), indices.len(), "one per index")?;
         check_all(priorities)?;
@@ -120,13 +120,16 @@ impl Priorities {
     }
 
     /// Sets the priorities of slots; returns how many had none.
-    fn set_all(&mut self, rows: impl Iterator<Item = (Option<usize>, f64)>) -> Result<usize> {
+    fn set_all(
+        &mut self,
+        rows: impl Iterator<Item = (Result<Option<usize>>, f64)>,
+    ) -> Result<usize> {
         let count = rows.size_hint().0;
         let (mut slots, mut weights) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut most, mut gone, mut pace) = (self.max, 0, Pace::default());
         for (slot, priority) in rows {
             pace.spend(1)?;
-            let Some(slot) = slot else {
+            let Some(slot) = slot? else {
                 gone += 1;
                 continue;
             };

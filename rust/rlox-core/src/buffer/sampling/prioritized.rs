@@ -63,7 +63,7 @@ impl Sampler for Prioritized {
     }
 
     fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {
-        let slot_of = |index| rings.held(index).map(|row| leaf(rings, row));
+        let slot_of = |index| Ok(rings.to_change(index)?.map(|row| leaf(rings, row)));
         self.priorities.update(indices, priorities, slot_of)
     }
 

@@ -45,8 +45,8 @@ pub trait Sampler: Debug + Send + Sync {
     /// Told of the new priorities of rows by index; returns how many are no longer held.
     ///
     /// # Errors
-    /// [`Error::Config`] if the rule knows no priorities, [`Error::Interrupted`]. Nothing is changed
-    /// then.
+    /// [`Error::Config`] if the rule knows no priorities, [`Error::StaleIndex`] for a row that was never
+    /// written, [`Error::Interrupted`]. Nothing is changed then.
     fn updated(&mut self, _rings: &Rings, _indices: &[u64], _priorities: &[f64]) -> Result<usize> {
         Err(Error::config("sampler", "without priorities", "a PrioritizedReplayBuffer"))
     }

@@ -8,9 +8,6 @@ use crate::buffer::rows::{MemoryRows, Rings, RowRef, Rows};
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// The index of a padded place of a window; no row has it.
-pub const PADDING: u64 = u64::MAX;
-
 /// Windows looked at between two questions whether to stop.
 const PIECE: usize = 1 << 12;
 
@@ -85,7 +82,7 @@ pub(super) fn push_window(rings: &Rings, first: RowRef, end: u64, len: usize, dr
 
 impl MemoryRows {
     /// Copies windows of `len` places out; `is_first` is 1 where an episode begins, `mask` 0 at padded
-    /// places, where all else is 0 but the index, [`PADDING`].
+    /// places, where all else is 0 but the index, [`PADDING`](crate::buffer::PADDING).
     ///
     /// # Errors
     /// As [`Rows::gather`].
