@@ -6,6 +6,10 @@ mod scan;
 mod trajectory;
 pub mod vtrace;
 
+use std::ops::BitOr;
+
+use multiversion::multiversion;
+
 use crate::error::{Error, Result};
 
 /// An episode flag: a bool, or a number that is true unless zero.
@@ -14,6 +18,10 @@ pub trait Flag: Copy + Send + Sync + 'static {
     fn is_set(self) -> bool;
     /// Whether one of a few flags is set.
     fn any<const N: usize>(flags: &[Self; N]) -> bool;
+    /// The place of the first flag that is NaN, which is neither set nor not.
+    fn first_nan(_flags: &[Self]) -> Option<usize> {
+        None
+    }
 }
 
 impl Flag for bool {
@@ -43,6 +51,12 @@ impl Flag for f32 {
         // All bits but the sign, so that -0 counts as 0.
         flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
     }
+    fn first_nan(flags: &[Self]) -> Option<usize> {
+        // NaN has every bit of the exponent; to ask each flag would take several times as long.
+        let exponent = Self::INFINITY.to_bits();
+        (bits_of(flags, Self::to_bits) & exponent == exponent)
+            .then(|| flags.iter().position(|flag| flag.is_nan()))?
+    }
 }
 
 impl Flag for f64 {
@@ -53,6 +67,18 @@ impl Flag for f64 {
         // All bits but the sign, so that -0 counts as 0.
         flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
     }
+    fn first_nan(flags: &[Self]) -> Option<usize> {
+        // NaN has every bit of the exponent; to ask each flag would take several times as long.
+        let exponent = Self::INFINITY.to_bits();
+        (bits_of(flags, Self::to_bits) & exponent == exponent)
+            .then(|| flags.iter().position(|flag| flag.is_nan()))?
+    }
+}
+
+/// The bits that are set in one of some flags.
+#[multiversion(targets("x86_64+avx2"))]
+fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(flags: &[T], bits: fn(T) -> B) -> B {
+    flags.iter().fold(B::default(), |all, &flag| all | bits(flag))
 }
 
 /// Where episodes end; both slices have one flag per step.
@@ -93,5 +119,28 @@ impl Discount {
             }
         }
         Ok(Self { gamma, lam, decay: gamma * lam })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::cast_possible_truncation, reason = "the same flags in float32")]
+    fn a_flag_that_is_nan_is_found_wherever_it_is_and_nothing_else_is_taken_for_it() {
+        for n in [1, 3, 4, 16, 31, 64, 100] {
+            let mut flags = vec![0.0_f64; n];
+            let others = [1.0, -0.0, f64::INFINITY, f64::MIN_POSITIVE, -5.0];
+            flags.iter_mut().zip(others).for_each(|(flag, other)| *flag = other);
+            let single = |flags: &[f64]| flags.iter().map(|&x| x as f32).collect::<Vec<_>>();
+            assert_eq!((f64::first_nan(&flags), f32::first_nan(&single(&flags))), (None, None));
+            for place in 0..n {
+                let mut bad = flags.clone();
+                bad.iter_mut().skip(place).for_each(|flag| *flag = -f64::NAN);
+                assert_eq!(f64::first_nan(&bad), Some(place));
+                assert_eq!(f32::first_nan(&single(&bad)), Some(place));
+            }
+        }
     }
 }

@@ -116,7 +116,7 @@ impl<'py> EndArrays<'py> {
 }
 
 /// Numbers that are flags: 0 or not 0, but not NaN.
-fn flags<'py, T: Plain + Into<f64>>(
+fn flags<'py, T: Plain + Flag>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
 ) -> PyResult<View<'py, T>> {

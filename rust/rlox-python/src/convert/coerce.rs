@@ -10,6 +10,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
+use rlox_core::advantage::Flag;
 
 use crate::errors::{self, Class, OrInstead};
 use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
@@ -240,16 +241,8 @@ pub(crate) fn bools<'py>(
 }
 
 /// Refuses flags that are NaN.
-pub(crate) fn refuse_nan<T: Copy + Into<f64>>(
-    py: Python<'_>,
-    flags: &[T],
-    name: &str,
-) -> PyResult<()> {
-    // One pass without a branch: almost always there is none to look for.
-    if !flags.iter().fold(false, |any, &flag| any | flag.into().is_nan()) {
-        return Ok(());
-    }
-    let at = flags.iter().position(|&flag| flag.into().is_nan()).unwrap_or_default();
+pub(crate) fn refuse_nan<T: Flag>(py: Python<'_>, flags: &[T], name: &str) -> PyResult<()> {
+    let Some(at) = T::first_nan(flags) else { return Ok(()) };
     let message = format!("{name} is NaN at {at}, expected flags: 0 or not 0");
     Err(errors::new(py, Class::NonFinite, message))
 }

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 
 use super::shelf::Shelf;
 
-/// Results from this many bytes on come from here; the C library keeps smaller blocks itself.
-pub(crate) const POOLED_FROM: usize = 1 << 15;
+/// Results from this many bytes on come from here; smaller ones are zeroed sooner than lent.
+pub(crate) const POOLED_FROM: usize = 1 << 13;
 
 /// Larger results are left to NumPy: they are rare, and keeping them would cost memory.
 const POOLED_TO: usize = 1 << 26;
