@@ -14,7 +14,7 @@ import pytest
 from faults.report import FULL, record
 
 import rlox
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, StorageError
 
 ROWS = 20_000
 # Frames as Atari's, four to a stack; what is pushed at step t follows from t alone.
@@ -161,3 +161,34 @@ while True:
     assert len(buffer) in (1_000, 2_000, 3_000)
     np.testing.assert_array_equal(batch["obs"][:, 0], batch["indices"] % 1_000)
     assert buffer.save(tmp_path) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_that_outlives_a_killed_parent_leaves_the_folder_to_others(tmp_path):
+    script = """
+import os, sys, time
+import rlox
+buffer = rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=sys.argv[1])
+buffer.push([1.0] * 6, [0.0] * 2, 1.0, True, False)
+buffer.flush()
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(rlox.__file__).parents[1])}
+    command = [sys.executable, "-c", script, str(tmp_path / "cold")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        with pytest.raises(StorageError, match="another buffer or process"):
+            rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=tmp_path / "cold")
+        parent.kill()
+        parent.wait()
+        os.kill(child, 0)  # It is alive.
+        assert len(rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=tmp_path / "cold")) == 1
+    finally:
+        parent.kill()
+        os.kill(child, signal.SIGKILL)
+        parent.stdout.close()

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, Result};
 
 /// The question is asked no more often than this.
@@ -132,17 +134,30 @@ impl Pace {
 }
 
 /// The result of `work` that cannot be interrupted, such as forcing a file to its device: where
-/// somebody may want to stop, it runs on a thread of its own, which goes on alone if they do.
+/// somebody may want to stop, it runs on a thread of its own, which goes on alone if they do. Where the
+/// system refuses one it runs on this.
 ///
 /// # Errors
 /// [`Error::Interrupted`] if the work that this thread runs is to stop.
-pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub fn blocking<T, F>(work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
     if RUNNING.with_borrow(Option::is_none) {
         return Ok(work());
     }
     let (done, result) = mpsc::channel();
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().take();
+    let helper = Arc::clone(&work);
     // Nobody listens any more if the caller was interrupted.
-    std::thread::spawn(move || drop(done.send(work())));
+    let help = move || drop(take(&helper).map(|work: F| done.send(work())));
+    if std::thread::Builder::new().spawn(help).is_err()
+        && let Some(work) = take(&work)
+    {
+        return Ok(work());
+    }
     loop {
         match result.recv_timeout(PERIOD) {
             Ok(result) => return Ok(result),

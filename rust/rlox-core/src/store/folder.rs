@@ -1,22 +1,20 @@
 //! A folder of segments and manifests with one writer at a time.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fs::{Fs, RealFs};
 use super::header::ColumnPlan;
+use super::lock::{FolderLock, LOCK};
 use super::manifest::{Manifest, SegmentRef};
 use super::segment::{Segment, SegmentWriter};
 use crate::error::{Error, Result};
 
 const SEGMENT: &str = ".seg";
 const MANIFEST: &str = ".manifest";
-const LOCK: &str = "lock";
 
 /// What a sweep removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,17 +23,14 @@ pub struct Leftovers {
     pub files: usize,
 }
 
-/// A folder that this object alone may write to. The lock is the system's (`flock`): it ends with
-/// the process, however that ends.
+/// A folder that this object alone may write to.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     fs: Arc<dyn Fs>,
     /// Number of the next segment: above all that are or were listed.
     next: AtomicU64,
-    lock: File,
-    /// The process that has the lock: a forked child has the same open file, and not the right to it.
-    owner: u32,
+    lock: FolderLock,
 }
 
 impl Folder {
@@ -45,9 +40,8 @@ impl Folder {
     /// [`Error::Storage`] if it cannot be created or another buffer or process has it.
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
         fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
-        let lock = locked(&path.join(LOCK))?;
-        let mut folder =
-            Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock, owner: process::id() };
+        let lock = FolderLock::take(path)?;
+        let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock };
         let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
         folder.next = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
         Ok(folder)
@@ -76,7 +70,7 @@ impl Folder {
         columns: Vec<ColumnPlan>,
         meta: &[u8],
     ) -> Result<(u64, SegmentWriter)> {
-        self.check_owner()?;
+        self.lock.check()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(segment_name(number));
         Ok((number, SegmentWriter::begin(Arc::clone(&self.fs), &path, columns, meta)?))
@@ -147,9 +141,7 @@ impl Folder {
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
     pub fn rely_on(&self, name: &str) -> Result<()> {
-        let written =
-            self.lock.set_len(0).and_then(|()| self.lock.write_all_at(name.as_bytes(), 0));
-        written.map_err(|cause| Error::storage("write", &self.path.join(LOCK), cause))
+        self.lock.write(name)
     }
 
     /// Refuses a folder without the manifest that somebody relies on.
@@ -157,9 +149,7 @@ impl Folder {
     /// # Errors
     /// [`Error::Damaged`].
     pub fn check_relied_on(&self) -> Result<()> {
-        let path = self.path.join(LOCK);
-        let name =
-            fs::read_to_string(&path).map_err(|cause| Error::storage("read", &path, cause))?;
+        let name = self.lock.note()?;
         if name.is_empty() || self.has_manifest(&name)? {
             return Ok(());
         }
@@ -215,31 +205,13 @@ impl Folder {
         Ok(Leftovers { files: files.len() })
     }
 
-    /// Refuses to write in a process that was forked from the one that has the lock, and where somebody
-    /// took the lock away, and may have another now.
-    fn check_owner(&self) -> Result<()> {
-        let same = |file: &fs::Metadata, open: &fs::Metadata| {
-            (file.dev(), file.ino()) == (open.dev(), open.ino())
-        };
-        let there = fs::metadata(self.path.join(LOCK));
-        let cause = if self.owner != process::id() {
-            "it belongs to the process that this one was forked from; open it in one of them"
-        } else if there.is_ok_and(|file| self.lock.metadata().is_ok_and(|open| same(&file, &open)))
-        {
-            return Ok(());
-        } else {
-            "its lock file was removed or replaced since it was opened, so another may write there"
-        };
-        Err(Error::storage("write to", &self.path, cause))
-    }
-
     /// Refuses to list segments that are no longer there: open ones can still be read, but are lost
     /// when the process ends.
     ///
     /// # Errors
     /// [`Error::Damaged`] names the first; [`Error::Storage`] if another may be writing here.
     pub fn check_present(&self, segments: &[SegmentRef]) -> Result<()> {
-        self.check_owner()?;
+        self.lock.check()?;
         let names: HashSet<String> = self.names()?.into_iter().collect();
         let mut files = segments.iter().map(|segment| segment_name(segment.number));
         let lost = files.find(|file| !names.contains(file));
@@ -258,22 +230,13 @@ impl Folder {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.check_owner()?;
+        self.lock.check()?;
         let path = self.path.join(name);
         self.fs.remove(&path).map_err(|cause| Error::storage("remove", &path, cause))
     }
 
     fn sync(&self) -> Result<()> {
         self.fs.sync_dir(&self.path).map_err(|cause| Error::storage("sync", &self.path, cause))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.owner == process::id() {
-            // Not left to closing the file: children that were forked meanwhile have it open too.
-            drop(self.lock.unlock());
-        }
     }
 }
 
@@ -312,18 +275,6 @@ pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Ma
     there.sort_unstable();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
     Err(Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there })
-}
-
-fn locked(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    let file = file.map_err(|cause| Error::storage("open", path, cause))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::storage("lock", path, "another buffer or process is writing there"))
-        }
-        Err(TryLockError::Error(cause)) => Err(Error::storage("lock", path, cause)),
-    }
 }
 
 /// Whether a file is one that [`super::replace_file`] began and did not finish.

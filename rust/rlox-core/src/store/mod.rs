@@ -8,6 +8,7 @@ mod faulty;
 mod folder;
 mod fs;
 mod header;
+mod lock;
 mod manifest;
 mod segment;
 
@@ -16,5 +17,6 @@ pub use folder::{Folder, Leftovers};
 pub(crate) use folder::{open_segment, read_manifest};
 pub use fs::{Fs, NewFile, RandomRead, RealFs};
 pub use header::{Column, ColumnPlan};
+pub use lock::after_fork_in_child;
 pub use manifest::{Manifest, SegmentRef};
 pub use segment::{Segment, SegmentWriter, write_segment};

@@ -91,6 +91,7 @@ fn after_in_parent(_py: Python<'_>) {
 fn after_in_child(py: Python<'_>) {
     GATE.restart(OWN.get());
     rlox_core::after_fork_in_child();
+    rlox_core::store::after_fork_in_child();
     signals::forget_main();
     views::forget_other_threads(py);
 }

@@ -344,14 +344,14 @@ fn allocate<'py, T: Written>(
         *dim = npy_intp::try_from(size).unwrap_or(npy_intp::MAX);
     }
     let bytes = shape.iter().fold(size_of::<T>(), |bytes, &size| bytes.saturating_mul(size));
-    if !T::ZEROED
+    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
+    let small = bytes < POOLED_FROM;
+    if !(small || T::ZEROED)
         && let Some(lease) = Lease::of(bytes)
     {
         return lent::<T>(py, &mut dims, ndim, lease);
     }
     let dtype = T::get_dtype(py).into_dtype_ptr();
-    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
-    let small = bytes < POOLED_FROM;
     // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
     // return a new array, whose elements take `bytes`, or null with an exception set.
     unsafe {

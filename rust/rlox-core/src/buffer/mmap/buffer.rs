@@ -114,7 +114,7 @@ impl MmapReplayBuffer {
                     "an earlier buffer left rows there; pass reopen=True to go on with them";
                 return Err(Error::storage("start anew in", path, cause));
             }
-            let reopened = reopen(&buffer.rows, &folder, &*buffer.archive.fs, NEWEST)?;
+            let reopened = reopen(buffer.rows.empty_copy()?, &folder, &*buffer.archive.fs, NEWEST)?;
             buffer.adopt(reopened);
             buffer.durable = buffer.rows.memory.rings().rings.iter().map(whole).collect();
         } else {

@@ -1,7 +1,7 @@
 //! Rows that are in a folder from before, checked.
 
 use crate::buffer::persist::{Checker, Header, StackChecker, check_meta, items, open_all, pieces};
-use crate::buffer::rows::{DiskRows, EnvRing, TieredRows, layout_of, queues_mut, sources};
+use crate::buffer::rows::{DiskRows, EnvRing, Rings, TieredRows, layout_of, queues_mut, sources};
 use crate::error::Result;
 use crate::store::{Folder, Fs};
 
@@ -11,20 +11,20 @@ pub(super) struct Reopened {
     pub header: Header,
 }
 
-/// Opens the rows that manifest `name` lists, of columns and environments like those of `like`. The
-/// records and frame numbers of all rows are read and checked, observations when they are sampled.
+/// Opens the rows that manifest `name` lists as those of `empty`, which has none yet. The records and
+/// frame numbers of all rows are read and checked, observations when they are sampled.
 pub(super) fn reopen(
-    like: &TieredRows,
+    empty: TieredRows,
     folder: &Folder,
     fs: &dyn Fs,
     name: &str,
 ) -> Result<Reopened> {
+    let TieredRows { mut memory, rings: Rings { capacity, .. }, .. } = empty;
     let manifest = folder.manifest(name)?;
-    check_meta(&manifest.meta, &layout_of(&like.memory))?;
-    let disk = DiskRows::new(folder.path(), open_all(fs, folder.path(), &manifest, &like.memory)?);
+    check_meta(&manifest.meta, &layout_of(&memory))?;
+    let disk = DiskRows::new(folder.path(), open_all(fs, folder.path(), &manifest, &memory)?);
     let column = |name| Ok(manifest.column(name)?.to_vec());
-    let header = Header::parse(&like.memory, u64::MAX, &column)?;
-    let mut memory = like.memory.empty_copy()?;
+    let header = Header::parse(&memory, u64::MAX, &column)?;
     let each = sources(&memory).len() / header.rings.len().max(1);
     for (env, ring) in header.rings.iter().enumerate() {
         let ranges = header.ranges.get(env * each..(env + 1) * each).unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn reopen(
             *slot = EnvRing { open, begins, ..EnvRing::empty_at(ring.pushed) };
         }
     }
-    let mut rows = TieredRows::new(memory, disk, like.rings.capacity);
+    let mut rows = TieredRows::new(memory, disk, capacity);
     rows.begin(&header.rings);
     Ok(Reopened { rows, header })
 }

@@ -108,22 +108,15 @@ fn begin(b: &mut MmapReplayBuffer) -> Result<Begun> {
 fn write(
     buffer: &mut impl Access<MmapReplayBuffer>,
     folder: &Folder,
-    mut sealing: Sealing,
+    sealing: Sealing,
     again: bool,
 ) -> Result<()> {
-    let written = (|| {
-        while buffer.read(|b| sealing.copy(&b.rows.memory))? {
-            sealing.write()?;
-            interrupt::check()?;
-        }
-        let finished = sealing.finish()?;
-        let segment = folder.segment(finished.reference)?;
-        Ok((finished, segment))
-    })();
+    let written = sealing.write(|sealing| buffer.read(|b| sealing.copy(&b.rows.memory)));
+    let written = written.and_then(|done| Ok((folder.segment(done.reference)?, done)));
     interrupt::uninterrupted(|| {
         buffer.write(|b| {
             b.rows.memory.let_go();
-            let (finished, segment) = written?;
+            let (segment, finished) = written?;
             let reference = finished.list(&mut b.archive, again);
             b.rows.disk.push(reference, segment);
             Ok(())
@@ -159,7 +152,9 @@ pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Re
 }
 
 pub(super) fn restore(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
-    let reopened = buffer.read(|b| reopen(&b.rows, b.open()?, &*b.archive.fs, name))??;
+    let (folder, fs, empty) = buffer
+        .read(|b| Ok((Arc::clone(b.open()?), Arc::clone(&b.archive.fs), b.rows.empty_copy()?)))??;
+    let reopened = reopen(empty, &folder, &*fs, name)?;
     buffer.write(|b| b.state = b.adopt(reopened))?;
     // A reopening would find the rows sealed since until this is done, now or at the next seal.
     drop(seal(buffer));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::archive::Archive;
 use crate::buffer::rows::{MemoryRows, Source, layout_of, sources};
 use crate::error::Result;
+use crate::interrupt;
 use crate::store::{ColumnPlan, Folder, SegmentRef, SegmentWriter};
 
 /// Bytes copied at a time, about: a reader that wants to push waits no longer than for these.
@@ -103,13 +104,20 @@ impl Sealing {
         !self.piece.is_empty()
     }
 
-    /// Writes the piece.
-    pub(in crate::buffer) fn write(&mut self) -> Result<()> {
-        self.writer.write(&self.piece)
-    }
-
-    /// Puts the segment in its place, durably.
-    pub(in crate::buffer) fn finish(self) -> Result<Finished> {
+    /// Writes the segment and puts it in its place, durably; `copy` has [`Sealing::copy`] copy each
+    /// piece, while nobody writes to the rows.
+    ///
+    /// # Errors
+    /// Those of `copy`; [`Error::Storage`](crate::Error::Storage) if the disk refuses,
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
+    pub(in crate::buffer) fn write(
+        mut self,
+        mut copy: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<Finished> {
+        while copy(&mut self)? {
+            self.writer.write(&self.piece)?;
+            interrupt::check()?;
+        }
         let Self { number, writer, all, from, updates, .. } = self;
         let (checksum, bytes) = writer.finish()?;
         Ok(Finished { reference: SegmentRef { number, checksum, bytes }, all, from, updates })

@@ -169,14 +169,8 @@ fn save<B: InMemory>(buffer: &mut impl Access<B>, path: &Path, name: &str) -> Re
 }
 
 /// Writes a segment while others use the buffer, and lists it; returns its bytes.
-fn seal<B: InMemory>(buffer: &mut impl Access<B>, mut sealing: Sealing) -> Result<u64> {
-    let written = (|| {
-        while buffer.read(|buffer| sealing.copy(buffer.rows()))? {
-            sealing.write()?;
-            interrupt::check()?;
-        }
-        sealing.finish()
-    })();
+fn seal<B: InMemory>(buffer: &mut impl Access<B>, sealing: Sealing) -> Result<u64> {
+    let written = sealing.write(|sealing| buffer.read(|buffer| sealing.copy(buffer.rows())));
     // Even if this is to stop: what is held has to be let go.
     interrupt::uninterrupted(|| {
         buffer.write(|buffer| {

@@ -19,6 +19,11 @@ impl DiskRows {
         Self { folder: folder.to_owned(), segments }
     }
 
+    /// Where they are.
+    pub(in crate::buffer) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The segments, oldest first.
     pub(in crate::buffer) fn segments(&self) -> &[(SegmentRef, Segment)] {
         &self.segments

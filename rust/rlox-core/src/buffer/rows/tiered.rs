@@ -51,6 +51,15 @@ impl TieredRows {
         Self { memory, disk, rings, floors, each, items }
     }
 
+    /// No rows, of the same columns, environments and sizes.
+    ///
+    /// # Errors
+    /// As [`MemoryRows::new`].
+    pub(in crate::buffer) fn empty_copy(&self) -> Result<Self> {
+        let disk = DiskRows::new(self.disk.folder(), Vec::new());
+        Ok(Self::new(self.memory.empty_copy()?, disk, self.rings.capacity))
+    }
+
     /// Begins with rows on disk that stand like `rings`, and none in memory.
     pub(in crate::buffer) fn begin(&mut self, rings: &[EnvRing]) {
         self.floors = rings.iter().map(|ring| ring.start).collect();
