@@ -235,7 +235,7 @@ class ReplayBuffer:
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, sampler: Literal['uniform', 'episode_balanced']='uniform', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
         """A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
-        `(1,)` of the space's dtype. Other keywords are those of the constructor.
+        `(1,)` of the space's dtype. Other keywords are those of the constructor that no space says.
 
         Raises UnsupportedSpaceError for spaces whose elements are no arrays.
         """
@@ -305,7 +305,9 @@ class ReplayBuffer:
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
         """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
 
-        Raises StaleIndexError if one was overwritten or never written.
+        Raises:
+            StaleIndexError: one was overwritten or never written.
+            CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -316,7 +318,8 @@ class ReplayBuffer:
             How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
             -1 as int64), and were passed over.
 
-        Raises StaleIndexError if one was never written; nothing is changed then.
+        Raises StaleIndexError if one was never written, or a `load` or `restore` forgot it; nothing
+        is changed then.
         """
 
     def cut_episode(self, env: int=0) -> None:
@@ -412,7 +415,11 @@ class SequenceReplayBuffer:
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, cross_episodes: bool=False, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> SequenceReplayBuffer:
-        """As `ReplayBuffer.from_spaces`."""
+        """A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
+        `(1,)` of the space's dtype. Other keywords are those of the constructor that no space says.
+
+        Raises UnsupportedSpaceError for spaces whose elements are no arrays.
+        """
 
     def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, extra: dict[str, Any] | None=None) -> None:
         """Stores one transition; with `n_envs > 1` one of each environment, every argument with a
@@ -474,7 +481,9 @@ class SequenceReplayBuffer:
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
         """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
 
-        Raises StaleIndexError if one was overwritten or never written.
+        Raises:
+            StaleIndexError: one was overwritten or never written.
+            CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -485,7 +494,8 @@ class SequenceReplayBuffer:
             How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
             -1 as int64), and were passed over.
 
-        Raises StaleIndexError if one was never written; nothing is changed then.
+        Raises StaleIndexError if one was never written, or a `load` or `restore` forgot it; nothing
+        is changed then.
         """
 
     def cut_episode(self, env: int=0) -> None:
@@ -633,12 +643,11 @@ class MmapReplayBuffer:
         """
 
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
-        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
-        or disk.
+        """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
 
         Raises:
-            StaleIndexError: one left the ring or was never written.
-            CheckpointError: a row on disk is damaged; names the file and byte.
+            StaleIndexError: one was overwritten or never written.
+            CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -650,13 +659,17 @@ class MmapReplayBuffer:
         a newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
 
         Returns:
-            How many rows left the ring in the meantime and were passed over.
+            How many rows left the ring in the meantime, or are padding, and were passed over.
 
-        Raises ConfigError if one of the rows is sealed; nothing is written then.
+        Raises ConfigError if one of the rows is sealed, StaleIndexError if one was never written; nothing
+        is written then.
         """
 
     def cut_episode(self, env: int=0) -> None:
-        """As `ReplayBuffer.cut_episode`."""
+        """Ends the running episode of environment `env` after its newest transition, whatever its
+        flags say: n-step windows and goals do not join it to what is pushed next. For an
+        environment that died and was replaced.
+        """
 
     def flush(self) -> None:
         """Seals the rows that are only in memory, so that they outlast the process. The newest row of
@@ -858,7 +871,11 @@ class PrioritizedReplayBuffer:
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, alpha: float=0.6, beta: float=0.4, n_envs: int=1, seed: int=0, stratified: bool=True, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> PrioritizedReplayBuffer:
-        """As `ReplayBuffer.from_spaces`."""
+        """A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
+        `(1,)` of the space's dtype. Other keywords are those of the constructor that no space says.
+
+        Raises UnsupportedSpaceError for spaces whose elements are no arrays.
+        """
 
     def push(self, obs: ArrayLike | Mapping[str, ArrayLike], action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, priority: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
         """As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
@@ -887,7 +904,9 @@ class PrioritizedReplayBuffer:
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
         """The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
 
-        Raises StaleIndexError if one was overwritten or never written.
+        Raises:
+            StaleIndexError: one was overwritten or never written.
+            CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -898,7 +917,8 @@ class PrioritizedReplayBuffer:
             How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
             -1 as int64), and were passed over.
 
-        Raises StaleIndexError if one was never written; nothing is changed then.
+        Raises StaleIndexError if one was never written, or a `load` or `restore` forgot it; nothing
+        is changed then.
         """
 
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> int:
@@ -906,12 +926,12 @@ class PrioritizedReplayBuffer:
         errors plus a small constant. Of an index given twice the last priority stays.
 
         Returns:
-            How many rows were overwritten in the meantime and passed over.
+            How many rows were overwritten in the meantime, or are padding, and were passed over.
 
-        Raises:
-            ConfigError: a priority is negative or above 1e100; nothing is changed then.
+        Raises, with nothing changed:
+            ConfigError: a priority is negative or above 1e100.
             NonFiniteError: a priority is NaN or infinite.
-            StaleIndexError: a row was never written.
+            StaleIndexError: a row was never written, or a `load` forgot it.
             ShapeError: the lengths differ.
         """
 
@@ -1242,7 +1262,7 @@ class VecEnv(NativeEnv):
 
     Raises:
         UnknownNameError: `env_id` is not native; names the nearest.
-        ConfigError: `n`, a seed or `shard` is out of range, or `env_id` has no kernel of that
+        ConfigError: `n`, a seed or `shard` is out of range, `seed` is given beside `seeds`, or `env_id` has no kernel of that
             precision.
         ShapeError: `seeds` has another length than `n`.
     """

@@ -64,7 +64,7 @@ pub enum Error {
         value: f64,
     },
     /// A row of a buffer that was overwritten or never written.
-    #[error("row {} is not in the buffer, which holds {held}", signed(*.index))]
+    #[error("row {} is not in the buffer, which holds {held}", index_or_negative(*.index))]
     StaleIndex {
         /// The index asked for.
         index: u64,
@@ -182,9 +182,10 @@ impl Error {
     }
 }
 
-/// An index as whoever computed it had it: int64 below 0 comes as one beyond what int64 holds.
-fn signed(index: u64) -> String {
-    i64::try_from(index).map_or_else(|_| index.cast_signed().to_string(), |index| index.to_string())
+/// An index, and what it was if it came from int64.
+fn index_or_negative(index: u64) -> String {
+    let negative = index.cast_signed();
+    if negative < 0 { format!("{index} ({negative} as int64)") } else { index.to_string() }
 }
 
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.

@@ -89,7 +89,7 @@ fn prioritized(capacity: usize) -> Buffer<Prioritized> {
 #[test]
 fn a_long_push_stops_when_it_is_told_to() {
     for capacity in [30, 300_000] {
-        check(|| Buffer::new(schema(3), capacity, ENVS, 1, Uniform).unwrap(), interrupt);
+        check(|| Buffer::<Uniform>::new(schema(3), capacity, ENVS, 1, Uniform).unwrap(), interrupt);
         check(|| prioritized(capacity), interrupt);
     }
 }
@@ -103,7 +103,7 @@ fn stacks() -> Schema {
 
 #[test]
 fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
-    check(|| Buffer::new(stacks(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
+    check(|| Buffer::<Uniform>::new(stacks(), 400, ENVS, 1, Uniform).unwrap(), interrupt);
 }
 
 /// Draws uniformly and wants to stop after many rows.
@@ -130,8 +130,8 @@ fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
         assert_eq!(push(buffer, to, LONG, 5), Err(Error::Interrupted));
     };
     for capacity in [30, 300_000] {
-        check(|| Buffer::new(schema(3), capacity, ENVS, 1, Late).unwrap(), late);
-        check(|| Buffer::new(stacks(), capacity, ENVS, 1, Late).unwrap(), late);
+        check(|| Buffer::<Late>::new(schema(3), capacity, ENVS, 1, Late).unwrap(), late);
+        check(|| Buffer::<Late>::new(stacks(), capacity, ENVS, 1, Late).unwrap(), late);
     }
 }
 

@@ -142,6 +142,14 @@ class Program:
         unknown = self.draw.rng.choice(gone, self.draw.integer(0, 3))
         return self.draw.rng.permutation(np.concatenate([self.draw_indices(), unknown]))
 
+    def with_one_ahead(self, indices: Any) -> Any:
+        """The indices with one of a row that nobody has pushed yet."""
+        env = self.draw.integer(0, self.n_envs - 1)
+        ahead = len(self.model.rows[env]) + self.draw.integer(0, 1)
+        changed = np.array(indices, np.uint64)
+        changed[self.draw.integer(0, len(changed) - 1)] = env + self.n_envs * ahead
+        return changed
+
     def draw_gather(self) -> Arguments:
         indices = self.draw_indices()
         out = self.draw.boolean()
@@ -387,6 +395,8 @@ class Program:
             return given | {"path": self.draw.one_of(*SCALARS)}
         if step == "gather" and self.draw.boolean():
             return {"indices": self.draw_any_indices()}
+        if step in ("gather", "update", "update_priorities") and self.draw.boolean():
+            return given | {"indices": self.with_one_ahead(given["indices"])}
         if not given:
             return {"surplus": 1}
         return spoilt(self.draw, given, frozenset())

@@ -49,13 +49,21 @@ def rows(value: Any, n: int) -> np.ndarray:
     return array
 
 
+def moments(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each element, `[n, ...]`; refused beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = obs.mean(axis=0), obs.std(axis=0)
+    require(bool(np.isfinite(std).all()))
+    return mean, std
+
+
 class Dataset:
     """The arrays, and where draws stand."""
 
     def __init__(self, arrays: Arguments, scaled: bool, seed: int) -> None:
         self.arrays, self.scaled, self.seed, self.drawn = arrays, scaled, seed, 0
         obs = arrays["obs"].astype(np.float64)
-        self.mean, self.std = obs.mean(axis=0), obs.std(axis=0)
+        self.mean, self.std = moments(obs)
         self.scale = np.where(self.std < CONSTANT, 1.0, self.std)
         self.ends = arrays["terminated"] | arrays["truncated"]
         self.n = len(obs)
@@ -204,6 +212,7 @@ class DatasetProgram(Program):
         require(obs.size == after.size and (not normalize or dtype.startswith("float")))
         for name in ("terminated", "truncated"):
             flags(given.get(name), (n,))
+        moments(columns[0].reshape(n, -1).astype(np.float64))
         draws = Draws(7, 0)
         drawn = [draws.below(n) for _ in range(5)]
         batch = [column.reshape(n, -1)[drawn] for column in columns]

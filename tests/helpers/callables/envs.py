@@ -245,6 +245,7 @@ def made_model(
     whole(shard, 1, LARGEST)
     whole(parallel_from, 0, LARGEST)
     keys = [(seed, i) for i in range(n)]
+    require(seeds is None or seed == 0)
     if seeds is not None:
         require(isinstance(seeds, (list, tuple, np.ndarray)) and len(seeds) == n)
         keys = [(whole(one, 0, LARGEST), 0) for one in seeds]

@@ -89,7 +89,7 @@ class Tiers(Rings):
         hot //= n_envs
         row_bytes = 4 * (2 + 1 + 1 + 2)
         self.chunk = max(-(-self.each // 256), min(2**20 // row_bytes, hot // 3), 1)
-        self.ring = max(hot, 2 * self.chunk + 1)
+        self.ring = max(hot, 2 * self.chunk + 2)
         self.sealed, self.durable, self.cold = [0] * n_envs, [0] * n_envs, [0] * n_envs
 
     def whole(self, env: int) -> int:

@@ -78,7 +78,7 @@ def test_rows_that_are_sealed_cannot_be_written_to_and_others_can(tmp_path):
     sealed = 75 - buffer.n_unsealed
     assert 0 < sealed < 75
     assert buffer.update("latent", [74, -1], [[1.0, 2.0], [3.0, 4.0]]) == 1
-    with pytest.raises(StaleIndexError, match="row 75 is not .* rows 0 to 74"):
+    with pytest.raises(StaleIndexError, match=r"row 75 is not .* rows 0 to 74"):
         buffer.update("latent", [74, 75], np.ones((2, 2)))
     with pytest.raises(ConfigError, match="segments never change"):
         buffer.update("latent", [74, sealed - 1], np.ones((2, 2)))
@@ -129,11 +129,32 @@ def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, ne
     for file in path.glob(lost):
         file.unlink()
     push(buffer, range(100, 100 + new_rows))
-    match = "removed under an open buffer" if lost == "*.seg" else "lock file was removed"
+    error, match = StorageError, "lock file was removed or replaced"
+    if lost == "*.seg":
+        error, match = CheckpointError, "removed under an open buffer"
+    if lost == "lock":
+        (path / "lock").touch()
     for call in (buffer.flush, lambda: buffer.save("mine"), lambda: buffer.close(keep=True)):
-        with pytest.raises((CheckpointError, StorageError), match=match):
+        with pytest.raises(error, match=match):
             call()
     assert buffer.gather([50])["rewards"] == 50.0
+
+
+@pytest.mark.parametrize("lost", ["*.seg", "lock"])
+def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_what_is_lost(
+    tmp_path, lost
+):
+    path = tmp_path / "cold"
+    buffer = rlox.MmapReplayBuffer(10, 5_000, cold_path=path, **SHAPE)
+    push(buffer, range(100))
+    buffer.flush()
+    for file in path.glob(lost):
+        file.unlink()
+    with pytest.raises((CheckpointError, StorageError), match="cold"):
+        push(buffer, range(100, 5_000))
+    assert buffer.n_unsealed <= 50
+    newest = len(buffer) - 1
+    assert buffer.gather([newest - 1])["rewards"] == newest - 1
 
 
 def test_a_list_of_segments_that_was_removed_is_missed_and_written_anew(tmp_path):
@@ -164,7 +185,7 @@ def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):
             call()
     with pytest.raises(StorageError, match="reopen=True"):
         rlox.MmapReplayBuffer(10, 500, cold_path=path, reopen=False, **SHAPE)
-    with pytest.raises(CheckpointError, match='no save "last" in .*cold; there is newest'):
+    with pytest.raises(CheckpointError, match=r'no save "last" in .*cold; there is newest'):
         rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE).load()
     with pytest.raises(CheckpointError, match="layout"):
         rlox.MmapReplayBuffer(10, 500, 4, 1, cold_path=path)

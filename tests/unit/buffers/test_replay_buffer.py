@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +19,13 @@ from helpers.transitions import (
     row,
 )
 
-from rlox import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer, Stream
+from rlox import (
+    MmapReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    SequenceReplayBuffer,
+    Stream,
+)
 from rlox.errors import (
     ConfigError,
     ShapeError,
@@ -170,8 +179,11 @@ def test_extra_columns_are_pushed_sampled_and_written_back():
 def test_what_was_never_pushed_is_not_taken_for_overwritten():
     buffer, _ = filled(100, 64)
     before = buffer.gather(np.arange(36, 100))
-    for kind, never in [(np.uint64, 100), (np.uint64, 2**64 - 2), (np.int64, -2)]:
-        with pytest.raises(StaleIndexError, match=f"row {-2 if never > 100 else never} is not"):
+    negative = r"row 18446744073709551614 \(-2 as int64\) is not"
+    for kind, never, said in [
+        (np.uint64, 100, "row 100 is not"), (np.uint64, 2**64 - 2, negative), (np.int64, -2, negative)
+    ]:  # fmt: skip
+        with pytest.raises(StaleIndexError, match=said):
             buffer.update("rewards", np.array([50, never], kind), [7.0, 7.0])
     np.testing.assert_array_equal(buffer.gather(np.arange(36, 100))["rewards"], before["rewards"])
     padding = np.array([50, -1, 3])
@@ -307,13 +319,27 @@ def test_settings_that_make_no_buffer_are_refused(settings, error):
     ("kind", "keyword", "hint"),
     [
         (ReplayBuffer, "sampled", "did you mean sampler"),
-        (PrioritizedReplayBuffer, "alhpa", "did you mean alpha"),
+        (PrioritizedReplayBuffer, "alphas", "did you mean alpha"),
         (SequenceReplayBuffer, "sampler", "known: capacity, .*cross_episodes"),
+        (MmapReplayBuffer, "cold_paths", "did you mean cold_path"),
+        (ReplayBuffer, "*", "known: capacity"),
     ],
 )
 def test_an_unknown_keyword_is_answered_with_those_of_the_class(kind, keyword, hint):
-    with pytest.raises(UnknownNameError, match=f'"{keyword}"; {hint}'):
-        kind(10, 3, 1, **{keyword: 1})
+    size = {"total_capacity": 10} if kind is MmapReplayBuffer else {}
+    with pytest.raises(UnknownNameError, match=f'"{re.escape(keyword)}"; {hint}'):
+        kind(10, **size, obs_dim=3, act_dim=1, **{keyword: 1})
+
+
+@pytest.mark.parametrize(
+    "kind", [ReplayBuffer, PrioritizedReplayBuffer, SequenceReplayBuffer, MmapReplayBuffer]
+)
+def test_every_setting_of_columns_is_in_the_signature_that_keywords_are_checked_by(kind):
+    columns = {
+        "obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype", "reward_dtype",
+        "frame_stack", "extra_columns",
+    }  # fmt: skip
+    assert columns <= set(inspect.signature(kind).parameters)
 
 
 def test_wrong_transitions_and_requests_are_refused_and_store_nothing():

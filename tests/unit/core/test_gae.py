@@ -308,7 +308,11 @@ ROW = np.zeros(4)
             "both given",
             lambda: core.compute_gae(ROW, ROW, ROW, 1.0, next_values=ROW),
         ),
-        (NonFiniteError, "dones is NaN at 2", lambda: core.compute_gae(ROW, ROW, [0, 1, np.nan, 0])),
+        (
+            NonFiniteError,
+            "dones is NaN at 2",
+            lambda: core.compute_gae(ROW, ROW, [0, 1, np.nan, 0]),
+        ),
         (
             NonFiniteError,
             "truncated is NaN at 1",

@@ -77,7 +77,10 @@ impl Flag for f64 {
 
 /// The bits that are set in one of some flags.
 #[multiversion(targets("x86_64+avx2"))]
-fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(flags: &[T], bits: fn(T) -> B) -> B {
+fn bits_of<T: Copy, B: Copy + Default + BitOr<Output = B>>(
+    flags: &[T],
+    bits: impl Fn(T) -> B,
+) -> B {
     flags.iter().fold(B::default(), |all, &flag| all | bits(flag))
 }
 
@@ -140,6 +143,11 @@ mod tests {
                 bad.iter_mut().skip(place).for_each(|flag| *flag = -f64::NAN);
                 assert_eq!(f64::first_nan(&bad), Some(place));
                 assert_eq!(f32::first_nan(&single(&bad)), Some(place));
+                let mut plain = [1.0, 0.0].repeat(n);
+                assert_eq!(f64::first_nan(&plain), None);
+                plain.iter_mut().skip(place).take(1).for_each(|flag| *flag = f64::NAN);
+                assert_eq!(f64::first_nan(&plain), Some(place));
+                assert_eq!(f32::first_nan(&single(&plain)), Some(place));
             }
         }
     }

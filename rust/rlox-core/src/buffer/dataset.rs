@@ -40,7 +40,8 @@ impl OfflineDataset {
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Config`] for rows that do not fit the schema or no rows;
-    /// [`Error::NonFinite`] for NaN or infinity in observations, actions or rewards;
+    /// [`Error::NonFinite`] for NaN or infinity in observations, actions or rewards, or observations
+    /// whose deviation is beyond float64;
     /// [`Error::Config`] for observations without a float column to normalise;
     /// [`Error::Interrupted`].
     pub fn new(schema: Schema, given: Transitions<'_>, normalize: bool, seed: u64) -> Result<Self> {

@@ -12,15 +12,15 @@ use crate::interrupt;
 
 /// A ring of transitions, the oldest overwritten first, drawn by the rule `S`.
 #[derive(Debug)]
-pub struct Buffer<S> {
+pub struct Buffer<S: ?Sized> {
     held: Saveable,
-    sampler: S,
+    sampler: Box<S>,
     /// Rows being pushed, for rules that follow them.
     pushed: Vec<(usize, RowRef)>,
 }
 
 /// Drawn by a rule that has no settings; see [`named`](super::named).
-pub type ReplayBuffer = Buffer<Box<dyn Sampler>>;
+pub type ReplayBuffer = Buffer<dyn Sampler>;
 
 /// Drawn in proportion to priority^alpha.
 pub type PrioritizedReplayBuffer = Buffer<Prioritized>;
@@ -28,7 +28,7 @@ pub type PrioritizedReplayBuffer = Buffer<Prioritized>;
 /// Drawn as windows of consecutive rows.
 pub type SequenceReplayBuffer = Buffer<Sequences>;
 
-impl<S: Sampler> Buffer<S> {
+impl<S: Sampler + ?Sized> Buffer<S> {
     /// An empty buffer; see [`MemoryRows::new`].
     ///
     /// # Errors
@@ -38,11 +38,11 @@ impl<S: Sampler> Buffer<S> {
         capacity: usize,
         n_envs: usize,
         seed: u64,
-        sampler: S,
+        sampler: impl Into<Box<S>>,
     ) -> Result<Self> {
         let rows = MemoryRows::new(schema, capacity, n_envs)?;
         let held = Saveable { rows, state: SamplerState::new(seed), archive: Archive::default() };
-        Ok(Self { held, sampler, pushed: Vec::new() })
+        Ok(Self { held, sampler: sampler.into(), pushed: Vec::new() })
     }
 
     /// The rule.
@@ -85,7 +85,7 @@ impl<S: Sampler> Buffer<S> {
     /// # Errors
     /// As [`Request::rows`] and the rule; [`Error::Config`](crate::Error::Config) for an empty buffer.
     pub fn sample(&self, request: Request) -> Result<Drawn> {
-        request.draw(&self.sampler, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
+        request.draw(&*self.sampler, self.rows().rings(), &self.held.state, |_, _, _| Ok(()))
     }
 
     /// [`Buffer::sample`] with the rows that are to be relabelled.
@@ -94,7 +94,7 @@ impl<S: Sampler> Buffer<S> {
     /// As there.
     pub fn sample_hindsight(&self, request: Request, hindsight: Hindsight) -> Result<Drawn> {
         let rings = self.rows().rings();
-        request.draw(&self.sampler, rings, &self.held.state, |rng, place, drawn| {
+        request.draw(&*self.sampler, rings, &self.held.state, |rng, place, drawn| {
             hindsight.relabel(rings, rng, place, drawn)
         })
     }
@@ -162,7 +162,7 @@ impl PrioritizedReplayBuffer {
     }
 }
 
-impl<S: Sampler> InMemory for Buffer<S> {
+impl<S: Sampler + ?Sized> InMemory for Buffer<S> {
     fn held(&self) -> &Saveable {
         &self.held
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,8 @@ use crate::error::{Error, Result};
 
 const SEGMENT: &str = ".seg";
 const MANIFEST: &str = ".manifest";
+/// Names of saves in a message, at most.
+const SHOWN: usize = 8;
 
 /// What a sweep removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +42,9 @@ impl Folder {
     /// # Errors
     /// [`Error::Storage`] if it cannot be created or another buffer or process has it.
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
+        // The process may change its working folder.
+        let path =
+            &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
         fs.create_dirs(path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = FolderLock::take(path)?;
         let mut folder = Self { path: path.to_owned(), fs, next: AtomicU64::new(0), lock };
@@ -89,6 +95,7 @@ impl Folder {
     /// # Errors
     /// As [`Folder::check_present`] and [`Manifest::write`]; [`Error::Config`] for another name.
     pub fn publish(&self, name: &str, manifest: &Manifest) -> Result<()> {
+        self.lock.check()?;
         self.check_present(&manifest.segments)?;
         manifest.write(Arc::clone(&self.fs), &manifest_path(&self.path, name)?)
     }
@@ -211,7 +218,9 @@ impl Folder {
     /// # Errors
     /// [`Error::Damaged`] names the first; [`Error::Storage`] if another may be writing here.
     pub fn check_present(&self, segments: &[SegmentRef]) -> Result<()> {
-        self.lock.check()?;
+        if self.lock.is_own() {
+            self.lock.check()?;
+        }
         let names: HashSet<String> = self.names()?.into_iter().collect();
         let mut files = segments.iter().map(|segment| segment_name(segment.number));
         let lost = files.find(|file| !names.contains(file));
@@ -266,15 +275,26 @@ pub(crate) fn open_segment(fs: &dyn Fs, folder: &Path, which: SegmentRef) -> Res
 /// As [`Folder::manifest`].
 pub(crate) fn read_manifest(fs: &dyn Fs, folder: &Path, name: &str) -> Result<Manifest> {
     let path = manifest_path(folder, name)?;
-    let files = fs.list(folder).unwrap_or_default();
-    let mut there: Vec<&str> = files.iter().filter_map(|file| manifest_name(file)).collect();
-    // What cannot be listed may be there all the same.
-    if there.contains(&name) || path.exists() {
-        return Manifest::read(fs, &path);
-    }
-    there.sort_unstable();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    Err(Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there })
+    Manifest::read(fs, &path).map_err(|error| {
+        let files = match fs.list(folder) {
+            Ok(files) => files,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(_) => return error,
+        };
+        let mut there: Vec<&str> = files.iter().filter_map(|file| manifest_name(file)).collect();
+        if there.contains(&name) {
+            return error;
+        }
+        there.sort_unstable();
+        let more = if there.len() > SHOWN {
+            format!(" and {} more", there.len() - SHOWN)
+        } else {
+            String::new()
+        };
+        there.truncate(SHOWN);
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") + &more };
+        Error::Missing { name: name.to_owned(), folder: folder.display().to_string(), there }
+    })
 }
 
 /// Whether a file is one that [`super::replace_file`] began and did not finish.

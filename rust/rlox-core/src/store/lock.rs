@@ -57,7 +57,7 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Storage`].
     pub(super) fn check(&self) -> Result<()> {
-        let cause = if self.owner != process::id() {
+        let cause = if !self.is_own() {
             "it belongs to the process that this one was forked from; open it in one of them"
         } else if self.is_there() {
             return Ok(());
@@ -65,6 +65,11 @@ impl FolderLock {
             "its lock file was removed or replaced since it was opened, so another may write there"
         };
         Err(Error::storage("write to", self.path.parent().unwrap_or(&self.path), cause))
+    }
+
+    /// False in a process that was forked from the one that has the lock.
+    pub(super) fn is_own(&self) -> bool {
+        self.owner == process::id()
     }
 
     fn is_there(&self) -> bool {
@@ -95,7 +100,7 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        if self.owner == process::id()
+        if self.is_own()
             && let Some(file) = &*self.file.lock()
         {
             // Not left to closing the file: a fork that nobody told of may have it open too.

@@ -36,14 +36,16 @@ pub(super) fn read<'py>(
     field: &Field,
     lead: &[usize],
 ) -> PyResult<Bytes<'py>> {
-    // Asking whether something is an array costs more than asking for a float.
-    let single = lead.is_empty() && field.len() == 1;
+    // To ask whether something is an array costs more than to ask whether it is a float.
     if !value.is_exact_instance_of::<PyFloat>()
         && let Ok(array) = value.cast::<PyUntypedArray>()
     {
         return from_array(array, name, field, lead);
     }
-    if single && let Some(number) = with_dtype!(field.dtype, T => T::number(value))? {
+    if lead.is_empty()
+        && field.len() == 1
+        && let Some(number) = with_dtype!(field.dtype, T => T::number(value))?
+    {
         return Ok(number);
     }
     from_array(&coerce::array(value, name)?, name, field, lead)

@@ -80,16 +80,17 @@ macro_rules! push_methods {
     };
 }
 
-/// What every buffer in memory does, where `B` is in memory.
-// rustfmt moves some of the attributes further right each time.
+/// What every ring of rows does, where `B` is [`Replay`](super::shared::Replay).
 #[rustfmt::skip]
-macro_rules! held_methods {
+macro_rules! ring_methods {
     ($class:ident) => {
         #[pymethods]
         impl $class {
             /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them.
             ///
-            /// Raises StaleIndexError if one was overwritten or never written.
+            /// Raises:
+            ///     StaleIndexError: one was overwritten or never written.
+            ///     CheckpointError: of a buffer on disk: a row there is damaged; names the file and byte.
             #[pyo3(signature = (indices, *, out=None))]
             fn gather<'py>(
                 &self,
@@ -100,6 +101,61 @@ macro_rules! held_methods {
                 shared::gather(py, &self.columns, &self.buffer, indices, out)
             }
 
+            /// Ends the running episode of environment `env` after its newest transition, whatever its
+            /// flags say: n-step windows and goals do not join it to what is pushed next. For an
+            /// environment that died and was replaced.
+            #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
+            fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
+                let env = settings::size(&env, "env", 0)?;
+                let cost = shared::waits(&self.buffer);
+                crate::detach::writing(py, &self.buffer, cost, |buffer| buffer.cut_episode(env))
+            }
+
+            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).len()))
+            }
+
+            /// Transitions held at most, a multiple of `n_envs`.
+            #[getter]
+            fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
+                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).capacity()))
+            }
+
+            /// Number of environments.
+            #[getter]
+            const fn n_envs(&self) -> usize {
+                self.columns.n_envs()
+            }
+        }
+    };
+}
+
+/// What every buffer in memory does, where `B` is in memory, with the signature of `from_spaces`.
+// rustfmt moves some of the attributes further right each time.
+#[rustfmt::skip]
+macro_rules! held_methods {
+    ($class:ident, $from_spaces:tt) => {
+        #[pymethods]
+        impl $class {
+            /// A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
+            /// `(1,)` of the space's dtype. Other keywords are those of the constructor that no space says.
+            ///
+            /// Raises UnsupportedSpaceError for spaces whose elements are no arrays.
+            #[classmethod]
+            #[pyo3(
+                signature = (observation_space, action_space, capacity, **keywords),
+                text_signature = $from_spaces
+            )]
+            fn from_spaces<'py>(
+                cls: &Bound<'py, pyo3::types::PyType>,
+                observation_space: &Bound<'py, PyAny>,
+                action_space: &Bound<'py, PyAny>,
+                capacity: &Bound<'py, PyAny>,
+                keywords: Option<&Bound<'py, PyDict>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
+            }
+
             /// Writes `values`, `[n, ...]`, into a column (`actions`, `rewards` or an extra one) of the
             /// rows with the given indices, `[n]`; of an index given twice the last value stays.
             ///
@@ -107,7 +163,8 @@ macro_rules! held_methods {
             ///     How many rows were overwritten in the meantime, or are padding (2**64 - 1, which is
             ///     -1 as int64), and were passed over.
             ///
-            /// Raises StaleIndexError if one was never written; nothing is changed then.
+            /// Raises StaleIndexError if one was never written, or a `load` or `restore` forgot it; nothing
+            /// is changed then.
             fn update(
                 &self,
                 py: Python<'_>,
@@ -118,18 +175,9 @@ macro_rules! held_methods {
                 shared::update(py, &self.columns, &self.buffer, &column, indices, values)
             }
 
-            /// Ends the running episode of environment `env` after its newest transition, whatever its
-            /// flags say: n-step windows and goals do not join it to what is pushed next. For an
-            /// environment that died and was replaced.
-            #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-            fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-                let env = settings::size(&env, "env", 0)?;
-                crate::detach::writing(py, &self.buffer, 100, |buffer| buffer.cut_episode(env))
-            }
-
             /// Forgets every transition; indices go on counting.
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
-                crate::detach::detached(py, shared::LONG, || {
+                crate::detach::detached(py, crate::detach::LONG, || {
                     self.buffer.replace(|buffer| {
                         buffer.clear();
                         Ok(())
@@ -169,7 +217,7 @@ macro_rules! held_methods {
             )]
             fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                crate::detach::detached(py, shared::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
+                crate::detach::detached(py, crate::detach::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
             /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
@@ -184,23 +232,7 @@ macro_rules! held_methods {
             )]
             fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                crate::detach::detached(py, shared::LONG, || self.buffer.load(&path, &name))
-            }
-
-            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
-            }
-
-            /// Transitions held at most, a multiple of `n_envs`.
-            #[getter]
-            fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
-            }
-
-            /// Number of environments.
-            #[getter]
-            const fn n_envs(&self) -> usize {
-                self.columns.n_envs()
+                crate::detach::detached(py, crate::detach::LONG, || self.buffer.load(&path, &name))
             }
 
             /// Transitions pushed so far, overwritten ones included.
@@ -219,4 +251,4 @@ macro_rules! held_methods {
     };
 }
 
-pub(super) use {held_methods, push_methods};
+pub(super) use {held_methods, push_methods, ring_methods};

@@ -3,14 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{Kind, MmapReplayBuffer, Rows, Tiers};
+use rlox_core::buffer::{Kind, MmapReplayBuffer, Tiers};
 
 use super::columns::{Columns, Pushed};
-use super::methods::push_methods;
+use super::methods::{push_methods, ring_methods};
 use super::{settings, shared};
 use crate::convert::coerce::{Number, Text};
 use crate::convert::paths::PathArg;
-use crate::detach::{detached, reading, writing};
+use crate::detach::{detached, reading};
 use crate::errors::OrRaise;
 
 /// A ring of transitions whose newer part is in memory and whose older part is on disk.
@@ -50,6 +50,7 @@ pub(crate) struct PyMmapReplayBuffer {
 }
 
 push_methods!(PyMmapReplayBuffer);
+ring_methods!(PyMmapReplayBuffer);
 
 #[pymethods]
 impl PyMmapReplayBuffer {
@@ -85,7 +86,7 @@ impl PyMmapReplayBuffer {
             let tiers = Tiers { hot_capacity, total_capacity, path: &path, reopen };
             MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
         };
-        let buffer = detached(py, shared::LONG, make)?;
+        let buffer = detached(py, crate::detach::LONG, make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
@@ -117,22 +118,6 @@ impl PyMmapReplayBuffer {
         shared::sample(py, (&self.columns, &self.buffer), &asked, (kind, n_step), out)
     }
 
-    /// The transitions with the given indices, uint64 `[n]`, as `sample` returns them, from memory
-    /// or disk.
-    ///
-    /// Raises:
-    ///     StaleIndexError: one left the ring or was never written.
-    ///     CheckpointError: a row on disk is damaged; names the file and byte.
-    #[pyo3(signature = (indices, *, out=None))]
-    fn gather<'py>(
-        &self,
-        py: Python<'py>,
-        indices: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        shared::gather(py, &self.columns, &self.buffer, indices, out)
-    }
-
     /// Writes `values`, `[n, ...]`, into a column of rows that are not sealed on disk yet, given by
     /// their indices, `[n]`; otherwise as `ReplayBuffer.update`.
     ///
@@ -141,9 +126,10 @@ impl PyMmapReplayBuffer {
     /// a newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
     ///
     /// Returns:
-    ///     How many rows left the ring in the meantime and were passed over.
+    ///     How many rows left the ring in the meantime, or are padding, and were passed over.
     ///
-    /// Raises ConfigError if one of the rows is sealed; nothing is written then.
+    /// Raises ConfigError if one of the rows is sealed, StaleIndexError if one was never written; nothing
+    /// is written then.
     fn update(
         &self,
         py: Python<'_>,
@@ -154,17 +140,10 @@ impl PyMmapReplayBuffer {
         shared::update(py, &self.columns, &self.buffer, &column, indices, values)
     }
 
-    /// As `ReplayBuffer.cut_episode`.
-    #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-    fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-        let env = settings::size(&env, "env", 0)?;
-        writing(py, &self.buffer, shared::LONG, |buffer| buffer.cut_episode(env))
-    }
-
     /// Seals the rows that are only in memory, so that they outlast the process. The newest row of
     /// an environment is left out while its next observation is not known.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, shared::LONG, || self.buffer.flush())
+        detached(py, crate::detach::LONG, || self.buffer.flush())
     }
 
     /// Ends the buffer and removes its files but for what saves need; with `keep` every row is
@@ -173,7 +152,7 @@ impl PyMmapReplayBuffer {
     /// A buffer that is dropped without `close` leaves what was sealed.
     #[pyo3(signature = (keep=false))]
     fn close(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
-        detached(py, shared::LONG, || self.buffer.close(keep))
+        detached(py, crate::detach::LONG, || self.buffer.close(keep))
     }
 
     /// Saves the state exactly, running episodes and draws included, as `name` beside the rows,
@@ -184,7 +163,7 @@ impl PyMmapReplayBuffer {
     )]
     fn save(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        detached(py, shared::LONG, || self.buffer.save(&name))
+        detached(py, crate::detach::LONG, || self.buffer.save(&name))
     }
 
     /// Goes on from the state saved as `name`; rows pushed since are forgotten.
@@ -196,28 +175,12 @@ impl PyMmapReplayBuffer {
     )]
     fn load(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        detached(py, shared::LONG, || self.buffer.restore(&name))
+        detached(py, crate::detach::LONG, || self.buffer.restore(&name))
     }
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        reading(py, &self.buffer, shared::LONG, MmapReplayBuffer::verify)
-    }
-
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().len()))
-    }
-
-    /// Transitions held at most, a multiple of `n_envs`.
-    #[getter]
-    fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().capacity()))
-    }
-
-    /// Number of environments.
-    #[getter]
-    const fn n_envs(&self) -> usize {
-        self.columns.n_envs()
+        reading(py, &self.buffer, crate::detach::LONG, MmapReplayBuffer::verify)
     }
 
     /// Transitions in memory.
@@ -263,7 +226,7 @@ pub(crate) fn prune_replay(
     let path = path.read("path")?;
     let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
     let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
-    detached(py, shared::LONG, || {
+    detached(py, crate::detach::LONG, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
         rlox_core::buffer::prune(&path, &keep)
     })

@@ -105,7 +105,7 @@ impl PyOfflineDatasetBuffer {
             truncated: truncated.slice(),
         };
         let load = || OfflineDataset::new(schema, rows, normalize, seed);
-        let data = detached(py, shared::LONG, load)?;
+        let data = detached(py, crate::detach::LONG, load)?;
         Ok(Self { columns, data: Shared::new(data) })
     }
 
@@ -250,7 +250,7 @@ impl PyOfflineDatasetBuffer {
     )]
     fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, shared::LONG, || Ok(self.data.save(&path, &name)?.new_bytes))
+        detached(py, crate::detach::LONG, || Ok(self.data.save(&path, &name)?.new_bytes))
     }
 
     /// Continues from what a dataset of the same columns and number of rows saved, both with
@@ -265,7 +265,7 @@ impl PyOfflineDatasetBuffer {
     )]
     fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, shared::LONG, || self.data.load(&path, &name))
+        detached(py, crate::detach::LONG, || self.data.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

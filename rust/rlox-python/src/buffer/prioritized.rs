@@ -1,12 +1,12 @@
 //! The prioritized replay buffer for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{InMemory, Kind, MemoryRows, Prioritized, PrioritizedReplayBuffer};
 
 use super::columns::{Columns, Pushed};
-use super::methods::held_methods;
+use super::methods::{held_methods, ring_methods};
 use super::{settings, shared, state};
 use crate::convert::coerce::{self, Number, Real, Text};
 use crate::convert::paths::PathArg;
@@ -39,7 +39,11 @@ pub(crate) struct PyPrioritizedReplayBuffer {
     buffer: Shared<PrioritizedReplayBuffer>,
 }
 
-held_methods!(PyPrioritizedReplayBuffer);
+ring_methods!(PyPrioritizedReplayBuffer);
+held_methods!(
+    PyPrioritizedReplayBuffer,
+    "($cls, observation_space, action_space, capacity, *, alpha=0.6, beta=0.4, n_envs=1, seed=0, stratified=True, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+);
 
 #[pymethods]
 impl PyPrioritizedReplayBuffer {
@@ -77,22 +81,6 @@ impl PyPrioritizedReplayBuffer {
         };
         let buffer = detached(py, capacity.saturating_mul(4), make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
-    }
-
-    /// As `ReplayBuffer.from_spaces`.
-    #[classmethod]
-    #[pyo3(
-        signature = (observation_space, action_space, capacity, **keywords),
-        text_signature = "($cls, observation_space, action_space, capacity, *, alpha=0.6, beta=0.4, n_envs=1, seed=0, stratified=True, reward_dtype='float32', frame_stack=None, extra_columns=None)"
-    )]
-    fn from_spaces<'py>(
-        cls: &Bound<'py, PyType>,
-        observation_space: &Bound<'py, PyAny>,
-        action_space: &Bound<'py, PyAny>,
-        capacity: &Bound<'py, PyAny>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
     }
 
     /// As `ReplayBuffer.push`, with a priority in [0, 1e100]; without one the largest seen so
@@ -181,12 +169,12 @@ impl PyPrioritizedReplayBuffer {
     /// errors plus a small constant. Of an index given twice the last priority stays.
     ///
     /// Returns:
-    ///     How many rows were overwritten in the meantime and passed over.
+    ///     How many rows were overwritten in the meantime, or are padding, and were passed over.
     ///
-    /// Raises:
-    ///     ConfigError: a priority is negative or above 1e100; nothing is changed then.
+    /// Raises, with nothing changed:
+    ///     ConfigError: a priority is negative or above 1e100.
     ///     NonFiniteError: a priority is NaN or infinite.
-    ///     StaleIndexError: a row was never written.
+    ///     StaleIndexError: a row was never written, or a `load` forgot it.
     ///     ShapeError: the lengths differ.
     fn update_priorities(
         &self,

@@ -1,13 +1,13 @@
 //! The uniform replay buffer for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{InMemory, Kind, ReplayBuffer, named};
 
 use super::columns::{Columns, Pushed};
 use super::goals::{self, PyHindsightConfig};
-use super::methods::{held_methods, push_methods};
+use super::methods::{held_methods, push_methods, ring_methods};
 use super::{settings, shared, state};
 use crate::convert::coerce::{Number, Text};
 use crate::convert::paths::PathArg;
@@ -56,7 +56,11 @@ pub(crate) struct PyReplayBuffer {
 }
 
 push_methods!(PyReplayBuffer);
-held_methods!(PyReplayBuffer);
+ring_methods!(PyReplayBuffer);
+held_methods!(
+    PyReplayBuffer,
+    "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, sampler='uniform', reward_dtype='float32', frame_stack=None, extra_columns=None)"
+);
 
 #[pymethods]
 impl PyReplayBuffer {
@@ -85,25 +89,6 @@ impl PyReplayBuffer {
         let make = || ReplayBuffer::new(schema, capacity, n_envs, seed, rule);
         let buffer = detached(py, 0, make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
-    }
-
-    /// A buffer for the observations and actions of Gymnasium spaces; Discrete actions are
-    /// `(1,)` of the space's dtype. Other keywords are those of the constructor.
-    ///
-    /// Raises UnsupportedSpaceError for spaces whose elements are no arrays.
-    #[classmethod]
-    #[pyo3(
-        signature = (observation_space, action_space, capacity, **keywords),
-        text_signature = "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, sampler='uniform', reward_dtype='float32', frame_stack=None, extra_columns=None)"
-    )]
-    fn from_spaces<'py>(
-        cls: &Bound<'py, PyType>,
-        observation_space: &Bound<'py, PyAny>,
-        action_space: &Bound<'py, PyAny>,
-        capacity: &Bound<'py, PyAny>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
     }
 
     /// Draws transitions by the buffer's rule, with replacement.

@@ -1,12 +1,12 @@
 //! The sequence replay buffer for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{InMemory, Kind, SequenceReplayBuffer, Sequences};
 
 use super::columns::{Columns, Pushed};
-use super::methods::{held_methods, push_methods};
+use super::methods::{held_methods, push_methods, ring_methods};
 use super::{settings, shared, state};
 use crate::convert::coerce::{Number, Text};
 use crate::convert::paths::PathArg;
@@ -39,7 +39,11 @@ pub(crate) struct PySequenceReplayBuffer {
 }
 
 push_methods!(PySequenceReplayBuffer);
-held_methods!(PySequenceReplayBuffer);
+ring_methods!(PySequenceReplayBuffer);
+held_methods!(
+    PySequenceReplayBuffer,
+    "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, cross_episodes=False, reward_dtype='float32', frame_stack=None, extra_columns=None)"
+);
 
 #[pymethods]
 impl PySequenceReplayBuffer {
@@ -68,22 +72,6 @@ impl PySequenceReplayBuffer {
         let make = || SequenceReplayBuffer::new(schema, capacity, n_envs, seed, rule);
         let buffer = detached(py, 0, make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
-    }
-
-    /// As `ReplayBuffer.from_spaces`.
-    #[classmethod]
-    #[pyo3(
-        signature = (observation_space, action_space, capacity, **keywords),
-        text_signature = "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, cross_episodes=False, reward_dtype='float32', frame_stack=None, extra_columns=None)"
-    )]
-    fn from_spaces<'py>(
-        cls: &Bound<'py, PyType>,
-        observation_space: &Bound<'py, PyAny>,
-        action_space: &Bound<'py, PyAny>,
-        capacity: &Bound<'py, PyAny>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        settings::from_spaces(cls, observation_space, action_space, capacity, keywords)
     }
 
     /// Draws windows of `seq_len` consecutive transitions of one environment, with replacement.

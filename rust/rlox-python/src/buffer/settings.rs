@@ -61,11 +61,11 @@ impl<'py> Settings<'_, 'py> {
         let signature = T::type_object(self.py).getattr("__text_signature__")?;
         let signature = signature.extract::<String>()?;
         let parts = signature.trim_matches(['(', ')']).split(", ");
-        let known: Vec<&str> = parts.filter_map(|part| part.split('=').next()).collect();
+        let names = parts.filter_map(|part| part.split('=').next());
+        let known: Vec<&str> = names.filter(|name| *name != "*").collect();
         for key in given.keys() {
             let key = key.cast::<PyString>()?.to_string_lossy().into_owned();
             if !known.contains(&key.as_str()) {
-                let known: Vec<&str> = known.iter().copied().filter(|name| *name != "*").collect();
                 return self.checked(Err(Error::unknown_name("buffer setting", &key, &known)));
             }
         }
@@ -212,6 +212,11 @@ pub(super) fn from_spaces<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let settings = keywords.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
+    for name in ["obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype"] {
+        if settings.contains(name)? {
+            return Err(Error::config(name, "given", "only spaces, which say it")).or_raise(py);
+        }
+    }
     let spaces = py.import("gymnasium.spaces")?;
     if observation_space.is_instance(&spaces.getattr("Dict")?)? {
         let columns = PyDict::new(py);

@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{
-    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, RowRef, Sampler,
-    Transitions,
+    Batch, Buffer, EnvIndex, InMemory, Kind, MmapReplayBuffer, NStep, Request, Sampler, Transitions,
 };
 use rlox_core::{Error, Result};
 
@@ -14,12 +13,9 @@ use super::arrays::Arrays;
 use super::columns::{Columns, Pushed};
 use super::{incoming, settings};
 use crate::convert::coerce::{self, Number, Text};
-use crate::detach::{detached, reading, writing};
+use crate::detach::{LONG, detached, reading, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
-
-/// Nanoseconds of a call that is always worth releasing the GIL for.
-pub(super) const LONG: usize = usize::MAX;
 
 /// A buffer of transitions, wherever they are.
 pub(super) trait Replay: Send + Sync + Sized {
@@ -36,9 +32,6 @@ pub(super) trait Replay: Send + Sync + Sized {
         priorities: Option<&[f64]>,
     ) -> PyResult<()>;
 
-    /// The row with an index.
-    fn find(&self, index: u64) -> Result<RowRef>;
-
     /// Draws and copies rows.
     fn sample(
         &self,
@@ -47,14 +40,14 @@ pub(super) trait Replay: Send + Sync + Sized {
         out: &mut Batch<'_, '_>,
     ) -> Result<()>;
 
-    /// Copies rows.
-    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()>;
+    /// Copies rows by their indices.
+    fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()>;
 
     /// Writes values into a column; returns how many rows were gone.
     fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64>;
 }
 
-impl<S: Sampler> Replay for Buffer<S> {
+impl<S: Sampler + ?Sized> Replay for Buffer<S> {
     const WAITS: usize = 0;
 
     fn push(
@@ -66,10 +59,6 @@ impl<S: Sampler> Replay for Buffer<S> {
         priorities: Option<&[f64]>,
     ) -> PyResult<()> {
         writing(py, buffer, cost, |buffer| buffer.push(to, rows, priorities))
-    }
-
-    fn find(&self, index: u64) -> Result<RowRef> {
-        self.rows().rings().find(index)
     }
 
     fn sample(
@@ -92,8 +81,9 @@ impl<S: Sampler> Replay for Buffer<S> {
         Ok(())
     }
 
-    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        Self::gather(self, rows, None, out)
+    fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()> {
+        let rows = indices.iter().map(|&index| self.rows().rings().find(index));
+        Self::gather(self, &rows.collect::<Result<Vec<_>>>()?, None, out)
     }
 
     fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
@@ -115,10 +105,6 @@ impl Replay for MmapReplayBuffer {
         detached(py, LONG, || buffer.push(to, rows))
     }
 
-    fn find(&self, index: u64) -> Result<RowRef> {
-        Self::find(self, index)
-    }
-
     fn sample(
         &self,
         request: Request,
@@ -129,13 +115,19 @@ impl Replay for MmapReplayBuffer {
         Self::gather(self, &drawn.rows, n_step, out)
     }
 
-    fn gather(&self, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        Self::gather(self, rows, None, out)
+    fn gather(&self, indices: &[u64], out: &mut Batch<'_, '_>) -> Result<()> {
+        let rows = indices.iter().map(|&index| self.find(index));
+        Self::gather(self, &rows.collect::<Result<Vec<_>>>()?, None, out)
     }
 
     fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         Self::update(self, column, indices, values)
     }
+}
+
+/// Nanoseconds of a short call, which may have to wait for the disk.
+pub(super) fn waits<B: Replay>(_buffer: &Shared<B>) -> usize {
+    B::WAITS.max(100)
 }
 
 /// Nanoseconds that copying `rows` rows takes, about.
@@ -291,12 +283,7 @@ pub(super) fn gather<'py, B: Replay>(
     let indices = indices.slice();
     let mut arrays = Arrays::new(py, columns, &[indices.len()], Kind::Transitions, out)?;
     let cost = cost(columns, indices.len()).max(B::WAITS);
-    arrays.batch(py, |batch| {
-        reading(py, buffer, cost, |buffer| {
-            let rows = indices.iter().map(|&index| buffer.find(index));
-            buffer.gather(&rows.collect::<Result<Vec<_>>>()?, batch)
-        })
-    })?;
+    arrays.batch(py, |batch| reading(py, buffer, cost, |buffer| buffer.gather(indices, batch)))?;
     arrays.into_dict(py)
 }
 

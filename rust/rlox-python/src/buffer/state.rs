@@ -6,9 +6,9 @@ use pyo3::types::{PyDict, PyString};
 use rlox_core::Shared;
 use rlox_core::buffer::{InMemory, State};
 
-use super::shared::LONG;
 use crate::convert::coerce;
 use crate::convert::saved::Saved;
+use crate::detach::LONG;
 use crate::detach::{detached, reading};
 use crate::errors::{self, Class};
 

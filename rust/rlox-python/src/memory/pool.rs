@@ -1,8 +1,9 @@
 //! Memory of large results, used again.
 //!
-//! The C library returns freed blocks of this size to the system, so a call that makes a fresh
-//! result touches pages that the system has to provide and clear first: for two arrays of 32,768
-//! float64 that takes four times as long as the computation. Blocks handed back here keep their pages.
+//! The C library returns large freed blocks to the system, so a call that makes a fresh result touches
+//! pages that the system has to provide and clear first: for two arrays of 32,768 float64 that takes
+//! four times as long as the computation. Blocks handed back here keep their pages, and were zeroed
+//! once.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +13,10 @@ use pyo3::prelude::*;
 use super::shelf::Shelf;
 
 /// Results from this many bytes on come from here; smaller ones are zeroed sooner than lent.
-pub(crate) const POOLED_FROM: usize = 1 << 13;
+const POOLED_FROM: usize = 1 << 13;
+
+/// Results that do not come from here, such as flags, are zeroed by NumPy from this many bytes on.
+pub(crate) const ZEROED_TO: usize = 1 << 15;
 
 /// Larger results are left to NumPy: they are rare, and keeping them would cost memory.
 const POOLED_TO: usize = 1 << 26;
@@ -70,6 +74,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// A block of at least `bytes` with unspecified contents, None for sizes that are not pooled.
+    #[inline]
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         if !(POOLED_FROM..=POOLED_TO).contains(&bytes) {
             return None;

@@ -5,6 +5,9 @@
 
 use crate::sync::{Mutex, PoisonError};
 
+/// Blocks that wait, at most: each that is taken or given looks at them all.
+const MOST_BLOCKS: usize = 256;
+
 /// Blocks and their bytes, the last returned last.
 pub(crate) struct Shelf<B>(pub(crate) Mutex<Vec<(usize, B)>>);
 
@@ -16,14 +19,14 @@ impl<B> Shelf<B> {
         found.map(|place| kept.remove(place).1)
     }
 
-    /// Puts a block back; the oldest go until all together have at most `most` bytes.
+    /// Puts a block back; the oldest go until all together are few and have at most `most` bytes.
     pub(crate) fn give(&self, bytes: usize, block: B, most: usize) {
         let gone: Vec<(usize, B)> = {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push((bytes, block));
             let mut total: usize = kept.iter().map(|(size, _)| size).sum();
             let mut oldest = 0;
-            while total > most {
+            while total > most || kept.len() - oldest > MOST_BLOCKS {
                 total -= kept.get(oldest).map_or(total, |(size, _)| *size);
                 oldest += 1;
             }

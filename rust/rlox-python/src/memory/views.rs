@@ -37,7 +37,7 @@ use numpy::{Element, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods}
 use pyo3::prelude::*;
 
 use super::claims::Claims;
-use super::pool::{Lease, POOLED_FROM};
+use super::pool::{Lease, ZEROED_TO};
 use crate::errors::{self, Class};
 
 /// An element that is valid whatever its bits are.
@@ -344,13 +344,13 @@ fn allocate<'py, T: Written>(
         *dim = npy_intp::try_from(size).unwrap_or(npy_intp::MAX);
     }
     let bytes = shape.iter().fold(size_of::<T>(), |bytes, &size| bytes.saturating_mul(size));
-    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
-    let small = bytes < POOLED_FROM;
-    if !(small || T::ZEROED)
+    if !T::ZEROED
         && let Some(lease) = Lease::of(bytes)
     {
         return lent::<T>(py, &mut dims, ndim, lease);
     }
+    // NumPy gives the GIL away while it takes zeroed memory; a small block is zeroed sooner here.
+    let small = bytes < ZEROED_TO;
     let dtype = T::get_dtype(py).into_dtype_ptr();
     // SAFETY: NumPy's allocators take over the reference to the dtype and read `ndim` sizes; they
     // return a new array, whose elements take `bytes`, or null with an exception set.

@@ -13,6 +13,7 @@ use crate::buffer::rows::{
 use crate::buffer::sampling::{Drawn, Request, SamplerState, Uniform};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
+use crate::interrupt::Pace;
 use crate::store::{Folder, Fs, Manifest, RealFs};
 
 /// An environment's rows are sealed in about this many parts.
@@ -92,8 +93,9 @@ impl MmapReplayBuffer {
         // No more than a third of what is to be hot anyway, to save disk operations.
         let few = (SEGMENT_BYTES / row_bytes(&schema)).min(hot / n_envs.max(1) / 3);
         let chunk = each.div_ceil(SEGMENTS).max(few).max(1);
-        // Rows wait in memory until they are sealed, and one after that to keep what it shares.
-        let ring = (hot / n_envs.max(1)).max(2 * chunk + 1).saturating_mul(n_envs.max(1));
+        // Two blocks wait in memory while the disk is slow, and one row longer: until its next
+        // observation is known, the newest is not durable.
+        let ring = (hot / n_envs.max(1)).max(2 * chunk + 2).saturating_mul(n_envs.max(1));
         check_frames("total_capacity", &schema, total, each)?;
         let memory = MemoryRows::new(schema, ring, n_envs)?;
         let folder = Arc::new(Folder::open(path, Arc::clone(&fs))?);
@@ -171,7 +173,15 @@ impl MmapReplayBuffer {
         sealing.copied().unwrap_or_else(|| self.archive.sealed_rows(self.durable.len(), env))
     }
 
-    /// The largest number of rows of an environment that are not durable on disk yet.
+    /// Whether a block can be stored in memory with all that would be lost if the process died now.
+    pub(super) fn has_room(&self) -> bool {
+        let rings = self.rows.memory.rings();
+        let each = rings.rings.iter().zip(&self.durable);
+        let most = each.map(|(ring, &durable)| ring.pushed.saturating_sub(durable)).max();
+        most.unwrap_or(0) + self.chunk < rings.capacity as u64
+    }
+
+    /// The largest number of rows of an environment that are in no segment yet.
     pub(super) fn waiting(&self) -> u64 {
         let n = self.durable.len();
         let rings = self.rows.memory.rings().rings.iter().enumerate();
@@ -191,10 +201,8 @@ impl MmapReplayBuffer {
         in_need: bool,
     ) -> Result<bool> {
         self.writable()?;
-        let waiting = self.waiting();
-        let fits = waiting + self.chunk < self.rows.memory.rings().capacity as u64;
-        let wanted = waiting >= self.chunk && self.sealing.is_none() && !in_need;
-        if !fits || wanted {
+        let wanted = !in_need && self.sealing.is_none() && self.waiting() >= self.chunk;
+        if wanted || !self.has_room() {
             return Ok(false);
         }
         self.rows.memory.push_part(to, rows, part, &mut |_, _| {});
@@ -249,7 +257,9 @@ impl MmapReplayBuffer {
     /// Nothing is written then.
     pub fn update(&mut self, column: usize, indices: &[u64], values: &[u8]) -> Result<u64> {
         self.writable()?;
+        let mut pace = Pace::default();
         for &index in indices {
+            pace.spend(1)?;
             let row = self.rows.rings.to_change(index)?;
             if row.is_some_and(|row| row.position < self.sealed(row.env as usize)) {
                 let expected = "indices of rows that are not sealed on disk yet: segments never \

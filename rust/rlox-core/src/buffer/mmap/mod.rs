@@ -10,6 +10,8 @@ pub use buffer::{MmapReplayBuffer, Tiers};
 
 use self::steps::{close, flush, push, restore, save, seal};
 use super::rows::{EnvIndex, Transitions};
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::shared::{Access, Direct, Shared};
 
@@ -19,8 +21,9 @@ impl MmapReplayBuffer {
     /// A seal that the disk refuses is tried again at the next push as long as there is memory.
     ///
     /// # Errors
-    /// As [`MemoryRows::push`](super::MemoryRows::push), nothing is stored then. [`Error::Storage`](crate::Error::Storage) if memory is full and the
-    /// disk refuses: the blocks before that are stored.
+    /// As [`MemoryRows::push`](super::MemoryRows::push), nothing is stored then. Those of
+    /// [`MmapReplayBuffer::flush`] if memory is full of rows that the disk does not take: the blocks
+    /// before that are stored.
     pub fn push(&mut self, to: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut Direct(self), to, rows, seal)
     }
@@ -29,7 +32,8 @@ impl MmapReplayBuffer {
     /// an environment is left out while its next observation is not known.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses, [`Error::Config`](crate::Error::Config) after `close`.
+    /// [`Error::Storage`] if the disk refuses or the lock was taken away, [`Error::Damaged`] if a segment
+    /// was, [`Error::Config`] after `close`.
     pub fn flush(&mut self) -> Result<()> {
         flush(&mut Direct(self))
     }
@@ -45,8 +49,8 @@ impl MmapReplayBuffer {
     /// Goes on from the state saved as `name`; rows sealed since are forgotten.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) for files that are not what was written, [`Error::Snapshot`](crate::Error::Snapshot) for another
-    /// layout. Nothing is changed then.
+    /// [`Error::Missing`] without such a save, [`Error::Damaged`] for files that are not what was written,
+    /// [`Error::Snapshot`] for another layout. Nothing is changed then.
     pub fn restore(&mut self, name: &str) -> Result<()> {
         restore(&mut Direct(self), name)
     }
@@ -55,8 +59,8 @@ impl MmapReplayBuffer {
     /// what saves need, this buffer's and others'.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) if the disk refuses, [`Error::Damaged`](crate::Error::Damaged) if nobody knows what a
-    /// save needs; the buffer stays open then.
+    /// As [`MmapReplayBuffer::flush`]; [`Error::Damaged`] if nobody knows what a save needs. The buffer
+    /// stays open then.
     pub fn close(&mut self, keep: bool) -> Result<()> {
         close(&mut Direct(self), keep)
     }
@@ -73,7 +77,8 @@ impl Shared<MmapReplayBuffer> {
         push(&mut &*self, to, rows, |buffer| {
             let _alone = buffer.alone()?;
             // Another thread may have sealed meanwhile.
-            if buffer.read(|b| b.waiting() < b.chunk)? { Ok(()) } else { seal(buffer) }
+            let done = buffer.read(|b| b.has_room() && b.waiting() < b.chunk)?;
+            if done { Ok(()) } else { seal(buffer) }
         })
     }
 

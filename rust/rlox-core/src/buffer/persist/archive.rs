@@ -39,7 +39,8 @@ pub(in crate::buffer) fn check_name(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Storage`] if there is no such folder, the disk refuses, or another process writes there;
-/// [`Error::Damaged`] if a save that is kept is not there or cannot be read: nothing is removed then.
+/// [`Error::Missing`] if a save that is kept is not there, [`Error::Damaged`] if one cannot be read:
+/// nothing is removed then.
 pub fn prune(path: &Path, keep: &[&str]) -> Result<usize> {
     if !path.is_dir() {
         return Err(Error::storage("prune", path, "there is no such folder"));

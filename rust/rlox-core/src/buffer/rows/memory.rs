@@ -10,7 +10,7 @@ use crate::buffer::schema::Schema;
 use crate::error::{Error, Result, check_len};
 use crate::interrupt::Pace;
 
-/// The largest number of transitions of one buffer.
+/// The largest number of transitions of one buffer: four times as many are numbers of 32 bits.
 pub const MAX_CAPACITY: usize = (1 << 30) - 1;
 /// The largest number of environments of one buffer.
 pub const MAX_ENVS: usize = 1 << 20;

@@ -5,10 +5,7 @@ use super::{RowRef, Rows};
 use crate::buffer::batch::{Batch, put_real};
 use crate::buffer::schema::Schema;
 use crate::error::{Error, Result};
-use crate::interrupt;
-
-/// Windows looked at between two questions whether to stop.
-const PIECE: usize = 1 << 12;
+use crate::interrupt::Pace;
 
 /// How far returns look ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,12 +48,10 @@ impl NStep {
     /// # Errors
     /// As [`Rows::gather`].
     pub fn gather(self, from: &impl Rows, rows: &[RowRef], out: &mut Batch<'_, '_>) -> Result<()> {
-        let mut windows = Vec::with_capacity(rows.len());
-        for part in rows.chunks(PIECE) {
-            interrupt::check()?;
-            for &row in part {
-                windows.push(self.window(from, row)?);
-            }
+        let (mut windows, mut pace) = (Vec::with_capacity(rows.len()), Pace::default());
+        for &row in rows {
+            pace.spend(self.n)?;
+            windows.push(self.window(from, row)?);
         }
         let last: Vec<RowRef> = windows.iter().map(|window| window.last).collect();
         from.gather(rows, &last, out)?;

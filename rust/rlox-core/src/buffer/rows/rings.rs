@@ -155,7 +155,7 @@ impl Rings {
     /// # Errors
     /// [`Error::StaleIndex`] if it was overwritten or never written.
     pub fn find(&self, index: u64) -> Result<RowRef> {
-        self.held(index).ok_or_else(|| Error::StaleIndex { index, held: self.held_range() })
+        self.to_change(index)?.ok_or_else(|| self.stale(index))
     }
 
     /// The row with an index that something is to be written to; None if it was overwritten, or is
@@ -163,28 +163,22 @@ impl Rings {
     ///
     /// # Errors
     /// [`Error::StaleIndex`] if it was never written.
+    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
     pub fn to_change(&self, index: u64) -> Result<Option<RowRef>> {
-        match self.place(index) {
-            Some((_, ring, position)) if position >= ring.pushed && index != PADDING => {
-                Err(Error::StaleIndex { index, held: self.held_range() })
+        let n = self.rings.len().max(1) as u64;
+        let (position, env) = (index / n, (index % n) as usize);
+        match self.rings.get(env) {
+            Some(ring) if position < ring.pushed => {
+                Ok((position >= ring.start).then(|| self.row(env, position)))
             }
-            _ => Ok(self.held(index)),
+            _ if index == PADDING => Ok(None),
+            _ => Err(self.stale(index)),
         }
     }
 
-    /// The row with an index, None if it is not held.
-    #[must_use]
-    pub fn held(&self, index: u64) -> Option<RowRef> {
-        let (env, ring, position) = self.place(index)?;
-        (ring.start..ring.pushed).contains(&position).then(|| self.row(env, position))
-    }
-
-    /// The environment, its ring and the position that an index says.
-    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
-    fn place(&self, index: u64) -> Option<(usize, &EnvRing, u64)> {
-        let n = self.rings.len() as u64;
-        let (position, env) = (index.checked_div(n)?, (index % n) as usize);
-        self.rings.get(env).map(|ring| (env, ring, position))
+    #[cold]
+    fn stale(&self, index: u64) -> Error {
+        Error::StaleIndex { index, held: self.held_range() }
     }
 
     /// The lowest and the highest index held, as text.

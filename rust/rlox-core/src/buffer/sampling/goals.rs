@@ -6,10 +6,7 @@ use super::rng::SampleRng;
 use super::rule::{Drawn, Relabel};
 use crate::buffer::rows::{Rings, RowRef};
 use crate::error::{Error, Result};
-use crate::interrupt;
-
-/// Rows looked at between two questions whether to stop.
-const PIECE: usize = 1 << 14;
+use crate::interrupt::Pace;
 
 /// Which row's achieved goal becomes the goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,10 +87,9 @@ impl Hindsight {
         place: usize,
         drawn: &mut Drawn,
     ) -> Result<()> {
+        let mut looks = Pace::default();
         for (place, row) in drawn.rows.iter().enumerate().skip(place) {
-            if place % PIECE == 0 {
-                interrupt::check()?;
-            }
+            looks.spend(1)?;
             if rng.uniform() < self.ratio {
                 let goal = self.goal(rings, rng, *row);
                 drawn.relabels.push(Relabel { place, goal });

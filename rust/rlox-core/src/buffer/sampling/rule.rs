@@ -73,51 +73,6 @@ pub trait Sampler: Debug + Send + Sync {
     }
 }
 
-impl Sampler for Box<dyn Sampler> {
-    fn draw(
-        &self,
-        rings: &Rings,
-        want: Want,
-        rng: &mut SampleRng,
-        drawn: &mut Drawn,
-    ) -> Result<()> {
-        (**self).draw(rings, want, rng, drawn)
-    }
-
-    fn follows(&self) -> bool {
-        (**self).follows()
-    }
-
-    fn pushed(
-        &mut self,
-        rings: &Rings,
-        rows: &[(usize, RowRef)],
-        priorities: Option<&[f64]>,
-    ) -> Result<()> {
-        (**self).pushed(rings, rows, priorities)
-    }
-
-    fn updated(&mut self, rings: &Rings, indices: &[u64], priorities: &[f64]) -> Result<usize> {
-        (**self).updated(rings, indices, priorities)
-    }
-
-    fn cleared(&mut self) {
-        (**self).cleared();
-    }
-
-    fn saved(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
-        (**self).saved()
-    }
-
-    fn restore(
-        &mut self,
-        rings: &Rings,
-        column: &dyn Fn(&'static str) -> Result<Vec<u8>>,
-    ) -> Result<()> {
-        (**self).restore(rings, column)
-    }
-}
-
 /// What one batch is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
@@ -189,7 +144,7 @@ impl Request {
     /// Those of [`Request::rows`], of the rule and of `more`; [`Error::Config`] without rows.
     pub(in crate::buffer) fn draw(
         self,
-        rule: &dyn Sampler,
+        rule: &(impl Sampler + ?Sized),
         rings: &Rings,
         state: &SamplerState,
         mut more: impl FnMut(&mut SampleRng, usize, &mut Drawn) -> Result<()>,
