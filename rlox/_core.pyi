@@ -258,6 +258,7 @@ class ReplayBuffer:
 
         Raises:
             ShapeError: an array of another shape, or a number that the column cannot hold.
+            NonFiniteError: a flag is NaN.
             StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
         """
 
@@ -439,6 +440,7 @@ class SequenceReplayBuffer:
 
         Raises:
             ShapeError: an array of another shape, or a number that the column cannot hold.
+            NonFiniteError: a flag is NaN.
             StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
         """
 
@@ -618,6 +620,7 @@ class MmapReplayBuffer:
 
         Raises:
             ShapeError: an array of another shape, or a number that the column cannot hold.
+            NonFiniteError: a flag is NaN.
             StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
         """
 
@@ -747,7 +750,7 @@ class OfflineDatasetBuffer:
 
     Raises:
         ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
-        observations, actions or rewards, or observations beyond about 1e150. ConfigError: no rows.
+        observations, actions, rewards or flags, or observations beyond about 1e150. ConfigError: no rows.
     """
 
     def __new__(cls, obs: ArrayLike, next_obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, normalize: bool=False, *, seed: int=0) -> OfflineDatasetBuffer:
@@ -1262,7 +1265,7 @@ class VecEnv(NativeEnv):
 
     Raises:
         UnknownNameError: `env_id` is not native; names the nearest.
-        ConfigError: `n`, a seed or `shard` is out of range, `seed` is given beside `seeds`, or `env_id` has no kernel of that
+        ConfigError: `n`, a seed or `shard` is out of range, a `seed` other than 0 is given beside `seeds`, or `env_id` has no kernel of that
             precision.
         ShapeError: `seeds` has another length than `n`.
     """
@@ -1386,6 +1389,7 @@ def compute_gae(rewards: NDArray[np.float32], values: NDArray[np.float32], dones
     Raises:
         ShapeError: an array has another shape or is not numeric.
         ConfigError: gamma or lam out of range, or contradicting arguments.
+        NonFiniteError: a flag is NaN.
     """
 
 @overload
@@ -1420,6 +1424,7 @@ def compute_gae_batched(rewards: NDArray[np.float32], values: NDArray[np.float32
     Raises:
         ShapeError: an array has another shape or is not numeric.
         ConfigError: gamma or lam out of range, or contradicting arguments.
+        NonFiniteError: a flag is NaN.
     """
 
 @overload
@@ -1451,6 +1456,7 @@ def compute_gae_batched_f32(rewards: ArrayLike, values: ArrayLike, dones: ArrayL
     Raises:
         ShapeError: an array has another shape or is not numeric.
         ConfigError: gamma or lam out of range, or contradicting arguments.
+        NonFiniteError: a flag is NaN.
     """
 
 @overload
@@ -1484,6 +1490,7 @@ def compute_gae_time_major(rewards: NDArray[np.float32], values: NDArray[np.floa
         ShapeError: an array has another shape, an output another dtype or layout, or memory is
             shared between an output and another argument.
         ConfigError: gamma or lam out of range, or contradicting arguments.
+        NonFiniteError: a flag is NaN.
     """
 
 @overload

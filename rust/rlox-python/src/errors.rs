@@ -1,6 +1,9 @@
 //! `rlox_core::Error` -> the classes of `rlox.errors`, looked up when something is raised.
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::exceptions::{
+    PyArithmeticError, PyAttributeError, PyKeyboardInterrupt, PyLookupError, PyRuntimeError,
+    PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rlox_core::Error;
@@ -49,20 +52,26 @@ impl<T> OrRaise<T> for rlox_core::Result<T> {
     }
 }
 
+/// Whether `raised` is what Python and NumPy raise for values that do not fit. Anything else came from
+/// elsewhere: a signal handler may raise in the middle of reading any value.
+pub(crate) fn is_refusal(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PyTypeError>(py)
+        || raised.is_instance_of::<PyValueError>(py)
+        || raised.is_instance_of::<PyArithmeticError>(py)
+        || raised.is_instance_of::<PyLookupError>(py)
+        || raised.is_instance_of::<PyAttributeError>(py)
+        || raised.is_instance_of::<PyRuntimeError>(py)
+}
+
 /// A result of Python's that says what is wrong with a value.
 pub(crate) trait OrInstead<T> {
-    /// The value, or `error` in the place of what was raised. What is no `Exception` stays: Ctrl-C may
-    /// come in the middle of reading any value.
+    /// The value, or `error` in the place of what was raised if that [`is_refusal`].
     fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T>;
 }
 
 impl<T> OrInstead<T> for PyResult<T> {
     fn or_instead(self, py: Python<'_>, error: impl FnOnce(&PyErr) -> PyErr) -> PyResult<T> {
-        self.map_err(
-            |raised| {
-                if raised.is_instance_of::<PyException>(py) { error(&raised) } else { raised }
-            },
-        )
+        self.map_err(|raised| if is_refusal(py, &raised) { error(&raised) } else { raised })
     }
 }
 

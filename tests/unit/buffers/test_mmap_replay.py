@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 
@@ -131,7 +132,7 @@ def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, ne
     push(buffer, range(100, 100 + new_rows))
     error, match = StorageError, "lock file was removed or replaced"
     if lost == "*.seg":
-        error, match = CheckpointError, "removed under an open buffer"
+        error, match = CheckpointError, "removed or cut short under an open buffer"
     if lost == "lock":
         (path / "lock").touch()
     for call in (buffer.flush, lambda: buffer.save("mine"), lambda: buffer.close(keep=True)):
@@ -157,17 +158,40 @@ def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_wha
     assert buffer.gather([newest - 1])["rewards"] == newest - 1
 
 
-def test_a_list_of_segments_that_was_removed_is_missed_and_written_anew(tmp_path):
+@pytest.mark.parametrize("how", ["removed", "cut short"])
+@pytest.mark.parametrize("new_rows", [0, 10])
+def test_a_list_of_segments_that_was_lost_is_written_anew(tmp_path, how, new_rows):
     path = tmp_path / "cold"
     buffer = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
     push(buffer, range(100))
     buffer.flush()
     (path / "newest.manifest").unlink()
-    with pytest.raises(CheckpointError, match=r"newest.manifest .* missing"):
-        buffer.flush()
-    push(buffer, range(100, 110))
+    if how == "cut short":
+        (path / "newest.manifest").touch()
+    push(buffer, range(100, 100 + new_rows))
     buffer.close(keep=True)
-    assert len(rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)) == 110
+    assert len(rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)) == 100 + new_rows
+
+
+def test_a_segment_that_was_cut_short_is_missed(tmp_path):
+    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=tmp_path / "cold", **SHAPE)
+    push(buffer, range(100))
+    buffer.flush()
+    segment = min((tmp_path / "cold").glob("*.seg"))
+    segment.write_bytes(segment.read_bytes()[:50])
+    for call in (buffer.flush, buffer.verify, lambda: buffer.close(keep=True)):
+        with pytest.raises(CheckpointError, match=rf"{segment.name} is damaged at byte 50"):
+            call()
+
+
+def test_a_buffer_whose_folder_is_gone_can_be_closed(tmp_path):
+    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=tmp_path / "cold", **SHAPE)
+    push(buffer, range(100))
+    shutil.rmtree(tmp_path / "cold")
+    with pytest.raises(StorageError, match="lock file was removed"):
+        buffer.close(keep=True)
+    buffer.close()
+    assert len(buffer) == buffer.n_unsealed == 0
 
 
 def test_kept_rows_are_taken_over_and_refused_if_asked(tmp_path):

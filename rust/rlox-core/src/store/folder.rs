@@ -67,6 +67,12 @@ impl Folder {
         &self.path
     }
 
+    /// False in a process that was forked from the one that opened it, and has no right to write.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.lock.is_own()
+    }
+
     /// Begins the folder's next segment; returns it with its number, which is not given again.
     ///
     /// # Errors
@@ -169,6 +175,7 @@ impl Folder {
     /// # Errors
     /// As [`Folder::sweep`].
     pub fn delete(&self, name: &str) -> Result<()> {
+        self.lock.check()?;
         let needless = self.needless(Some(name))?;
         self.rely_on("")?;
         // Whoever stops here leaves a manifest that says so, and no segments of which nobody knows.
@@ -221,17 +228,18 @@ impl Folder {
         if self.lock.is_own() {
             self.lock.check()?;
         }
-        let names: HashSet<String> = self.names()?.into_iter().collect();
-        let mut files = segments.iter().map(|segment| segment_name(segment.number));
-        let lost = files.find(|file| !names.contains(file));
-        let damaged = |file: String| {
-            Err(Error::damaged(
-                &self.path.join(file),
-                0,
-                "the file was removed under an open buffer",
-            ))
-        };
-        lost.map_or(Ok(()), damaged)
+        for segment in segments {
+            let path = self.path.join(segment_name(segment.number));
+            let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+            if bytes != segment.bytes {
+                let what = format!(
+                    "{bytes} bytes of {} are left: it was removed or cut short under an open buffer",
+                    segment.bytes
+                );
+                return Err(Error::damaged(&path, bytes, what));
+            }
+        }
+        Ok(())
     }
 
     fn names(&self) -> Result<Vec<String>> {

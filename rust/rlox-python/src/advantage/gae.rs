@@ -37,6 +37,7 @@ use crate::errors::{self, Class, OrRaise};
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -94,6 +95,7 @@ pub(crate) fn compute_gae<'py>(
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -142,6 +144,7 @@ pub(crate) fn compute_gae_batched<'py>(
 /// Raises:
 ///     ShapeError: an array has another shape or is not numeric.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
     signature = (
@@ -230,6 +233,7 @@ fn batched<'py>(
 ///     ShapeError: an array has another shape, an output another dtype or layout, or memory is
 ///         shared between an output and another argument.
 ///     ConfigError: gamma or lam out of range, or contradicting arguments.
+///     NonFiniteError: a flag is NaN.
 #[pyfunction]
 #[pyo3(
     signature = (

@@ -24,6 +24,7 @@ macro_rules! push_methods {
             ///
             /// Raises:
             ///     ShapeError: an array of another shape, or a number that the column cannot hold.
+            ///     NonFiniteError: a flag is NaN.
             ///     StorageError: of a buffer on disk: it refuses a segment and memory has no room to wait.
             #[pyo3(
                 signature = (obs, action, reward, terminated, truncated, next_obs=None, extra=None),

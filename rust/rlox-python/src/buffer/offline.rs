@@ -40,7 +40,7 @@ use crate::errors::{self, Class, OrRaise};
 ///
 /// Raises:
 ///     ShapeError: arrays that do not fit together. NonFiniteError: NaN or infinity in
-///     observations, actions or rewards, or observations beyond about 1e150. ConfigError: no rows.
+///     observations, actions, rewards or flags, or observations beyond about 1e150. ConfigError: no rows.
 #[pyclass(name = "OfflineDatasetBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyOfflineDatasetBuffer {
     columns: Columns,

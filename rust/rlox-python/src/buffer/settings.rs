@@ -160,6 +160,9 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let py = value.py();
     let found = py.import("numpy")?.call_method1("dtype", (value,));
     let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
+    if let (Err(_), Ok(text)) = (&found, value.cast::<PyString>()) {
+        return Dtype::parse(&text.to_string_lossy()).or_raise(py);
+    }
     let found = found.or_instead(py, |_| {
         errors::new(
             py,
@@ -212,7 +215,16 @@ pub(super) fn from_spaces<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let settings = keywords.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
-    for name in ["obs_shape", "obs_dtype", "obs_spaces", "action_shape", "action_dtype"] {
+    let said = [
+        "obs_dim",
+        "act_dim",
+        "obs_shape",
+        "obs_dtype",
+        "obs_spaces",
+        "action_shape",
+        "action_dtype",
+    ];
+    for name in said {
         if settings.contains(name)? {
             return Err(Error::config(name, "given", "only spaces, which say it")).or_raise(py);
         }
@@ -270,5 +282,8 @@ pub(super) fn env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let ids = coerce::array(value, "env_ids")?;
     coerce::check_ndim(&ids, "env_ids", &["n"])?;
     let ids = coerce::elements::<i64>(&ids, "env_ids", "iu")?;
-    Ok(ids.slice().iter().map(|&id| usize::try_from(id).unwrap_or(usize::MAX)).collect())
+    let index = |&id: &i64| {
+        usize::try_from(id).map_err(|_| Error::config("env_ids", id, "environments from 0 on"))
+    };
+    ids.slice().iter().map(index).collect::<Result<_>>().or_raise(value.py())
 }

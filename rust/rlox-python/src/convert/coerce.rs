@@ -6,13 +6,12 @@ use numpy::{
     Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
     get_array_module,
 };
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 use rlox_core::advantage::Flag;
 
-use crate::errors::{self, Class, OrInstead};
+use crate::errors::{self, Class, OrInstead, is_refusal};
 use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
 
 /// An optional argument.
@@ -95,7 +94,7 @@ pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     }
     match value.extract() {
         Ok(number) => Ok(Some(number)),
-        Err(error) if error.is_instance_of::<PyException>(value.py()) => Ok(None),
+        Err(error) if is_refusal(value.py(), &error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -271,7 +270,8 @@ fn converted<'py, T: Element, V>(
         );
         errors::new(py, Class::Shape, message)
     };
-    if !kinds.as_bytes().contains(&array.dtype().kind()) {
+    // An empty list has no numbers of a wrong type.
+    if !array.is_empty() && !kinds.as_bytes().contains(&array.dtype().kind()) {
         return Err(wrong());
     }
     let options = PyDict::new(py);

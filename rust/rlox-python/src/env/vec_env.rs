@@ -44,7 +44,7 @@ const _: () = assert!(SHARD == 1024 && PARALLEL_FROM == 16384);
 ///
 /// Raises:
 ///     UnknownNameError: `env_id` is not native; names the nearest.
-///     ConfigError: `n`, a seed or `shard` is out of range, `seed` is given beside `seeds`, or `env_id` has no kernel of that
+///     ConfigError: `n`, a seed or `shard` is out of range, a `seed` other than 0 is given beside `seeds`, or `env_id` has no kernel of that
 ///         precision.
 ///     ShapeError: `seeds` has another length than `n`.
 #[pyclass(name = "VecEnv", module = "rlox._core", extends = PyNativeEnv, frozen)]

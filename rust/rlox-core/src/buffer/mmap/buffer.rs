@@ -80,14 +80,13 @@ impl MmapReplayBuffer {
         seed: u64,
     ) -> Result<Self> {
         let Tiers { hot_capacity: hot, total_capacity: total, path, reopen: anew } = *tiers;
-        if hot == 0 || hot > total || total > MAX_CAPACITY {
-            let expected =
-                format!("1 to total_capacity ({total}), which is at most {MAX_CAPACITY}");
-            return Err(Error::config("hot_capacity", hot, expected));
-        }
-        if total < n_envs {
-            let expected = format!("at least n_envs ({n_envs})");
+        if !(n_envs..=MAX_CAPACITY).contains(&total) {
+            let expected = format!("at least n_envs ({n_envs}) and at most {MAX_CAPACITY}");
             return Err(Error::config("total_capacity", total, expected));
+        }
+        if hot == 0 || hot > total {
+            let expected = format!("1 to total_capacity ({total})");
+            return Err(Error::config("hot_capacity", hot, expected));
         }
         let each = total / n_envs.max(1);
         // No more than a third of what is to be hot anyway, to save disk operations.
@@ -157,6 +156,9 @@ impl MmapReplayBuffer {
     /// Rows that are lost if the process dies now.
     #[must_use]
     pub fn unsealed(&self) -> u64 {
+        if self.folder.is_none() {
+            return 0;
+        }
         let rings = self.rows.memory.rings().rings.iter().zip(&self.durable);
         rings.map(|(ring, &durable)| ring.pushed.saturating_sub(durable)).sum()
     }
@@ -279,7 +281,7 @@ impl MmapReplayBuffer {
     /// # Errors
     /// As [`MmapReplayBuffer::gather`].
     pub fn verify(&self) -> Result<()> {
-        self.open()?;
+        self.open()?.check_present(&self.rows.disk.references())?;
         self.rows.disk.verify()
     }
 

@@ -136,11 +136,11 @@ pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
         let durable = rings.into_iter().all(|(ring, &durable)| whole(ring) == durable);
         Ok((Arc::clone(b.open()?), durable, b.rows.disk.references()))
     })??;
-    if !durable {
-        return seal(buffer);
+    // A list of segments that somebody removed or cut short is written anew.
+    if durable && folder.manifest(NEWEST).is_ok() {
+        return folder.check_present(&listed);
     }
-    folder.check_present(&listed)?;
-    folder.check_relied_on()
+    seal(buffer)
 }
 
 pub(super) fn save(buffer: &mut impl Access<MmapReplayBuffer>, name: &str) -> Result<()> {
@@ -168,7 +168,14 @@ pub(super) fn close(buffer: &mut impl Access<MmapReplayBuffer>, keep: bool) -> R
         b.folder.clone()
     })?;
     let Some(folder) = begun else { return Ok(()) };
-    let done = if keep { flush(buffer) } else { folder.delete(NEWEST) };
+    let done = if keep {
+        flush(buffer)
+    } else if folder.is_own() && folder.path().exists() {
+        folder.delete(NEWEST)
+    } else {
+        // Of a forked child the files are not, and without the folder there are none.
+        Ok(())
+    };
     drop(folder);
     interrupt::uninterrupted(|| {
         buffer.write(|b| {
