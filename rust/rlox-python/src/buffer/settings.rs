@@ -9,7 +9,7 @@ use rlox_core::{Error, Result};
 
 use super::columns::Columns;
 use crate::convert::coerce::{self, Number};
-use crate::errors::{self, Class, OrInstead, OrRaise};
+use crate::errors::{self, Class, OrInstead, OrRaise, is_refusal};
 
 /// The keywords of a constructor.
 struct Settings<'a, 'py> {
@@ -160,7 +160,9 @@ fn dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let py = value.py();
     let found = py.import("numpy")?.call_method1("dtype", (value,));
     let found = found.and_then(|dtype| dtype.getattr("name")?.extract::<String>());
-    if let (Err(_), Ok(text)) = (&found, value.cast::<PyString>()) {
+    if let (Err(raised), Ok(text)) = (&found, value.cast::<PyString>())
+        && is_refusal(py, raised)
+    {
         return Dtype::parse(&text.to_string_lossy()).or_raise(py);
     }
     let found = found.or_instead(py, |_| {
