@@ -43,6 +43,12 @@ def recursion(
         return advantages, advantages + values
 
 
+def set_in(flags: np.ndarray) -> np.ndarray:
+    """Which flags are set; NaN is none."""
+    require(not np.isnan(flags).any())
+    return flags != 0
+
+
 def ends(shape: tuple[int, ...], given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """(terminated, ended) from dones, or terminated and truncated."""
     dones, terminated, truncated = (given.get(k) for k in ("dones", "terminated", "truncated"))
@@ -50,7 +56,7 @@ def ends(shape: tuple[int, ...], given: dict[str, Any]) -> tuple[np.ndarray, np.
     require(dones is None or (terminated is None and truncated is None))
     require(truncated is None or given.get("next_values") is not None)
     flag = {
-        name: numeric(value, *shape) != 0 if value is not None else np.zeros(shape, bool)
+        name: set_in(numeric(value, *shape)) if value is not None else np.zeros(shape, bool)
         for name, value in (("d", dones), ("t", terminated), ("c", truncated))
     }
     return flag["d"] | flag["t"], flag["d"] | flag["t"] | flag["c"]

@@ -270,8 +270,7 @@ fn converted<'py, T: Element, V>(
         );
         errors::new(py, Class::Shape, message)
     };
-    // An empty list has no numbers of a wrong type.
-    if !array.is_empty() && !kinds.as_bytes().contains(&array.dtype().kind()) {
+    if !kinds.as_bytes().contains(&array.dtype().kind()) {
         return Err(wrong());
     }
     let options = PyDict::new(py);
