@@ -171,9 +171,8 @@ import rlox
 buffer = rlox.MmapReplayBuffer(20, 400, 6, 2, cold_path=sys.argv[1])
 buffer.push([1.0] * 6, [0.0] * 2, 1.0, True, False)
 buffer.flush()
-child = os.fork()
-if child:
-    print(child, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)
 time.sleep(60)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(rlox.__file__).parents[1])}

@@ -95,7 +95,8 @@ def make(name: str, path: Path) -> Folder:
     for begin, end in ((0.0, 0.4), (0.4, 0.7), (0.7, 1.0)):
         case.fill(buffer, begin, end)
         if name == "prioritized":
-            buffer.update_priorities(case.held()[::3], np.arange(20) / 7)
+            there = [index for index in case.held()[::3] if index < buffer.n_pushed]
+            buffer.update_priorities(there, np.arange(len(there)) / 7)
         buffer.save(path)
     return Folder.open(path)
 
