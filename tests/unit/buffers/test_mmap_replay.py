@@ -24,6 +24,14 @@ def push(buffer, steps, n_envs=1):
         buffer.push(*(parts if n_envs > 1 else (part[0] for part in parts)))
 
 
+def flushed(tmp_path, total=500):
+    """A buffer of 100 rows that are all on disk, and its folder."""
+    buffer = rlox.MmapReplayBuffer(10, total, cold_path=tmp_path / "cold", **SHAPE)
+    push(buffer, range(100))
+    buffer.flush()
+    return buffer, tmp_path / "cold"
+
+
 def equal(left, right):
     """Whether two batches are the same."""
     return left.keys() == right.keys() and all(np.array_equal(left[k], right[k]) for k in left)
@@ -123,10 +131,7 @@ def test_dict_observations_and_extra_columns_come_back_from_disk(tmp_path):
 @pytest.mark.parametrize("new_rows", [0, 5])
 @pytest.mark.parametrize("lost", ["*.seg", "lock", "*"])
 def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, new_rows):
-    path = tmp_path / "cold"
-    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
-    push(buffer, range(100))
-    buffer.flush()
+    buffer, path = flushed(tmp_path)
     for file in path.glob(lost):
         file.unlink()
     push(buffer, range(100, 100 + new_rows))
@@ -145,10 +150,7 @@ def test_files_that_were_taken_from_under_a_buffer_are_missed(tmp_path, lost, ne
 def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_what_is_lost(
     tmp_path, lost
 ):
-    path = tmp_path / "cold"
-    buffer = rlox.MmapReplayBuffer(10, 5_000, cold_path=path, **SHAPE)
-    push(buffer, range(100))
-    buffer.flush()
+    buffer, path = flushed(tmp_path, 5_000)
     for file in path.glob(lost):
         file.unlink()
     with pytest.raises((CheckpointError, StorageError), match="cold"):
@@ -161,10 +163,7 @@ def test_a_buffer_whose_files_were_taken_refuses_rows_once_memory_is_full_of_wha
 @pytest.mark.parametrize("how", ["removed", "cut short"])
 @pytest.mark.parametrize("new_rows", [0, 10])
 def test_a_list_of_segments_that_was_lost_is_written_anew(tmp_path, how, new_rows):
-    path = tmp_path / "cold"
-    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=path, **SHAPE)
-    push(buffer, range(100))
-    buffer.flush()
+    buffer, path = flushed(tmp_path)
     (path / "newest.manifest").unlink()
     if how == "cut short":
         (path / "newest.manifest").touch()
@@ -174,14 +173,25 @@ def test_a_list_of_segments_that_was_lost_is_written_anew(tmp_path, how, new_row
 
 
 def test_a_segment_that_was_cut_short_is_missed(tmp_path):
-    buffer = rlox.MmapReplayBuffer(10, 500, cold_path=tmp_path / "cold", **SHAPE)
-    push(buffer, range(100))
-    buffer.flush()
-    segment = min((tmp_path / "cold").glob("*.seg"))
+    buffer, path = flushed(tmp_path)
+    segment = min(path.glob("*.seg"))
     segment.write_bytes(segment.read_bytes()[:50])
     for call in (buffer.flush, buffer.verify, lambda: buffer.close(keep=True)):
         with pytest.raises(CheckpointError, match=rf"{segment.name} is damaged at byte 50"):
             call()
+
+
+def test_a_relative_folder_stays_where_it_was_when_the_process_goes_elsewhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    buffer = rlox.MmapReplayBuffer(10, 500, cold_path="cold", **SHAPE)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    push(buffer, range(100))
+    buffer.close(keep=True)
+    assert len(rlox.MmapReplayBuffer(10, 500, cold_path=tmp_path / "cold", **SHAPE)) == 100
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_buffer_whose_folder_is_gone_can_be_closed(tmp_path):

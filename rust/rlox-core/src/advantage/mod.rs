@@ -43,37 +43,25 @@ impl Flag for u8 {
     }
 }
 
-impl Flag for f32 {
-    fn is_set(self) -> bool {
-        self != 0.0
-    }
-    fn any<const N: usize>(flags: &[Self; N]) -> bool {
-        // All bits but the sign, so that -0 counts as 0.
-        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
-    }
-    fn first_nan(flags: &[Self]) -> Option<usize> {
-        // NaN has every bit of the exponent; to ask each flag would take several times as long.
-        let exponent = Self::INFINITY.to_bits();
-        (bits_of(flags, Self::to_bits) & exponent == exponent)
-            .then(|| flags.iter().position(|flag| flag.is_nan()))?
-    }
+macro_rules! float_flag {
+    ($($type:ty)+) => { $(impl Flag for $type {
+        fn is_set(self) -> bool {
+            self != 0.0
+        }
+        fn any<const N: usize>(flags: &[Self; N]) -> bool {
+            // All bits but the sign, so that -0 counts as 0.
+            flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
+        }
+        fn first_nan(flags: &[Self]) -> Option<usize> {
+            // NaN has every bit of the exponent; to ask each flag would take several times as long.
+            let exponent = Self::INFINITY.to_bits();
+            (bits_of(flags, Self::to_bits) & exponent == exponent)
+                .then(|| flags.iter().position(|flag| flag.is_nan()))?
+        }
+    })+ };
 }
 
-impl Flag for f64 {
-    fn is_set(self) -> bool {
-        self != 0.0
-    }
-    fn any<const N: usize>(flags: &[Self; N]) -> bool {
-        // All bits but the sign, so that -0 counts as 0.
-        flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
-    }
-    fn first_nan(flags: &[Self]) -> Option<usize> {
-        // NaN has every bit of the exponent; to ask each flag would take several times as long.
-        let exponent = Self::INFINITY.to_bits();
-        (bits_of(flags, Self::to_bits) & exponent == exponent)
-            .then(|| flags.iter().position(|flag| flag.is_nan()))?
-    }
-}
+float_flag! { f32 f64 }
 
 /// The bits that are set in one of some flags.
 #[multiversion(targets("x86_64+avx2"))]

@@ -230,7 +230,11 @@ impl Folder {
         }
         for segment in segments {
             let path = self.path.join(segment_name(segment.number));
-            let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+            let bytes = match fs::metadata(&path) {
+                Ok(file) => file.len(),
+                Err(cause) if cause.kind() == ErrorKind::NotFound => 0,
+                Err(cause) => return Err(Error::storage("look at", &path, cause)),
+            };
             if bytes != segment.bytes {
                 let what = format!(
                     "{bytes} bytes of {} are left: it was removed or cut short under an open buffer",
