@@ -112,7 +112,7 @@ pub(crate) fn forget_other_threads(py: Python<'_>) {
 struct Claim<'py> {
     py: Python<'py>,
     /// None for memory that nobody else can reach.
-    number: Option<u32>,
+    number: Option<usize>,
 }
 
 impl<'py> Claim<'py> {
@@ -125,7 +125,7 @@ impl<'py> Claim<'py> {
     fn on(
         py: Python<'py>,
         span: Range<usize>,
-        take: impl FnOnce(&mut Claims, Range<usize>, usize) -> Option<u32>,
+        take: impl FnOnce(&mut Claims, Range<usize>, usize) -> Option<usize>,
     ) -> Option<Self> {
         if span.is_empty() {
             return Some(Self::none(py));
