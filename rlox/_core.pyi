@@ -360,7 +360,8 @@ class ReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from what a buffer of the same columns and size (and alpha) saved: the same
-        rows, indices, draws and priorities.
+        rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the name `newest`
+        is what a reopening finds.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -537,7 +538,8 @@ class SequenceReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from what a buffer of the same columns and size (and alpha) saved: the same
-        rows, indices, draws and priorities.
+        rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the name `newest`
+        is what a reopening finds.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of
@@ -986,7 +988,8 @@ class PrioritizedReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from what a buffer of the same columns and size (and alpha) saved: the same
-        rows, indices, draws and priorities.
+        rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the name `newest`
+        is what a reopening finds.
 
         Raises:
             CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of

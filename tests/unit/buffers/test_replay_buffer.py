@@ -370,3 +370,27 @@ def test_wrong_transitions_and_requests_are_refused_and_store_nothing():
                   {"batch_size": 1, "n_step": 2, "gamma": 1.1}):  # fmt: skip
         with pytest.raises(ConfigError):
             buffer.sample(**wrong)
+
+
+def test_no_indices_are_a_batch_of_no_rows():
+    buffer = ReplayBuffer(8, 3, 1)
+    buffer.push(np.zeros(3), 0, 0, False, False)
+    assert buffer.gather([])["obs"].shape == (0, 3)
+    with pytest.raises(ShapeError, match="float64, expected integers"):
+        buffer.gather(np.zeros(0))
+
+
+def test_of_too_many_batches_their_number_is_named():
+    buffer = ReplayBuffer(8, 3, 1)
+    buffer.push(np.zeros(3), 0, 0, False, False)
+    with pytest.raises(ConfigError, match="n_batches is 268435456"):
+        buffer.sample(2, n_batches=2**28)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_number_too_large_is_refused_by_name_also_where_warnings_are_errors():
+    buffer = ReplayBuffer(8, 3, 1)
+    with pytest.raises(ShapeError, match="obs holds 1e300, expected float32"):
+        buffer.push(np.full(3, 1e300), 0, 0, False, False)
+    with pytest.raises(ShapeError, match="reward holds 1e300, expected float32"):
+        buffer.push(np.zeros(3), 0, np.float64(1e300), False, False)

@@ -222,7 +222,8 @@ macro_rules! held_methods {
             }
 
             /// Continues from what a buffer of the same columns and size (and alpha) saved: the same
-            /// rows, indices, draws and priorities.
+            /// rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the name `newest`
+            /// is what a reopening finds.
             ///
             /// Raises:
             ///     CheckpointError: a file is damaged (named, with the byte), missing, or of a buffer of

@@ -6,6 +6,7 @@ use numpy::{
     Element, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods,
     get_array_module,
 };
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
@@ -194,9 +195,16 @@ pub(crate) fn array<'py>(
         return Ok(array.clone());
     }
     let py = value.py();
-    let converted = get_array_module(py)?.call_method1("asarray", (value,));
-    let array = converted.and_then(|array| Ok(array.cast_into::<PyUntypedArray>()?));
-    array.or_instead(py, |cause| {
+    let read = || {
+        let numpy = get_array_module(py)?;
+        let array = numpy.call_method1("asarray", (value,))?.cast_into::<PyUntypedArray>()?;
+        if array.len() > 0 || array.dtype().kind() != b'f' || value.hasattr("dtype")? {
+            return Ok(array);
+        }
+        // NumPy says float64 for `[]`, which also has to do for no indices; integers become any number.
+        Ok(array.call_method1("astype", ("int64",))?.cast_into::<PyUntypedArray>()?)
+    };
+    read().or_instead(py, |cause| {
         let message = format!(
             "{name} cannot be read as an array ({}); pass a NumPy array, a list of numbers or a \
              detached CPU tensor",
@@ -277,8 +285,25 @@ fn converted<'py, T: Element, V>(
     options.set_item("dtype", numpy::dtype::<T>(py))?;
     options.set_item("order", "C")?;
     // Not `ascontiguousarray`, which returns a misaligned array as it is.
-    let copied = get_array_module(py)?.call_method("array", (array,), Some(&options))?;
+    let copy = || get_array_module(py)?.call_method("array", (array,), Some(&options));
+    let copied = match copy() {
+        // Where warnings are errors. What does not fit is refused by name by whoever asked.
+        Err(error) if error.is_instance_of::<PyRuntimeWarning>(py) => unwarned(py, copy)?,
+        copied => copied?,
+    };
     view(copied.cast::<PyUntypedArray>()?).map_err(|_| wrong())
+}
+
+/// `call` without NumPy's warnings of numbers that do not fit.
+#[cold]
+fn unwarned<T>(py: Python<'_>, call: impl Fn() -> PyResult<T>) -> PyResult<T> {
+    let options = PyDict::new(py);
+    options.set_item("all", "ignore")?;
+    let quiet = py.import("numpy")?.call_method("errstate", (), Some(&options))?;
+    quiet.call_method0("__enter__")?;
+    let called = call();
+    quiet.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    called
 }
 
 /// Floats, integers or bools as `T`.

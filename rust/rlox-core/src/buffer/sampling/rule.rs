@@ -130,6 +130,11 @@ impl Request {
         match rows.and_then(|rows| rows.checked_mul(self.len)) {
             Some(rows) if (1..=MAX_BATCH).contains(&rows) => Ok(rows),
             _ if self.n_batches == 0 => Err(Error::config("n_batches", 0, "at least 1")),
+            _ if self.batch_size > 0 && self.n_batches > 1 => {
+                let expected =
+                    "at most 2**28 rows a call: batch_size times windows' length times it";
+                Err(Error::config("n_batches", self.n_batches, expected))
+            }
             _ => {
                 let expected = "1 to 2**28 rows a call, windows times their length";
                 Err(Error::config("batch_size", self.batch_size, expected))
