@@ -36,7 +36,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         "wheel": _extension(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": {"model": _cpu_model(), "cores": len(os.sched_getaffinity(0))},
+        "cpu": {"model": cpu_model(), "cores": len(os.sched_getaffinity(0))},
         "gpu": _gpu(),
         "threads": {
             "torch": config.torch_threads,
@@ -87,7 +87,8 @@ def _extension() -> dict[str, str] | None:
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name as the kernel has it, else what Python knows."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

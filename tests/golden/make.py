@@ -169,7 +169,7 @@ def rest_of(env: Any, steps: int) -> Arrays:
 
 def main() -> None:
     for old in HERE.iterdir():
-        if old.is_dir():
+        if old.is_dir() and old.name != "runs":  # which have a make.py of their own
             shutil.rmtree(old)
         elif old.suffix == ".npz":
             old.unlink()

@@ -1,0 +1,1 @@
+"""Training as earlier versions did it: traces of a few updates, and a checkpoint in the middle."""

@@ -1,0 +1,97 @@
+"""Writes the files beside it: what the first updates of small runs left, and a checkpoint among them.
+
+`python tests/golden/runs/make.py` with `tests` on the path. Made anew only where the arithmetic of
+training is meant to change, with the reason in the commit.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlox.algorithms import PPO
+from rlox_cli.provenance import cpu_model
+
+HERE = Path(__file__).parent
+UPDATES = 3
+SAVED_AFTER = 2  # updates
+SMALL = {
+    "n_envs": 3,
+    "seed": 11,
+    "n_steps": 32,
+    "batch_size": 32,
+    "n_epochs": 2,
+    "net_arch": [8, 8],
+}
+STEPS = 3 * 32
+
+CASES: dict[str, dict[str, Any]] = {
+    "discrete": {"env_id": "CartPole-v1"},
+    "gymnasium": {"env_id": "CartPole-v1", "env_backend": "gymnasium"},
+    "annealed": {
+        "env_id": "CartPole-v1",
+        "anneal_lr": True,
+        "anneal_clip": True,
+        "target_kl": 0.003,
+    },
+    "box": {"env_id": "Pendulum-v1", "clip_vloss": True, "normalize_advantages": False},
+    "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+    "normalised": {"env_id": "Pendulum-v1", "normalize_obs": True, "normalize_reward": True},
+}
+Arrays = dict[str, NDArray[Any]]
+
+
+def made(name: str) -> PPO:
+    """The run of that name at its start."""
+    return PPO(**{**SMALL, **CASES[name]})
+
+
+def advance(run: PPO, updates: int) -> Arrays:
+    """Weights and numbers after one more rollout (moments after the last), named by the rollouts so
+    far.
+    """
+    # The horizon of the schedules is the whole run's.
+    run.fit(UPDATES * STEPS, hooks=(lambda clock, *_: run.stop("one update"),))
+    learned = run.learner.state()
+    found = {f"weights/{key}": value.numpy() for key, value in learned["weights"].items()}
+    for key, moments in learned["optimizer"]["moments"].items() if updates == UPDATES else ():
+        found |= {f"{part}/{key}": tensor.numpy() for part, tensor in moments.items()}
+    found |= {f"metrics/{key}": np.float64(value) for key, value in run.summary().items()}
+    return {f"{updates}/{key}": np.array(value) for key, value in found.items()}
+
+
+def trace(run: PPO, first: int = 0) -> Arrays:
+    """What the run leaves after each rollout up to the last."""
+    found: Arrays = {}
+    for done in range(first, UPDATES):
+        found |= advance(run, done + 1)
+    return found
+
+
+def machine() -> Arrays:
+    """What results may depend on in their last bits."""
+    cpu = cpu_model()
+    return {"machine": np.array([cpu, torch.__version__, np.__version__])}
+
+
+def main() -> None:
+    for name in CASES:
+        run = made(name)
+        found = trace(run)
+        run.close()
+        np.savez_compressed(HERE / f"{name}.npz", **found, **machine())
+        run = made(name)
+        for done in range(SAVED_AFTER):
+            advance(run, done + 1)
+        shutil.rmtree(HERE / name, ignore_errors=True)
+        run.save(HERE / name)
+        run.close()
+
+
+if __name__ == "__main__":
+    main()
