@@ -19,6 +19,7 @@ from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import NonFiniteError
 from rlox.policies import ActorCritic, as_actor_critic
+from rlox.policies.base import acting
 from rlox.rng import Streams
 from rlox.types import Episode, Progress, Rollout
 
@@ -85,7 +86,7 @@ class RolloutCollector:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
         actor = as_actor_critic(policy)
         arena = self._arena_of(n_steps)
-        with torch.inference_mode():
+        with torch.inference_mode(), acting(actor):
             episodes, cut = self._step_all(actor, arena)
             self._score(actor, arena, cut)
         self._check_finite(arena)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rlox._core import set_num_threads, stream_seed
 from rlox.envs.base import Finals
+from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import EnvError
@@ -81,13 +82,15 @@ class SyncGymVecEnv:
         exact = self.resume_grade == "exact" and self.starts > 0
         return {
             "starts": self.starts,
-            "envs": [save_env(env) for env in self.envs] if exact else [],
+            "envs": joined([save_env(env) for env in self.envs]) if exact else [],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
         self.starts = int(state["starts"])
-        for env, saved in zip(self.envs, state["envs"], strict=False):
+        trees = state["envs"]  # a list in checkpoints of before
+        trees = trees if isinstance(trees, list) else apart(trees, self.n_envs)
+        for env, saved in zip(self.envs, trees, strict=False):
             restore_env(env, saved)
 
     def close(self) -> None:

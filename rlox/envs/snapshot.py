@@ -20,7 +20,7 @@ __all__ = ["can_save", "restore_env", "save_env"]
 # Where the whole simulation state lives, by the package of the environment's class.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "gymnasium.envs.classic_control": ("state", "steps_beyond_terminated"),
-    "gymnasium.envs.toy_text": ("s", "lastaction", "dealer", "player"),
+    "gymnasium.envs.toy_text": ("s", "lastaction", "dealer", "player", "fickle_step"),
 }
 # The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
 _WRAPPERS: dict[str, tuple[str, ...]] = {

@@ -51,6 +51,11 @@ class JsonLines:
                 "restore the file or start a new run"
             )
 
+    @property
+    def end(self) -> int:
+        """Bytes of the file once it has the rows that wait."""
+        return self.offset + len(self._waiting)
+
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
         line = json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False)

@@ -9,18 +9,34 @@ returns for a row depends on when it is asked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ActorCritic", "Sampler"]
+__all__ = ["ActorCritic", "Sampler", "acting"]
 
 # Maps the observations `[N, obs_dim]` of rollout step t to actions `[N]` or `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
 
 # Noise is drawn in blocks of at most this many numbers.
 NOISE_BLOCK = 1 << 20
+
+
+@contextmanager
+def acting(policy: nn.Module) -> Iterator[None]:
+    """Run a block with `policy` in evaluation mode: dropout off, statistics of batches frozen.
+
+    Each part then goes back to the mode it was in, also one that its owner keeps in another mode.
+    """
+    modes = [(module, module.training) for module in policy.modules()]
+    policy.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 class ActorCritic(nn.Module, ABC):

@@ -21,6 +21,7 @@ from rlox.configs import RunConfig, make_run, plain
 from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.policies import ActorCritic, as_actor_critic
+from rlox.policies.base import acting
 from rlox.rng import Streams
 from rlox.training.checkpoint import (
     Checkpoint,
@@ -89,12 +90,15 @@ class Algorithm(ABC):
         path: str | Path,
         env_id: EnvSource | None = None,
         policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
         The environment, configuration, counters, normalisers, weights, optimizer and random streams
         come from the checkpoint. `env_id` replaces the environment (needed when it was an object);
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
+        `logger` and `callbacks` are those of further training: none are saved.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -106,7 +110,7 @@ class Algorithm(ABC):
         if isinstance(env_id, str):
             config = replace(config, env=replace(config.env, id=env_id))
         algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config, env_id, policy)
+        Algorithm.__init__(algorithm, config, env_id, policy, logger, callbacks)
         algorithm.restore(saved)
         return algorithm
 
@@ -118,7 +122,7 @@ class Algorithm(ABC):
     def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
         """The learner over `policy`."""
 
-    def train(self, total_timesteps: int) -> dict[str, float]:
+    def train(self, total_timesteps: int) -> dict[str, float | int]:
         """Train until the run has taken `total_timesteps` environment steps in all.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last
@@ -161,7 +165,7 @@ class Algorithm(ABC):
         """End training after the present update."""
         self.stop_reason = reason
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float | int]:
         """The last update's metrics with the counters and `mean_reward`."""
         row = {
             **self._last.metrics,
@@ -188,7 +192,7 @@ class Algorithm(ABC):
         if self.collector.obs_normalizer:
             rows = rows.copy()  # they may be the caller's own memory
             self.collector.obs_normalizer.apply(rows)
-        with torch.inference_mode():
+        with torch.inference_mode(), acting(self.policy):
             seen = torch.from_numpy(rows).to(self.device)
             action = self.policy.mode(seen) if deterministic else self._sample(seen)
         actions = self.collector.env.actions.to_env(action.cpu().numpy())

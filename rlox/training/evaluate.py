@@ -23,6 +23,7 @@ from rlox.envs.normalize import ObservationNormalizer
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.policies import ActorCritic
+from rlox.policies.base import acting
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.video import write_mp4
 
@@ -78,13 +79,10 @@ class Evaluator:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
         parallel = 1 if record else min(episodes, MAX_PARALLEL)
         envs = [(record or self.make_env)() for _ in range(parallel)]
-        was_training = self.policy.training
-        self.policy.eval()
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), acting(self.policy):
                 return self._play(envs, episodes, seed)
         finally:
-            self.policy.train(was_training)
             for env in envs:
                 env.close()
 

@@ -45,13 +45,16 @@ class Journal:
                 }
             )
 
-    def settle(self) -> dict[str, int]:
-        """Force every row to the device; the offsets that a checkpoint may then rely on."""
+    def ends(self) -> dict[str, int]:
+        """Where each file will end once it has every row: what a checkpoint made now goes on from."""
+        return {METRICS: self._metrics.end, EPISODES: self._episodes.end}
+
+    def settle(self) -> None:
+        """Force every row to the device, before a checkpoint that relies on it."""
         for rows in (self._metrics, self._episodes):
             if not rows.flush():
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
-        return {METRICS: self._metrics.offset, EPISODES: self._episodes.offset}
 
     def close(self) -> None:
         """Write what waits and close every file."""

@@ -28,35 +28,48 @@ class Saver:
         self._store = store
         self._journal = journal
         self._timeout = timeout
-        self._owed_since: float | None = None
-        self._owed_best = False
+        self._refused_at: float | None = None
+        self._tried = 0.0
+        # The best policy's own checkpoint: a later one holds a policy that nobody evaluated.
+        self._owed_best: Checkpoint | None = None
 
     @property
-    def owed(self) -> bool:
-        """Whether a save was refused and not made up for yet."""
-        return self._owed_since is not None
+    def due(self) -> bool:
+        """Whether a save was refused, not made up for, and some time ago: to try costs a checkpoint."""
+        return self._refused_at is not None and time.monotonic() - self._tried >= RETRY_SECONDS
 
     def save(
         self, make: Callable[[dict[str, int]], Checkpoint], best: bool = False, wait: bool = False
     ) -> Path | None:
         """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it)."""
-        self._owed_best = self._owed_best or best
+        checkpoint = make(self._journal.ends())
+        if best:
+            self._owed_best = checkpoint
         while True:
             try:
-                folder = self._store.save(make(self._journal.settle()), self._owed_best)
+                folder = self._write(checkpoint)
             except StorageError as error:
                 self._refused(error)
             else:
-                self._owed_since, self._owed_best = None, False
+                self._refused_at = None
                 return folder
             if not wait:
                 return None
             time.sleep(RETRY_SECONDS)
 
+    def _write(self, checkpoint: Checkpoint) -> Path:
+        self._journal.settle()
+        if self._owed_best is not None and self._owed_best is not checkpoint:
+            self._store.save(self._owed_best, best=True)
+            self._owed_best = None
+        folder = self._store.save(checkpoint, best=checkpoint is self._owed_best)
+        self._owed_best = None
+        return folder
+
     def _refused(self, error: StorageError) -> None:
-        now = time.monotonic()
-        if self._owed_since is None:
-            self._owed_since = now
-            log.warning("%s; trying again at every update", error)
-        if now - self._owed_since >= self._timeout:
+        now = self._tried = time.monotonic()
+        if self._refused_at is None:
+            self._refused_at = now
+            log.warning("%s; trying again twice a second", error)
+        if now - self._refused_at >= self._timeout:
             raise error

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rlox.errors import NonFiniteError
@@ -105,7 +106,9 @@ class Session:
                 checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
         except NonFiniteError:
-            with suppress(OSError):  # the batch is a help to whoever looks for the cause
+            with suppress(
+                OSError, SafetensorError
+            ):  # the batch is a help to whoever looks for the cause
                 save_file(self.algorithm.collector.last_batch(), self.folder / NONFINITE)
             raise
         finally:
@@ -150,7 +153,7 @@ class Session:
             self._journal.write(self._row())
         if passed(self.config.eval.every) and not finished:
             self._judge(self._evaluate())
-        if (passed(self.config.checkpoint.every) or self._saver.owed) and not finished:
+        if (passed(self.config.checkpoint.every) or self._saver.due) and not finished:
             self._save()
         minutes = self.config.stop.minutes
         if minutes is not None and self._seconds() >= 60 * minutes:

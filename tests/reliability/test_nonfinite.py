@@ -14,6 +14,7 @@ import pytest
 import torch
 from faults.envs import NonFiniteEnv
 from faults.report import record
+from safetensors import SafetensorError
 
 from rlox.algorithms import PPO
 from rlox.build import build
@@ -188,6 +189,17 @@ def test_the_command_exits_with_3_and_keeps_the_last_good_checkpoint(
     assert found["status"] == "failed"
     assert "NonFiniteError" in found["reason"]
     check_last_good(status.parent)
+
+
+def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr("rlox.training.session.save_file", refused)
+    algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
+    check_stopped(algorithm, tmp_path, "obs")
 
 
 def test_a_facade_run_is_stopped_too() -> None:

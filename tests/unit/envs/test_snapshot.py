@@ -14,17 +14,21 @@ from rlox.envs.make import make_vec
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.training.tree import pack, unpack
 
-SAVABLE = [
-    "Acrobot-v1",
-    "CartPole-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "Pendulum-v1",
-    "Blackjack-v1",
-    "CliffWalking-v1",
-    "FrozenLake-v1",
-    "Taxi-v4",
+SAVABLE: list[tuple[str, dict[str, Any]]] = [
+    ("Acrobot-v1", {}),
+    ("CartPole-v1", {}),
+    ("CartPole-v1", {"sutton_barto_reward": True}),
+    ("MountainCar-v0", {}),
+    ("MountainCarContinuous-v0", {}),
+    ("Pendulum-v1", {}),
+    ("Blackjack-v1", {"natural": True}),
+    ("CliffWalking-v1", {"is_slippery": True}),
+    ("FrozenLake-v1", {}),
+    ("Taxi-v4", {}),
+    ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True, "fickle_probability": 0.9}),
 ]
+# What a step changes and only a picture shows.
+SHOWN = {"taxi_orientation", "last_u", "dealer_top_card_suit", "dealer_top_card_value_str"}
 
 
 def through_json(tree: Any) -> Any:
@@ -46,16 +50,30 @@ def play(env: gym.Env[Any, Any], steps: int, seed: int) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("env_id", SAVABLE)
-def test_a_restored_environment_goes_on_bit_for_bit(env_id: str) -> None:
-    env, other = gym.make(env_id), gym.make(env_id)
+@pytest.mark.parametrize(("env_id", "options"), SAVABLE)
+def test_a_restored_environment_goes_on_bit_for_bit(env_id: str, options: dict[str, Any]) -> None:
+    env, other = gym.make(env_id, **options), gym.make(env_id, **options)
     assert can_save(env)
     env.reset(seed=3)
-    play(env, 37, seed=1)
-    saved = through_json(save_env(env))
-    other.reset(seed=99)
-    restore_env(other, saved)
-    assert play(env, 700, seed=2) == play(other, 700, seed=2)
+    for steps in (0, 1, 2, 5, 37, 300):
+        play(env, steps, seed=steps)
+        saved = through_json(save_env(env))
+        other.reset(seed=99)
+        restore_env(other, saved)
+        assert play(env, 300, seed=2) == play(other, 300, seed=2)
+
+
+@pytest.mark.parametrize(("env_id", "options"), SAVABLE)
+def test_everything_that_steps_and_resets_change_is_saved(
+    env_id: str, options: dict[str, Any]
+) -> None:
+    env = gym.make(env_id, **options).unwrapped
+    env.reset(seed=0)
+    before = {name: repr(value) for name, value in vars(env).items()}
+    play(env, 500, seed=1)
+    changed = {name for name, value in vars(env).items() if before.get(name) != repr(value)}
+    saved = set(save_env(env)["fields"]) | {"_np_random", "_np_random_seed"}
+    assert changed <= saved | SHOWN
 
 
 def test_a_saved_state_does_not_change_when_the_environment_goes_on() -> None:

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from helpers.envs import Bounded, Countdown, OddRewards, Spaces
 from helpers.policies import UserMlp
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.algorithms import PPO
 from rlox.build import build
@@ -33,6 +33,7 @@ from rlox.errors import (
     UnknownNameError,
 )
 from rlox.policies import ContinuousPolicy
+from rlox.policies.base import acting
 from rlox.trainers import PPOTrainer
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
@@ -255,6 +256,44 @@ def test_a_users_policy_is_saved_and_goes_on_when_it_is_given_back(tmp_path: Pat
     for one in (algorithm, loaded):
         one.train(192)
     assert torch.equal(weights(algorithm), weights(loaded))
+
+
+class Dropping(UserMlp):
+    """A policy with dropout, and a part that its owner keeps in evaluation mode."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 2)
+        self.actor = nn.Sequential(nn.Linear(4, 32), nn.Dropout(0.5), nn.Linear(32, 2))
+        self.critic[1] = nn.Dropout(0.9).eval()
+
+
+def test_dropout_is_off_while_a_policy_acts_and_on_while_it_learns() -> None:
+    torch.manual_seed(0)
+    module = Dropping()
+    algorithm = PPO("CartPole-v1", policy=module, **SMALL)
+    # Observations whose two actions are nearly alike.
+    obs = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    assert np.array_equal(algorithm.predict(obs), algorithm.predict(obs))
+    rollout = algorithm.collector.collect(algorithm.policy, 16)
+    with acting(module):
+        scored = algorithm.policy.evaluate_actions(rollout.obs, rollout.actions)[0]
+    assert torch.equal(rollout.log_probs, scored)
+    assert algorithm.evaluate(3).returns == algorithm.evaluate(3).returns
+    learning = algorithm.policy.evaluate_actions(rollout.obs, rollout.actions)[0]
+    assert not torch.equal(learning, scored)
+    assert module.actor[1].training
+    assert not module.critic[1].training
+
+
+def test_training_goes_on_from_a_checkpoint_with_a_logger_and_callbacks(tmp_path: Path) -> None:
+    PPO("CartPole-v1", **SMALL).save(tmp_path / "saved")
+    seen = Recorder()
+    loaded = PPO.from_checkpoint(tmp_path / "saved", logger=seen, callbacks=[seen])
+    loaded.train(64)
+    assert [call for call in seen.calls if call[0] == "rollout"] == [
+        ("rollout", 32),
+        ("rollout", 64),
+    ]
 
 
 def test_training_leaves_torchs_number_of_threads_as_it_was() -> None:

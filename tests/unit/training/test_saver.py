@@ -1,0 +1,109 @@
+"""A save that the disk refuses: what is owed, and what is made up for."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlox.configs import make_run
+from rlox.errors import StorageError
+from rlox.training import saver
+from rlox.training.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from rlox.training.journal import METRICS, Journal
+from rlox.training.saver import Saver
+from rlox.training.store import Disk
+
+
+class Refusing(Disk):
+    """A disk that can be full; counts the writes it is asked for."""
+
+    full = False
+    writes = 0
+
+    def write(self, path: Path, data: bytes) -> None:
+        self.writes += 1
+        if self.full:
+            raise OSError(errno.ENOSPC, "full")
+        super().write(path, data)
+
+
+class Bench:
+    """A saver in a folder, and the policy that it saves: an array of one number."""
+
+    def __init__(self, folder: Path, timeout: float = 60.0) -> None:
+        self.folder, self.disk = folder, Refusing()
+        config = make_run({"algo": {"name": "ppo"}, "env": {"id": "CartPole-v1"}})
+        self.journal = Journal(folder, config, {}, 0)
+        store = CheckpointStore(folder / "checkpoints", keep=1, disk=self.disk)
+        self.saver = Saver(store, self.journal, timeout)
+
+    def save(self, step: int, best: bool = False) -> Path | None:
+        weights = {"w": np.full(3, step, np.float32)}
+        self.journal.write({"env_steps": step})
+        return self.saver.save(
+            lambda logs: Checkpoint({}, {"env_steps": step}, weights, {}, {}, logs), best
+        )
+
+    def saved(self, name: str) -> tuple[float, int]:
+        """The policy under a name, and how many rows its log has."""
+        found = read_checkpoint((self.folder / "checkpoints" / name).resolve())
+        rows = (self.folder / METRICS).read_bytes()[: found.logs[METRICS]]
+        return float(found.weights["w"][0]), rows.count(b"\n")
+
+
+def test_the_best_policy_that_the_disk_refused_is_saved_and_not_a_later_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.disk.full = True
+    assert bench.save(10, best=True) is None
+    assert bench.save(20) is None
+    bench.disk.full = False
+    bench.save(30)
+    assert bench.saved("best") == (10.0, 1)
+    assert bench.saved("last") == (30.0, 3)
+    bench.save(40)
+    assert bench.saved("best") == (10.0, 1)
+
+
+def test_of_two_best_policies_that_were_refused_the_better_is_saved(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.disk.full = True
+    bench.save(10, best=True)
+    bench.save(20, best=True)
+    bench.disk.full = False
+    bench.save(30)
+    assert bench.saved("best") == (20.0, 2)
+    assert {p.name for p in (tmp_path / "checkpoints").iterdir()} == {
+        "step-000000000020", "step-000000000030", "best", "last"
+    }  # fmt: skip
+
+
+def test_a_refused_save_is_due_again_after_a_while_and_not_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(saver.time, "monotonic", lambda: now)
+    bench = Bench(tmp_path)
+    assert not bench.saver.due
+    bench.disk.full = True
+    bench.save(10)
+    assert not bench.saver.due
+    now = saver.RETRY_SECONDS
+    assert bench.saver.due
+    bench.save(20)
+    assert not bench.saver.due
+    now *= 2
+    bench.disk.full = False
+    bench.save(30)
+    assert not bench.saver.due
+    now *= 2
+    assert not bench.saver.due
+
+
+def test_a_disk_that_stays_full_is_an_error_after_the_timeout(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, timeout=0.0)
+    bench.disk.full = True
+    with pytest.raises(StorageError, match="full"):
+        bench.save(10)
