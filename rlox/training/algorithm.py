@@ -279,7 +279,9 @@ class Algorithm(ABC):
 
     def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
         """The first hook: counters and episode statistics, then callbacks and logger."""
-        self.clock, self._last = clock, update
+        self.clock = clock
+        if update.metrics:  # a source that warms up has none
+            self._last = update
         self.recent.extend(progress.episodes)
         if not (self._callbacks or self._logger):
             return

@@ -18,6 +18,7 @@ from rlox.training.checkpoint import Checkpoint, CheckpointStore, checkpoint_byt
 from rlox.training.evaluate import Evaluation
 from rlox.training.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.training.loop import Timings
+from rlox.training.means import Means
 from rlox.training.preflight import require_disk
 from rlox.training.saver import Saver
 from rlox.types import Clock, Progress, Update
@@ -80,7 +81,9 @@ class Session:
         self._seconds_before = float(earlier.get("seconds", 0.0))
         algorithm.timings = Timings(**earlier.get("timings", {}))
         self._best = float("-inf")
-        self._update = Update()
+        self._means = Means()
+        if "means" in earlier:
+            self._means.restore(earlier["means"])
         self._row_at = -1
         # an evaluation during training that a signal cut short: the first thing to do on resuming
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
@@ -145,7 +148,7 @@ class Session:
         return any("eval/return_mean" in row and row["env_steps"] == now for row in rows)
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        self._update = update
+        self._means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
         passed = _Passed(clock.env_steps - progress.env_steps, clock.env_steps)
         finished = clock.env_steps >= self.config.total_steps
@@ -210,6 +213,7 @@ class Session:
         session = {
             "seconds": self._seconds(),
             "timings": asdict(self.algorithm.timings),
+            "means": self._means.state(),
             "evaluation_owed": self._evaluation_owed,
         }
         return self.algorithm.checkpoint(logs, session)
@@ -224,7 +228,7 @@ class Session:
             "train/return_mean": algorithm.recent.mean_return,
             "train/length_mean": algorithm.recent.mean_length,
             "train/episodes": algorithm.recent.count,
-            **self._update.metrics,
+            **self._means.row(),
             "time/steps_per_second": self._speed(),
         }
 

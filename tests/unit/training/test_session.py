@@ -144,8 +144,26 @@ def resumed(folder: Path, total_steps: int) -> Session:
     return Session(again, folder, resumed=saved)
 
 
-def test_a_resumed_session_continues_the_logs_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    options = {"checkpoint": {"every": 256, "keep": 9}}
+def test_a_row_holds_the_means_of_the_updates_since_the_last_row(tmp_path: Path) -> None:
+    found = []
+    for every in (64, 192):
+        (tmp_path / str(every)).mkdir()
+        Session(algorithm(log={"every": every}), tmp_path / str(every)).run()
+        found.append(
+            [r for r in rows(tmp_path / str(every) / "metrics.jsonl") if "loss/policy" in r]
+        )
+    each, means = found
+    assert [r["env_steps"] for r in means] == [192, 384, 512]
+    for row, updates in zip(means, (each[:3], each[3:6], each[6:]), strict=True):
+        for name in ("loss/policy", "policy/entropy", "value/explained_variance"):
+            assert row[name] == pytest.approx(np.mean([r[name] for r in updates]), rel=1e-12)
+
+
+@pytest.mark.parametrize("every", [64, 192])
+def test_a_resumed_session_continues_the_logs_of_an_uninterrupted_one(
+    every: int, tmp_path: Path
+) -> None:
+    options = {"checkpoint": {"every": 256, "keep": 9}, "log": {"every": every}}
     (tmp_path / "whole").mkdir()
     Session(algorithm(**options), tmp_path / "whole").run()
     shutil.copytree(tmp_path / "whole", tmp_path / "part", symlinks=True)
