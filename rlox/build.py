@@ -7,8 +7,8 @@ from pathlib import Path
 from rlox.algorithms import ALGORITHMS
 from rlox.configs import RunConfig
 from rlox.loggers import check_loggers
-from rlox.training.algorithm import Algorithm
-from rlox.training.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint
 
 __all__ = ["build", "resume"]
 

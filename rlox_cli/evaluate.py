@@ -75,7 +75,7 @@ def trained_config(run: Path) -> RunConfig:
 
 
 def _checkpoint(run: Path, name: str) -> Path:
-    from rlox.training.checkpoint import resolve_checkpoint
+    from rlox.runs.checkpoint import resolve_checkpoint
 
     try:
         return resolve_checkpoint(run, name)

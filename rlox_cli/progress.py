@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from rlox.training.session import Snapshot
+    from rlox.runs.session import Snapshot
 
 LINE_SECONDS = 2.0
 

@@ -38,8 +38,8 @@ from rlox_cli.session import report_failure, run_session, title
 from rlox_cli.signals import Signals
 
 if TYPE_CHECKING:
-    from rlox.training.algorithm import Algorithm
-    from rlox.training.checkpoint import Checkpoint
+    from rlox.runs.algorithm import Algorithm
+    from rlox.runs.checkpoint import Checkpoint
 
 log = logging.getLogger("rlox.cli")
 

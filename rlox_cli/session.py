@@ -18,9 +18,9 @@ from rlox_cli.run_folder import DONE, KILLED, RunFolder, write_json
 from rlox_cli.signals import Signals
 
 if TYPE_CHECKING:
-    from rlox.training.algorithm import Algorithm
-    from rlox.training.checkpoint import Checkpoint
-    from rlox.training.session import Snapshot
+    from rlox.runs.algorithm import Algorithm
+    from rlox.runs.checkpoint import Checkpoint
+    from rlox.runs.session import Snapshot
 
 log = logging.getLogger("rlox.cli")
 
@@ -33,7 +33,7 @@ def run_session(
     resumed: Checkpoint | None = None,
 ) -> dict[str, Any]:
     """Train to the end, or until a signal; the status and the exit code."""
-    from rlox.training.session import Session
+    from rlox.runs.session import Session
 
     set_num_threads(config.threads)
     with progress.reporter() as report:

@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 from rlox.losses import PPOLoss, PPOTerms, standardize
 from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.rng import Streams
-from rlox.training.algorithm import Algorithm
+from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.loop import Learner
 from rlox.training.optimizer import Adam

@@ -1,1 +1,1 @@
-"""The loop and what surrounds it: façade, evaluation, checkpoints, sessions."""
+"""Learning: the loop, evaluation, optimizers; generic over sources and learners."""

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 
 from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, RloxError, StorageError
-from rlox.training.checkpoint import (
+from rlox.runs.checkpoint import (
     Checkpoint,
     CheckpointStore,
     read_checkpoint,

@@ -12,7 +12,7 @@ import pytest
 from helpers.envs import CountReturns, OddRewards
 
 from rlox.algorithms import PPO
-from rlox.training.session import Session
+from rlox.runs.session import Session
 
 Account = list[tuple[int | None, float, int]]
 

@@ -92,7 +92,7 @@ def work(job: dict[str, Any]) -> None:
     from faults.disk import FaultyDisk
     from rlox.build import build, resume
     from rlox.configs import make_run
-    from rlox.training.session import Session, Snapshot
+    from rlox.runs.session import Session, Snapshot
 
     run, config = Path(job["run"]), make_run(job["config"])
     said = _Said()
@@ -172,7 +172,7 @@ def serve() -> None:
     import torch
 
     import rlox.build
-    import rlox.training.session  # noqa: F401
+    import rlox.runs.session  # noqa: F401
 
     torch.set_num_threads(1)
     for line in sys.stdin:

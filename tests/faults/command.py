@@ -85,11 +85,11 @@ def _announce(phase: str, count: int) -> None:
 
         check.run_config = said(check.run_config)
         return
-    import rlox.training.session as session
+    import rlox.runs.session as session
     from rlox import build
     from rlox.algorithms.ppo import PPOLearner
     from rlox.collectors import RolloutCollector
-    from rlox.training.checkpoint import CheckpointStore
+    from rlox.runs.checkpoint import CheckpointStore
     from rlox.training.evaluate import Evaluator
 
     owner, name = {

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rlox.training.checkpoint import newest_checkpoint
+from rlox.runs.checkpoint import newest_checkpoint
 
 _ARRAYS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 

@@ -16,6 +16,7 @@ ROWS = (
     "envs networks losses statistics",
     "policies collectors loggers callbacks",
     "training",
+    "runs",
     "algorithms",
     "build",
     "trainers gym_vec_env",

@@ -26,7 +26,7 @@ from faults.report import FULL, record
 from rlox.build import build
 from rlox.configs import make_run
 from rlox.errors import StorageError
-from rlox.training.checkpoint import (
+from rlox.runs.checkpoint import (
     Checkpoint,
     CheckpointStore,
     newest_checkpoint,
@@ -34,7 +34,7 @@ from rlox.training.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
-from rlox.training.session import Session
+from rlox.runs.session import Session
 
 KILLED = -signal.SIGKILL
 ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO}

@@ -20,8 +20,8 @@ from rlox.algorithms import PPO
 from rlox.build import build
 from rlox.configs import make_run
 from rlox.errors import NonFiniteError
-from rlox.training.checkpoint import newest_checkpoint, read_checkpoint
-from rlox.training.session import Session
+from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
+from rlox.runs.session import Session
 from rlox_cli.main import main
 
 ROLLOUT = 32
@@ -197,7 +197,7 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
     def refused(*_: Any) -> None:
         raise SafetensorError("I/O error: No space left on device")
 
-    monkeypatch.setattr("rlox.training.session.save_file", refused)
+    monkeypatch.setattr("rlox.runs.session.save_file", refused)
     algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
     check_stopped(algorithm, tmp_path, "obs")
 

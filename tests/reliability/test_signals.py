@@ -15,7 +15,7 @@ from faults.fingerprint import difference, fingerprint
 from faults.report import FULL, record
 from omegaconf import OmegaConf
 
-from rlox.training.checkpoint import read_checkpoint, resolve_checkpoint
+from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 
 UPDATES = 12
 ARGS = (

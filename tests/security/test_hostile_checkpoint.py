@@ -20,7 +20,7 @@ from faults.report import FULL, record
 
 from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, RloxError
-from rlox.training.checkpoint import Checkpoint, read_checkpoint
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint
 
 MUTANTS = 2_000 if FULL else 300
 PARTS = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import rlox.build
-import rlox.training.session
+import rlox.runs.session
 from rlox.errors import ConfigError, NonFiniteError
 from rlox_cli import plot, progress
 from rlox_cli.main import main
@@ -259,7 +259,7 @@ def test_a_resumed_run_that_fails_keeps_its_folder_and_says_so(
     def fail(self: Any) -> None:
         raise error
 
-    monkeypatch.setattr(rlox.training.session.Session, "run", fail)
+    monkeypatch.setattr(rlox.runs.session.Session, "run", fail)
     result = cli("train", f"resume={killed}")
     assert result.code == (3 if isinstance(error, NonFiniteError) else 1)
     assert f"traceback: {killed / 'log.txt'}" in result.err

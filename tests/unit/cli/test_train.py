@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rlox.build
-import rlox.training.session
+import rlox.runs.session
 from rlox.errors import (
     CheckpointError,
     ConfigError,
@@ -151,7 +151,7 @@ def test_a_run_that_fails_says_where_the_traceback_is(
     def fail(self: Any) -> None:
         raise error
 
-    monkeypatch.setattr(rlox.training.session.Session, "run", fail)
+    monkeypatch.setattr(rlox.runs.session.Session, "run", fail)
     result = cli("train", *TINY)
     run = only_run(tmp_path / "runs")
     assert result.code == code

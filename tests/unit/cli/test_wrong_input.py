@@ -121,13 +121,13 @@ def test_tensorboard_without_its_package_gets_the_install_line(
 def test_a_config_error_while_the_run_starts_leaves_no_folder(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import rlox.training.session
+    import rlox.runs.session
     from rlox.errors import ConfigError
 
     def refuse(*args: object, **options: object) -> None:
         raise ConfigError("not with these settings")
 
-    monkeypatch.setattr(rlox.training.session, "Session", refuse)
+    monkeypatch.setattr(rlox.runs.session, "Session", refuse)
     result = cli("train", "run_root=.")
     assert_explained(result, "not with these settings", tmp_path)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlox.configs import EnvConfig
 from rlox.envs.columns import apart, joined
 from rlox.envs.make import make_vec
-from rlox.training.tree import pack, unpack
+from rlox.runs.tree import pack, unpack
 
 WORD = 1 << 64
 LEAVES = st.one_of(

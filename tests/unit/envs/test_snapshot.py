@@ -12,7 +12,7 @@ import pytest
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.training.tree import pack, unpack
+from rlox.runs.tree import pack, unpack
 
 SAVABLE: list[tuple[str, dict[str, Any]]] = [
     ("Acrobot-v1", {}),

@@ -11,9 +11,9 @@ import pytest
 from rlox.algorithms import PPO
 from rlox.collectors.arena import Arena
 from rlox.errors import ConfigError, StorageError
-from rlox.training import preflight
-from rlox.training.preflight import available_memory, require_disk, require_memory
-from rlox.training.session import Session
+from rlox.runs import preflight
+from rlox.runs.preflight import available_memory, require_disk, require_memory
+from rlox.runs.session import Session
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rlox.training.means import Means
+from rlox.runs.means import Means
 
 
 def test_a_row_is_the_mean_since_the_last_one() -> None:

@@ -19,9 +19,9 @@ from rlox.algorithms import PPO
 from rlox.build import build, resume
 from rlox.configs import make_run
 from rlox.errors import StorageError
-from rlox.training.checkpoint import newest_checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.runs.session import Outcome, Session, Snapshot
 from rlox.training.evaluate import Evaluation
-from rlox.training.session import Outcome, Session, Snapshot
 
 TRAIN_KEYS = {
     "env_steps", "updates", "seconds", "train/return_mean", "train/length_mean", "train/episodes",

@@ -8,7 +8,7 @@ from pathlib import Path
 from rlox.configs import RunConfig
 from rlox.errors import StorageError
 from rlox.loggers import JsonLines, Row, open_loggers, read_rows
-from rlox.training.checkpoint import Checkpoint
+from rlox.runs.checkpoint import Checkpoint
 from rlox.types import Episode
 
 __all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]

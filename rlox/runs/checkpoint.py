@@ -24,8 +24,8 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox.errors import CheckpointError, StorageError
-from rlox.training.store import Disk, replace_file
-from rlox.training.tree import pack, unpack
+from rlox.runs.store import Disk, replace_file
+from rlox.runs.tree import pack, unpack
 
 __all__ = [
     "Checkpoint",

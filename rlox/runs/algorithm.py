@@ -23,15 +23,15 @@ from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.policies import ActorCritic, as_actor_critic
 from rlox.policies.base import acting
 from rlox.rng import Streams
-from rlox.training.checkpoint import (
+from rlox.runs.checkpoint import (
     Checkpoint,
     read_checkpoint,
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.runs.preflight import require_memory
 from rlox.training.evaluate import Evaluation, Evaluator
 from rlox.training.loop import Hook, Learner, Timings, fit
-from rlox.training.preflight import require_memory
 from rlox.training.setup import first_line, torch_device, torch_threads
 from rlox.types import Clock, Progress, Rollout, Update
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rlox.errors import StorageError
-from rlox.training.checkpoint import Checkpoint, CheckpointStore
-from rlox.training.journal import Journal
+from rlox.runs.checkpoint import Checkpoint, CheckpointStore
+from rlox.runs.journal import Journal
 
 __all__ = ["Saver"]
 

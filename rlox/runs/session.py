@@ -13,14 +13,14 @@ from safetensors.numpy import save_file
 
 from rlox.errors import NonFiniteError
 from rlox.loggers import read_rows
-from rlox.training.algorithm import Algorithm
-from rlox.training.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
+from rlox.runs.journal import METRICS, Journal, best_evaluation, offsets_of
+from rlox.runs.means import Means
+from rlox.runs.preflight import require_disk
+from rlox.runs.saver import Saver
 from rlox.training.evaluate import Evaluation
-from rlox.training.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.training.loop import Timings
-from rlox.training.means import Means
-from rlox.training.preflight import require_disk
-from rlox.training.saver import Saver
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]

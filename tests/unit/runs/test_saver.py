@@ -10,11 +10,11 @@ import pytest
 
 from rlox.configs import make_run
 from rlox.errors import StorageError
-from rlox.training import saver
-from rlox.training.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
-from rlox.training.journal import METRICS, Journal
-from rlox.training.saver import Saver
-from rlox.training.store import Disk
+from rlox.runs import saver
+from rlox.runs.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from rlox.runs.journal import METRICS, Journal
+from rlox.runs.saver import Saver
+from rlox.runs.store import Disk
 
 
 class Refusing(Disk):

@@ -1,0 +1,1 @@
+"""What a run leaves and how it goes on: sessions, checkpoints, logs, and the façade over them."""
