@@ -4,30 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlox.errors import ShapeError
 
-__all__ = ["NO_UPDATE", "Clock", "Episode", "Minibatch", "Progress", "Rollout", "Update"]
+__all__ = ["NO_UPDATE", "Clock", "Episode", "Minibatch", "Progress", "Rollout", "Unit", "Update"]
+
+# What a run counts: its total, its cadences, its checkpoints.
+Unit = Literal["env_steps", "updates", "samples"]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far a run is: environment steps (all copies together), updates, gradient samples."""
+    """How far a run is: environment steps (all copies together), updates, gradient samples.
+
+    `unit` names the one of them that its total, its cadences and its checkpoints count; `horizon` is
+    the total, 0 where there is none.
+    """
 
     env_steps: int = 0
     updates: int = 0
     samples: int = 0
+    unit: Unit = "env_steps"
+    horizon: int = 0
+
+    @property
+    def now(self) -> int:
+        """How far the run is, in its unit."""
+        count: int = getattr(self, self.unit)
+        return count
+
+    @property
+    def left(self) -> int:
+        """What is left to the horizon, never below 0."""
+        return max(self.horizon - self.now, 0)
+
+    @property
+    def remaining(self) -> float:
+        """The part that is left, from 1 to 0, which schedules read; 1 without a horizon."""
+        return max(0.0, 1.0 - self.now / self.horizon) if self.horizon else 1.0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What a checkpoint keeps: unit and horizon are of the configuration."""
+        return {"env_steps": self.env_steps, "updates": self.updates, "samples": self.samples}
+
+    def at(self, counters: Mapping[str, int]) -> Clock:
+        """The same clock at saved `counters`."""
+        return replace(
+            self,
+            env_steps=counters["env_steps"],
+            updates=counters["updates"],
+            samples=counters["samples"],
+        )
 
     def tick(self, progress: Progress, update: Update) -> Clock:
         """The clock after one batch."""
-        return Clock(
-            self.env_steps + progress.env_steps,
-            self.updates + update.count,
-            self.samples + update.samples,
+        return replace(
+            self,
+            env_steps=self.env_steps + progress.env_steps,
+            updates=self.updates + update.count,
+            samples=self.samples + update.samples,
         )
 
 

@@ -32,11 +32,11 @@ class Lines:
 
     def __call__(self, now: Snapshot) -> None:
         """Print when the interval is over or the run is."""
-        if time.monotonic() < self._next and now.env_steps < now.total_steps:
+        if time.monotonic() < self._next and now.now < now.total:
             return
         self._next = time.monotonic() + LINE_SECONDS
         print(
-            f"steps {now.env_steps:>{len(f'{now.total_steps:,}')},}/{now.total_steps:,}"
+            f"steps {now.now:>{len(f'{now.total:,}')},}/{now.total:,}"
             f"  return {_number(now.return_mean)}  {now.steps_per_second:,.0f} steps/s"
             f"  left {duration(now.seconds_left)}",
             flush=True,
@@ -75,14 +75,14 @@ class Bar:
     def __call__(self, now: Snapshot) -> None:
         """Redraw."""
         fields: dict[str, Any] = {
-            "steps": f"{now.env_steps:,}/{now.total_steps:,}",
+            "steps": f"{now.now:,}/{now.total:,}",
             "score": _number(now.return_mean),
             "speed": f"{now.steps_per_second:,.0f} steps/s",
             "left": duration(now.seconds_left),
         }
         if self._task is None:
-            self._task = self._progress.add_task("", total=now.total_steps, **fields)
-        self._progress.update(self._task, completed=now.env_steps, **fields)
+            self._task = self._progress.add_task("", total=now.total, **fields)
+        self._progress.update(self._task, completed=now.now, **fields)
 
 
 def reporter() -> Lines | Bar:

@@ -71,25 +71,19 @@ class Plan:
         """What differs from the frozen configuration."""
         return changes.differences(plain(self.frozen), plain(self.config))
 
-    @property
-    def total_steps(self) -> int:
-        """`total_steps` rounded up to whole rollouts, as the algorithm does."""
-        rollout = self.config.algo.n_steps * self.config.env.n_envs
-        return -(-self.config.total_steps // rollout) * rollout
-
     def finished(self) -> bool:
         """Whether the run is done and nothing that is asked for would take it further."""
         if self.status.get("status") != DONE:
             return False
         self.require_ahead(int(self.status.get("step", 0)))
         if self.status.get("reason") == "total_steps":
-            return self.total_steps <= int(self.status.get("step", 0))
+            return self.config.rounded_steps <= int(self.status.get("step", 0))
         return not any(c.key == "total_steps" or c.key.startswith("stop.") for c in self.changes)
 
     def require_ahead(self, step: int) -> None:
         """A run cannot go back."""
         asked = any(change.key == "total_steps" for change in self.changes)
-        if asked and self.total_steps < step:
+        if asked and self.config.rounded_steps < step:
             raise ConfigError(
                 f"total_steps={self.config.total_steps}: the run is at step {step:,} already; "
                 "give at least that"
@@ -145,7 +139,7 @@ def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signal
     with _warnings_shown():
         algorithm, saved = build.resume(plan.path, plan.config)
     with closing(algorithm):
-        step = algorithm.clock.env_steps
+        step = algorithm.clock.now
         plan.require_ahead(step)
         _require_own(plan, saved)
         grade = "exact" if _goes_on(algorithm, saved) else "episode_start"
@@ -164,22 +158,19 @@ def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signal
 
 
 def _where(algorithm: Algorithm, saved: Checkpoint | None, grade: str) -> str:
-    at = f"resumed at step {algorithm.clock.env_steps:,} of {algorithm.config.total_steps:,}"
+    at = f"resumed at step {algorithm.clock.now:,} of {algorithm.clock.horizon:,}"
     if saved is None:
         return f"{at} (there was no checkpoint yet, the run starts again)"
     if grade == "exact":
         return f"{at} (exact)"
-    able = algorithm.collector.env.resume_grade == "exact"
+    able = algorithm.source.resume_grade == "exact"
     why = "was saved by another backend" if able else "cannot be saved"
     return f"{at} (environments start new episodes: {algorithm.env_id} {why})"
 
 
 def _goes_on(algorithm: Algorithm, saved: Checkpoint | None) -> bool:
     """Whether the environments go on in mid-episode."""
-    if saved is None:
-        return True
-    same = saved.state["source"].get("engine") == algorithm.source.state()["engine"]
-    return same and algorithm.collector.env.resume_grade == "exact"
+    return saved is None or algorithm.source.continues(saved.state["source"])
 
 
 def _require_own(plan: Plan, saved: Checkpoint | None) -> None:

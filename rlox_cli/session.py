@@ -39,7 +39,7 @@ def run_session(
     with progress.reporter() as report:
 
         def tick(now: Snapshot) -> None:
-            folder.at_step(now.env_steps)
+            folder.at_step(now.now)
             report(now)
 
         session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
@@ -47,12 +47,12 @@ def run_session(
             outcome = session.run()
     killed = outcome.reason == "signal"
     data = summary.result(config, outcome, KILLED if killed else DONE)
-    data["resume_grade"] = algorithm.collector.env.resume_grade
+    data["resume_grade"] = algorithm.source.resume_grade
     data["resumes"] = resumes(folder.path)
     patience = config.checkpoint.storage_timeout
     write_json(folder.path / "result.json", data, patience)
     _plot(folder)
-    folder.at_step(outcome.clock.env_steps)
+    folder.at_step(outcome.clock.now)
     folder.status(data["status"], outcome.reason, patience)
     print(summary.closing(config, data, folder.path), flush=True)
     code = 128 + (signals.received or 0) if killed else OK

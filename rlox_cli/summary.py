@@ -16,7 +16,7 @@ PARTS = ("total", "collect", "update", "evaluate")
 def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
     """The content of `result.json`; numbers that are not finite become null."""
     evaluation = outcome.evaluation
-    steps = outcome.clock.env_steps
+    clock = outcome.clock
     data = {
         "schema_version": SCHEMA_VERSION,
         "status": status,
@@ -24,14 +24,15 @@ def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
         "algo": config.algo.name,
         "env": config.env.id,
         "seed": config.seed,
-        "env_steps": steps,
+        "unit": clock.unit,
+        **clock.counters,
         "score": evaluation.mean if evaluation else None,
         "score_iqm": evaluation.iqm if evaluation else None,
         "score_ci95": list(evaluation.ci95) if evaluation else None,
         "episodes": list(evaluation.returns) if evaluation else [],
         "train_return_last100": outcome.train_return_last100,
         "seconds": {part: outcome.seconds[part] for part in PARTS},
-        "steps_per_second": {part: _rate(steps, outcome.seconds[part]) for part in PARTS},
+        "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in PARTS},
     }
     # Steps of the evaluation itself, not of training; known when there was only the final one.
     only_final = evaluation is not None and config.eval.every == 0
@@ -79,11 +80,10 @@ def _score(data: dict[str, Any]) -> str:
 
 
 def _steps(config: RunConfig, data: dict[str, Any]) -> str:
-    taken, rollout = data["env_steps"], config.algo.n_steps * config.env.n_envs
+    taken = data[data["unit"]]
     if taken > config.total_steps:
-        return (
-            f"{taken:,} (total_steps={config.total_steps:,} rounded up to rollouts of {rollout:,})"
-        )
+        whole = f"{config.algo.batches} of {config.quantum:,}"
+        return f"{taken:,} (total_steps={config.total_steps:,} rounded up to {whole})"
     return f"{taken:,} of {config.total_steps:,}" if taken < config.total_steps else f"{taken:,}"
 
 

@@ -70,7 +70,7 @@ class TrainTask:
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
-                grade = {"resume_grade": algorithm.collector.env.resume_grade}
+                grade = {"resume_grade": algorithm.source.resume_grade}
                 folder.start(config, provenance.collect(config, self.command) | grade)
                 jobs.save_hydra(folder.path, composed)
                 print(f"{_title(config, job)}\n  folder  {folder.path}", flush=True)

@@ -55,12 +55,9 @@ def make_policy(config: PPOConfig, obs_dim: int, actions: ActionCodec) -> ActorC
 class PPOLearner:
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
 
-    def __init__(
-        self, policy: ActorCritic, config: PPOConfig, total_steps: int, streams: Streams
-    ) -> None:
+    def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
         self.policy = policy
         self.config = config
-        self.total_steps = total_steps
         self.streams = streams
         self.optimizer = Adam(policy, config.learning_rate)
         self.loss = PPOLoss(
@@ -108,8 +105,7 @@ class PPOLearner:
         self.optimizer.restore(state["optimizer"])
 
     def _schedule(self, clock: Clock) -> None:
-        remaining = max(0.0, 1.0 - clock.env_steps / self.total_steps)
-        config = self.config
+        remaining, config = clock.remaining, self.config
         self.optimizer.lr = config.learning_rate * (remaining if config.anneal_lr else 1.0)
         self.loss.clip_eps = config.clip_eps * (remaining if config.anneal_clip else 1.0)
 
@@ -197,7 +193,7 @@ class PPO(Algorithm):
         return make_policy(config.algo, env.observations.dim, env.actions)
 
     def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
-        return PPOLearner(policy, config.algo, config.total_steps, self.streams)
+        return PPOLearner(policy, config.algo, self.streams)
 
 
 def _where(batch: Rollout, clock: Clock) -> str:

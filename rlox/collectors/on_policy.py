@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from rlox.collectors.rollout import RolloutCollector
 from rlox.policies import ActorCritic
 from rlox.types import Clock, Progress, Rollout, Update
@@ -21,6 +23,11 @@ class OnPolicySource:
     policy: ActorCritic
     n_steps: int
 
+    @property
+    def resume_grade(self) -> str:
+        """What the environments can do."""
+        return self.collector.env.resume_grade
+
     def next(self, clock: Clock) -> tuple[Rollout, Progress]:
         """Collect the next rollout."""
         return self.collector.collect(self.policy, self.n_steps), self.collector.progress
@@ -35,6 +42,14 @@ class OnPolicySource:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.collector.restore(state)
+
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Whether the environments go on in mid-episode: saved by the same engine, and whole."""
+        return self.collector.continues(state)
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The last rollout."""
+        return self.collector.last_batch()
 
     def close(self) -> None:
         """Close the environments."""

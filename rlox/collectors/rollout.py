@@ -132,13 +132,17 @@ class RolloutCollector:
             self.reward_normalizer.restore(state["reward_normalizer"])
         if state["engine"] == self._engine:
             self.env.restore(state["env"])
-        if state["engine"] == self._engine and self.env.resume_grade == "exact":
+        if self.continues(state):
             self._obs[:] = state["obs"]
             self.tracker.restore(state["episodes"])
             self._started = bool(state["started"])
             return
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
+
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Whether `restore(state)` goes on in mid-episode."""
+        return bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
 
     @property
     def _engine(self) -> list[str]:

@@ -57,14 +57,7 @@ def plain(config: Any) -> dict[str, Any]:
 def _contradictions(run: RunConfig) -> RunConfig:
     if not _DEVICE.fullmatch(run.device):
         raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
-    rollout = run.algo.n_steps * run.env.n_envs
-    if run.algo.normalize_advantages and rollout == 1:
-        raise ConfigError(
-            "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be standardised; "
-            "raise algo.n_steps or set algo.normalize_advantages=false"
-        )
-    if run.algo.sde_sample_freq == 0:
-        raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1")
+    run.algo.check(run.env)
     return run
 
 

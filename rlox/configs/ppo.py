@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from rlox.configs.base import AlgorithmConfig
+from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
+from rlox.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOConfig(AlgorithmConfig):
     """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its 2,048 a rollout."""
+
+    batches: ClassVar[str] = "rollouts"
 
     name: str = param("ppo", "the algorithm", choices=("ppo",))
     n_steps: int = param(
@@ -58,3 +64,19 @@ class PPOConfig:
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")
     )
+
+    def quantum(self, n_envs: int) -> int:
+        """Environment steps of one rollout."""
+        return self.n_steps * n_envs
+
+    def check(self, env: EnvConfig) -> None:
+        """What no field says alone."""
+        if self.normalize_advantages and self.quantum(env.n_envs) == 1:
+            raise ConfigError(
+                "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "
+                "standardised; raise algo.n_steps or set algo.normalize_advantages=false"
+            )
+        if self.sde_sample_freq == 0:
+            raise ConfigError(
+                "algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1"
+            )

@@ -120,3 +120,13 @@ class RunConfig:
     checkpoint: CheckpointConfig = param(doc="checkpoints", default_factory=CheckpointConfig)
     log: LogConfig = param(doc="logging", default_factory=LogConfig)
     stop: StopConfig = param(doc="early stopping", default_factory=StopConfig)
+
+    @property
+    def quantum(self) -> int:
+        """What totals are rounded up to, in the algorithm's unit."""
+        return self.algo.quantum(self.env.n_envs)
+
+    @property
+    def rounded_steps(self) -> int:
+        """`total_steps` rounded up to whole batches."""
+        return -(-self.total_steps // self.quantum) * self.quantum

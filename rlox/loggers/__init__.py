@@ -25,9 +25,9 @@ def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
 
 
 def open_loggers(
-    configs: Mapping[str, LoggerConfig], folder: Path, env_steps: int = 0
+    configs: Mapping[str, LoggerConfig], folder: Path, step: int = 0, unit: str = "env_steps"
 ) -> list[Spool]:
-    """The chosen loggers besides jsonl, each behind its spool, going on after `env_steps`."""
+    """The chosen loggers besides jsonl, each behind its spool, going on after `step` of the unit."""
     check_loggers(configs)
     spools: list[Spool] = []
     for config in configs.values():
@@ -36,5 +36,5 @@ def open_loggers(
                 Spool(CsvSink(folder / "metrics.csv", read_rows(folder / "metrics.jsonl")), "csv")
             )
         elif config.name == "tensorboard":
-            spools.append(Spool(TensorboardSink(folder / "tb", env_steps), "tensorboard"))
+            spools.append(Spool(TensorboardSink(folder / "tb", step, unit), "tensorboard"))
     return spools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,11 +66,11 @@ class Algorithm(ABC):
             config=config.env,
         )
         self._require_memory(algo.n_steps)
-        self.config = self._rounded(config, config.total_steps)
+        self.config = replace(config, total_steps=config.rounded_steps)
         self.policy = self._policy(policy).to(self.device)
         self.learner = self._make_learner(self.config, self.policy)
         self.source = OnPolicySource(self.collector, self.policy, algo.n_steps)
-        self.clock = Clock()
+        self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
         self.recent = RecentEpisodes()
         self.timings = Timings()
         self.stop_reason: str | None = None
@@ -123,7 +123,7 @@ class Algorithm(ABC):
         """The learner over `policy`."""
 
     def train(self, total_timesteps: int) -> dict[str, float | int]:
-        """Train until the run has taken `total_timesteps` environment steps in all.
+        """Train until the run has taken `total_timesteps` steps in all.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last
         metrics with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and
@@ -135,11 +135,10 @@ class Algorithm(ABC):
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
         if total_steps is not None:
-            self.config = self._rounded(self.config, total_steps)
-            self.learner.total_steps = self.config.total_steps
-        if self.clock.env_steps >= self.config.total_steps:
+            self.aim(total_steps)
+        if not self.clock.left:
             raise ConfigError(
-                f"the run is at {self.clock.env_steps} steps already; "
+                f"the run is at {self.clock.now} steps already; "
                 f"total_steps={self.config.total_steps} must be larger"
             )
         self.stop_reason = None
@@ -157,9 +156,15 @@ class Algorithm(ABC):
                 )
         finally:
             for callback in self._callbacks:
-                callback.on_training_end(algo=self, step=self.clock.env_steps)
+                callback.on_training_end(algo=self, step=self.clock.now)
         self.stop_reason = self.stop_reason or "total_steps"
         return self.clock
+
+    def aim(self, total_steps: int) -> None:
+        """Set where the run ends, rounded up to whole batches; schedules stretch to it."""
+        asked = replace(self.config, total_steps=total_steps)
+        self.config = replace(asked, total_steps=asked.rounded_steps)
+        self.clock = replace(self.clock, horizon=self.config.total_steps)
 
     def stop(self, reason: str) -> None:
         """End training after the present update."""
@@ -243,7 +248,7 @@ class Algorithm(ABC):
         }
         return Checkpoint(
             config=plain(self.config),
-            clock=asdict(self.clock),
+            clock=self.clock.counters,
             weights=learned["weights"],
             optimizer=learned["optimizer"],
             state=state,
@@ -256,7 +261,7 @@ class Algorithm(ABC):
             self.learner.restore({"weights": saved.weights, "optimizer": saved.optimizer})
             self.source.restore(saved.state["source"])
             self.recent.restore(saved.state["recent"])
-            self.clock = Clock(**saved.clock)
+            self.clock = self.clock.at(saved.clock)
         except (
             ArithmeticError,
             AttributeError,
@@ -287,14 +292,14 @@ class Algorithm(ABC):
             return
         metrics = self.summary()
         if self._logger:
-            self._logger.on_train_step(clock.env_steps, metrics)
+            self._logger.on_train_step(clock.now, metrics)
         for callback in self._callbacks:
-            callback.on_rollout_end(algo=self, step=clock.env_steps, metrics=metrics)
-            if callback.on_step(algo=self, step=clock.env_steps, metrics=metrics) is False:
+            callback.on_rollout_end(algo=self, step=clock.now, metrics=metrics)
+            if callback.on_step(algo=self, step=clock.now, metrics=metrics) is False:
                 self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:
-        return self.stop_reason is not None or clock.env_steps >= self.config.total_steps
+        return self.stop_reason is not None or not clock.left
 
     def _require_memory(self, n_steps: int) -> None:
         """Refuse a rollout that does not fit, before hours of training end in a kill."""
@@ -306,11 +311,6 @@ class Algorithm(ABC):
             f"a rollout of {n_steps} steps of {env.n_envs} environments",
             "algo.n_steps or env.n_envs",
         )
-
-    def _rounded(self, config: RunConfig, total_steps: int) -> RunConfig:
-        """`total_steps` rounded up to whole rollouts."""
-        rollout = config.algo.n_steps * config.env.n_envs
-        return replace(config, total_steps=-(-total_steps // rollout) * rollout)
 
     def _policy(self, given: nn.Module | None) -> ActorCritic:
         if given is not None:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from rlox.errors import CheckpointError, StorageError
 from rlox.runs.store import Disk, replace_file
 from rlox.runs.tree import pack, unpack
+from rlox.types import Unit
 
 __all__ = [
     "Checkpoint",
@@ -156,14 +157,21 @@ def newest_checkpoint(run: Path) -> Path | None:
 class CheckpointStore:
     """The checkpoints of one run: the newest `keep`, and the best.
 
-    `resumed` is the one that the run goes on from: it is there already, whole.
+    `resumed` is the one that the run goes on from: it is there already, whole. `unit` is what their
+    names count.
     """
 
     def __init__(
-        self, root: Path, keep: int, disk: Disk | None = None, resumed: Checkpoint | None = None
+        self,
+        root: Path,
+        keep: int,
+        disk: Disk | None = None,
+        resumed: Checkpoint | None = None,
+        unit: Unit = "env_steps",
     ) -> None:
         self.root = root
         self.keep = keep
+        self.unit = unit
         self.disk = disk or Disk()
         self._written = {self._folder(resumed)} if resumed else set()
         for leftover in root.glob(".step-*") if root.is_dir() else ():
@@ -190,9 +198,9 @@ class CheckpointStore:
             raise StorageError(f"cannot update {self.root}: {error}") from error
         return folder
 
-    def link_best(self, env_steps: int) -> None:
+    def link_best(self, step: int) -> None:
         """Point `best` at the checkpoint of that step, if there is one."""
-        folder = self.root / _name(env_steps)
+        folder = self.root / _name(step)
         if (folder / MANIFEST).is_file():
             try:
                 self.disk.link(self.root / "best", folder.name)
@@ -200,7 +208,7 @@ class CheckpointStore:
                 raise StorageError(f"cannot update {self.root}: {error}") from error
 
     def _folder(self, checkpoint: Checkpoint) -> Path:
-        return self.root / _name(checkpoint.clock["env_steps"])
+        return self.root / _name(checkpoint.clock[self.unit])
 
     def _prune(self) -> None:
         named = {(self.root / n).resolve().name for n in ("last", "best")}
@@ -209,8 +217,8 @@ class CheckpointStore:
                 self.disk.remove(old)
 
 
-def _name(env_steps: int) -> str:
-    return f"step-{env_steps:012d}"
+def _name(step: int) -> str:
+    return f"step-{step:012d}"
 
 
 def _steps(root: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from rlox.configs import RunConfig
 from rlox.errors import StorageError
 from rlox.loggers import JsonLines, Row, open_loggers, read_rows
 from rlox.runs.checkpoint import Checkpoint
-from rlox.types import Episode
+from rlox.types import Episode, Unit
 
 __all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
 
@@ -17,15 +17,13 @@ METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
 
 class Journal:
-    """Writes rows; `offsets` is where a run resumed from `env_steps` goes on in each file."""
+    """Writes rows; `offsets` is where a run resumed from `step` goes on in each file."""
 
-    def __init__(
-        self, folder: Path, config: RunConfig, offsets: dict[str, int], env_steps: int
-    ) -> None:
+    def __init__(self, folder: Path, config: RunConfig, offsets: dict[str, int], step: int) -> None:
         patience = config.checkpoint.storage_timeout
         self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
         self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
-        self._sinks = open_loggers(config.logger, folder, env_steps)
+        self._sinks = open_loggers(config.logger, folder, step, config.algo.unit)
 
     def write(self, row: Row) -> None:
         """A row of metrics, for `metrics.jsonl` and every logger."""
@@ -80,11 +78,11 @@ def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, i
     return logs
 
 
-def best_evaluation(folder: Path) -> tuple[float, int]:
+def best_evaluation(folder: Path, unit: Unit) -> tuple[float, int]:
     """The highest evaluated mean return in the log, and at which step; -inf and 0 without any."""
     best, step = float("-inf"), 0
     for row in read_rows(folder / METRICS):
         mean = row.get("eval/return_mean")
         if mean is not None and mean > best:
-            best, step = float(mean), int(row["env_steps"])
+            best, step = float(mean), int(row[unit])
     return best, step

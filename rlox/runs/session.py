@@ -21,7 +21,7 @@ from rlox.runs.preflight import require_disk
 from rlox.runs.saver import Saver
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Timings
-from rlox.types import Clock, Progress, Update
+from rlox.types import Clock, Progress, Unit, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
 
@@ -32,8 +32,9 @@ NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number st
 class Snapshot:
     """How far a session is, for a progress display."""
 
-    env_steps: int
-    total_steps: int
+    unit: Unit
+    now: int  # in the unit, as the total
+    total: int
     return_mean: float | None
     steps_per_second: float
     seconds: float
@@ -85,10 +86,11 @@ class Session:
         if "means" in earlier:
             self._means.restore(earlier["means"])
         self._row_at = -1
+        self._before = algorithm.clock.now  # at the tick before
         # an evaluation during training that a signal cut short: the first thing to do on resuming
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
         self._started = 0.0
-        self._start_steps = algorithm.clock.env_steps
+        self._start = algorithm.clock
 
     def request_stop(self, reason: str) -> None:
         """Ask the session to save and end at the next tick; safe to call from a signal handler."""
@@ -112,7 +114,7 @@ class Session:
             with suppress(
                 OSError, SafetensorError
             ):  # the batch is a help to whoever looks for the cause
-                save_file(self.algorithm.collector.last_batch(), self.folder / NONFINITE)
+                save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
             raise
         finally:
             self._journal.close()
@@ -120,38 +122,43 @@ class Session:
     def _open(self) -> None:
         """Cut the logs back to the checkpoint, and put right what a kill left half done."""
         resumed, settings = self._resumed, self.config.checkpoint
-        finished = self._start_steps >= self.config.total_steps
+        finished = not self._start.left
         offsets = offsets_of(self.folder, resumed, finished) if resumed else {}
-        self._journal = Journal(self.folder, self.config, offsets, self._start_steps)
-        store = CheckpointStore(self.folder / "checkpoints", settings.keep, resumed=resumed)
+        self._journal = Journal(self.folder, self.config, offsets, self._start.now)
+        store = CheckpointStore(
+            self.folder / "checkpoints", settings.keep, resumed=resumed, unit=self._start.unit
+        )
         self._saver = Saver(store, self._journal, settings.storage_timeout)
         if self.config.eval.every:
             # a run that was killed between a save and moving the links has the row and not the link
-            self._best, step = best_evaluation(self.folder)
+            self._best, step = best_evaluation(self.folder, self._start.unit)
             store.link_best(step)
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
         if self._evaluation_owed and not self._evaluated():
             self._judge(self._evaluate())
-        reached = self.algorithm.clock.env_steps >= self.config.total_steps
-        if self._signalled or reached or self.algorithm.stop_reason is not None:
+        if (
+            self._signalled
+            or not self.algorithm.clock.left
+            or self.algorithm.stop_reason is not None
+        ):
             return
         self.algorithm.fit(hooks=(self._tick,))
         # A run that was stopped by a signal goes on later and logs what one never stopped would.
-        if not self._signalled and self._row_at != self.algorithm.clock.env_steps:
+        if not self._signalled and self._row_at != self.algorithm.clock.now:
             self._journal.write(self._row())
 
     def _evaluated(self) -> bool:
         """Whether the log has the owed evaluation: killed after it, before the next checkpoint."""
-        now, rows = self.algorithm.clock.env_steps, read_rows(self.folder / METRICS)
-        return any("eval/return_mean" in row and row["env_steps"] == now for row in rows)
+        clock, rows = self.algorithm.clock, read_rows(self.folder / METRICS)
+        return any("eval/return_mean" in row and row[clock.unit] == clock.now for row in rows)
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
-        passed = _Passed(clock.env_steps - progress.env_steps, clock.env_steps)
-        finished = clock.env_steps >= self.config.total_steps
+        passed, finished = _Passed(self._before, clock.now), not clock.left
+        self._before = clock.now
         if passed(self.config.log.every) or finished:
             self._journal.write(self._row())
         if passed(self.config.eval.every) and not finished:
@@ -189,8 +196,7 @@ class Session:
             return None
         self._journal.write(
             {
-                "env_steps": self.algorithm.clock.env_steps,
-                "updates": self.algorithm.clock.updates,
+                **self._position(),
                 "seconds": self._seconds(),
                 "eval/return_mean": evaluation.mean,
                 "eval/return_iqm": evaluation.iqm,
@@ -220,10 +226,9 @@ class Session:
 
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()
-        self._row_at = algorithm.clock.env_steps
+        self._row_at = algorithm.clock.now
         return {
-            "env_steps": algorithm.clock.env_steps,
-            "updates": algorithm.clock.updates,
+            **self._position(),
             "seconds": seconds,
             "train/return_mean": algorithm.recent.mean_return,
             "train/length_mean": algorithm.recent.mean_length,
@@ -232,20 +237,25 @@ class Session:
             "time/steps_per_second": self._speed(),
         }
 
+    def _position(self) -> dict[str, int]:
+        """Where a row of the log stands; the samples only where the run counts them."""
+        clock = self.algorithm.clock
+        names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
+        return {name: clock.counters[name] for name in names}
+
     def _seconds(self) -> float:
         """Seconds of the run, earlier sessions included."""
         return self._seconds_before + time.perf_counter() - self._started
 
     def _speed(self) -> float:
-        """Environment steps a second since the run was started or resumed."""
+        """Steps a second, in the run's unit, since it was started or resumed."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
-        return (self.algorithm.clock.env_steps - self._start_steps) / seconds
+        return (self.algorithm.clock.now - self._start.now) / seconds
 
     def _snapshot(self, clock: Clock) -> Snapshot:
-        speed, total = self._speed(), self.config.total_steps
-        left = max(total - clock.env_steps, 0) / speed if speed else float("inf")
-        mean = self.algorithm.recent.mean_return
-        return Snapshot(clock.env_steps, total, mean, speed, self._seconds(), left)
+        speed, mean = self._speed(), self.algorithm.recent.mean_return
+        left = clock.left / speed if speed else float("inf")
+        return Snapshot(clock.unit, clock.now, clock.horizon, mean, speed, self._seconds(), left)
 
     def _outcome(self, evaluation: Evaluation | None, checkpoint: Path | None) -> Outcome:
         timings = self.algorithm.timings

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from numpy.typing import NDArray
+
 from rlox.types import NO_UPDATE, Clock, Progress, Update
 
 __all__ = ["Hook", "Learner", "Source", "Timings", "fit"]
@@ -21,6 +23,10 @@ Hook = Callable[[Clock, Progress, Update], None]
 class Source(Protocol[B_co]):
     """Where batches come from: a rollout, a replay, a dataset, a generator."""
 
+    @property
+    def resume_grade(self) -> str:
+        """How a resumed run goes on: `exact`, or at an `episode_start`."""
+
     def next(self, clock: Clock) -> tuple[B_co | None, Progress]:
         """The next batch, or `None` while warming up; returns often enough for hooks and signals."""
 
@@ -33,14 +39,18 @@ class Source(Protocol[B_co]):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
 
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Whether `restore(state)` goes on as if it had never stopped."""
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The columns of the last batch, to look into when a number in it is not finite."""
+
     def close(self) -> None:
         """Release environments and processes."""
 
 
 class Learner(Protocol[B_contra]):
     """What one batch does to the weights."""
-
-    total_steps: int  # the horizon of the schedules, in the source's unit of progress
 
     def update(self, batch: B_contra, clock: Clock) -> Update:
         """Learn from one batch; schedules read the clock."""

@@ -25,6 +25,7 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.types import Clock
 
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 CASES = {
@@ -83,10 +84,12 @@ def test_an_interrupted_run_equals_an_uninterrupted_one(case: str, tmp_path: Pat
     whole = ppo(case)
     expected = outcome(whole, 1600)
     part = ppo(case)
-    part.config = part._rounded(part.config, 1600)  # schedules of the whole run
-    part.learner.total_steps = 1600
-    part._done = lambda clock: clock.env_steps >= 600  # type: ignore[method-assign]
-    part.fit()
+
+    def stop(clock: Clock, *_: object) -> None:
+        if clock.env_steps >= 600:
+            part.stop("interrupted")
+
+    part.fit(1600, hooks=(stop,))  # with the schedules of the whole run
     part.save(tmp_path / "saved")
     resumed = PPO.from_checkpoint(tmp_path / "saved")
     result = outcome(resumed, 1600)

@@ -27,7 +27,7 @@ def run(make: Any, folder: Path, steps: int, **options: Any) -> tuple[Account, P
     algorithm = PPO(
         lambda: CountReturns(make(), account), n_envs=3, n_steps=32, n_epochs=2, **options
     )
-    algorithm.config = algorithm._rounded(algorithm.config, steps)
+    algorithm.aim(steps)
     session = Session(algorithm, folder)
     training: list[Any] = []
     evaluate = algorithm.evaluate

@@ -110,8 +110,8 @@ def work(job: dict[str, Any]) -> None:
             f.write(f"{text}, env step {algorithm.collector.env_steps}\n")
 
     def tick(now: Snapshot) -> None:
-        os.pwrite(step, b"%-12d" % now.env_steps, 0)
-        _fill_disk(job.get("full_disk"), now.env_steps)
+        os.pwrite(step, b"%-12d" % now.now, 0)
+        _fill_disk(job.get("full_disk"), now.now)
 
     if "kill_step" in job:
         _kill_in_step(algorithm.collector, job["kill_step"], lambda: mark("in a rollout"))

@@ -107,7 +107,7 @@ def test_one_epoch_of_one_unclipped_minibatch_is_a_step_of_a2c(kind: str) -> Non
     algorithm = ppo(kind, n_epochs=1, batch_size=80, ent_coef=0.02)
     rollout, config = rollout_of(algorithm), replace(algorithm.config.algo, clip_eps=1e9)
     reference = copy.deepcopy(algorithm.policy)
-    PPOLearner(algorithm.policy, config, 1000, Streams(0)).update(rollout, Clock())
+    PPOLearner(algorithm.policy, config, Streams(0)).update(rollout, Clock())
     rows = next(rollout.sample_minibatches(80, shuffle=False))
     optimizer = torch.optim.Adam(reference.parameters(), lr=config.learning_rate, eps=1e-5)
     a2c_loss(reference, rows, config.vf_coef, config.ent_coef).backward()
@@ -125,7 +125,7 @@ def test_the_update_does_not_depend_on_the_order_of_the_environments() -> None:
     mixed = replace(rollout, **{name: getattr(rollout, name)[rows] for name in names})
     for batch in (rollout, mixed):
         policy = copy.deepcopy(algorithm.policy)
-        PPOLearner(policy, algorithm.config.algo, 1000, Streams(0)).update(batch, Clock())
+        PPOLearner(policy, algorithm.config.algo, Streams(0)).update(batch, Clock())
         weights.append(torch.cat([p.detach().flatten() for p in policy.parameters()]))
     assert torch.allclose(*weights, atol=2e-6)
 
@@ -216,8 +216,9 @@ def test_adam_has_the_epsilon_of_the_published_implementation() -> None:
 @pytest.mark.parametrize(("steps", "remaining"), [(0, 1.0), (250, 0.75), (999, 0.001), (2000, 0.0)])
 def test_schedules_are_linear_to_zero_in_environment_steps(steps: int, remaining: float) -> None:
     algorithm = ppo(anneal_lr=True, anneal_clip=True, n_epochs=2)
-    algorithm.learner.total_steps = 1000
-    metrics = algorithm.learner.update(rollout_of(algorithm), Clock(env_steps=steps)).metrics
+    metrics = algorithm.learner.update(
+        rollout_of(algorithm), Clock(env_steps=steps, horizon=1000)
+    ).metrics
     assert metrics["train/learning_rate"] == pytest.approx(3e-4 * remaining)
     assert metrics["train/clip_eps"] == pytest.approx(0.2 * remaining)
 
@@ -302,7 +303,7 @@ def test_the_same_rollout_and_streams_give_the_same_update() -> None:
     rollout, results = rollout_of(algorithm), []
     for seed in (0, 0, 1):
         policy = copy.deepcopy(algorithm.policy)
-        learner = PPOLearner(policy, algorithm.config.algo, 1000, Streams(seed))
+        learner = PPOLearner(policy, algorithm.config.algo, Streams(seed))
         results.append((learner.update(rollout, Clock()), policy.state_dict()["log_std"]))
     first, again, other = results
     assert isinstance(first[0], Update)

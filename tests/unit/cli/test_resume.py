@@ -55,7 +55,7 @@ def stopping(number: int, *steps: int) -> Callable[[Any, Any], None]:
     """A progress display that sends this process a signal at each of `steps`."""
 
     def show(self: Any, now: Any) -> None:
-        if now.env_steps in steps:
+        if now.now in steps:
             os.kill(os.getpid(), number)
 
     return show

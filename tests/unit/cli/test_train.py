@@ -192,7 +192,7 @@ def test_a_signal_while_training_saves_and_ends_as_killed(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     def interrupt(self: Any, now: Any) -> None:
-        if now.env_steps == 256:
+        if now.now == 256:
             os.kill(os.getpid(), number)
 
     monkeypatch.setattr(progress.Lines, "__call__", interrupt)

@@ -272,7 +272,7 @@ def test_a_requested_stop_saves_at_once_and_evaluates_nothing(tmp_path: Path) ->
     made = algorithm(10**6)
 
     def progress(snapshot: Snapshot) -> None:
-        if snapshot.env_steps == 192:
+        if snapshot.now == 192:
             session.request_stop("signal")
 
     session = Session(made, tmp_path, progress)
@@ -334,8 +334,8 @@ def test_an_evaluation_that_a_signal_cut_short_is_made_up_for_on_resuming(tmp_pa
 def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
     seen: list[Snapshot] = []
     Session(algorithm(), tmp_path, seen.append).run()
-    assert [s.env_steps for s in seen] == list(range(64, 513, 64))
-    assert {s.total_steps for s in seen} == {512}
+    assert [s.now for s in seen] == list(range(64, 513, 64))
+    assert {s.total for s in seen} == {512}
     assert seen[-1].seconds_left == 0
     assert all(s.steps_per_second > 0 for s in seen)
 
@@ -380,7 +380,7 @@ def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) ->
     made = algorithm()
 
     def fail(snapshot: Snapshot) -> None:
-        if snapshot.env_steps == 192:
+        if snapshot.now == 192:
             with torch.no_grad():
                 made.policy.actor[0].weight.fill_(float("nan"))
 
