@@ -19,7 +19,7 @@ def build(config: RunConfig) -> Algorithm:
     Raises `ConfigError` (or a child naming the environment, space, or missing package).
     """
     check_loggers(config.logger)
-    return ALGORITHMS[config.algo.name].from_config(config)
+    return ALGORITHMS[config.algo.name].of(config)
 
 
 def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:

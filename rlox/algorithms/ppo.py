@@ -8,48 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlox.algorithms.on_policy import explained_variance, on_policy_parts, where
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors import RolloutCollector
 from rlox.configs import PPOConfig, RunConfig
 from rlox.envs.make import EnvSource
-from rlox.envs.spaces import ActionCodec
-from rlox.errors import ConfigError
 from rlox.losses import PPOLoss, PPOTerms, standardize
-from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
+from rlox.optim import Adam
+from rlox.policies import ActorCritic
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.loop import Learner
-from rlox.training.optimizer import Adam
+from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments
 from rlox.types import Clock, Minibatch, Rollout, Update
 
-__all__ = ["PPO", "PPOLearner", "make_policy"]
-
-
-def make_policy(config: PPOConfig, obs_dim: int, actions: ActionCodec) -> ActorCritic:
-    """The policy that `config` describes for this observation and action space."""
-    shared: dict[str, Any] = {
-        "net_arch": config.net_arch,
-        "activation": config.activation,
-        "ortho_init": config.ortho_init,
-    }
-    if not config.net_arch:
-        raise ConfigError(
-            "algo.net_arch is empty, expected at least one hidden width, e.g. [64,64]"
-        )
-    if actions.discrete:
-        if config.use_sde:
-            raise ConfigError(
-                "algo.use_sde=true needs Box actions; this environment's are Discrete"
-            )
-        return DiscretePolicy(obs_dim, actions.size, **shared)
-    if config.use_sde:
-        frequency = config.sde_sample_freq
-        return SDEPolicy(
-            obs_dim, actions.size, log_std_init=config.log_std_init, sample_freq=frequency, **shared
-        )
-    return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
+__all__ = ["PPO", "PPOLearner"]
 
 
 class PPOLearner:
@@ -89,7 +63,7 @@ class PPOLearner:
             if not finished:
                 break
         metrics = self._metrics(batch, steps, epochs, clock)
-        require_finite_parameters(self.policy, self.optimizer.vector, _where(batch, clock))
+        require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         return Update(metrics, count=1, samples=samples)
 
     def state(self) -> dict[str, Any]:
@@ -137,7 +111,7 @@ class PPOLearner:
     def _metrics(
         self, batch: Rollout, steps: list[Tensor], epochs: int, clock: Clock
     ) -> dict[str, float]:
-        metrics = {"value/explained_variance": _explained_variance(batch.values, batch.returns)}
+        metrics = {"value/explained_variance": explained_variance(batch.values, batch.returns)}
         if steps:
             names = (
                 "loss/policy",
@@ -149,12 +123,22 @@ class PPOLearner:
                 "train/grad_norm",
             )
             table = torch.stack(steps)
-            require_finite(table, names, _where(batch, clock))
+            require_finite(table, names, where(batch, clock))
             metrics |= dict(zip(names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         metrics["train/clip_eps"] = self.loss.clip_eps
         metrics["train/epochs"] = float(epochs)
         return metrics
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """PPO's learner on rollouts."""
+    algo = config.algo
+    return on_policy_parts(
+        config,
+        tools,
+        lambda policy: PPOLearner(policy, algo, tools.streams),
+    )
 
 
 class PPO(Algorithm):
@@ -175,6 +159,8 @@ class PPO(Algorithm):
         `device`; unknown names are errors
     """
 
+    make = staticmethod(make)
+
     def __init__(
         self,
         env_id: EnvSource = "CartPole-v1",
@@ -188,21 +174,8 @@ class PPO(Algorithm):
         config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, policy, logger, callbacks)
 
-    def _make_policy(self, config: RunConfig, collector: RolloutCollector) -> ActorCritic:
-        env = collector.env
-        return make_policy(config.algo, env.observations.dim, env.actions)
-
-    def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
-        return PPOLearner(policy, config.algo, self.streams)
-
-
-def _where(batch: Rollout, clock: Clock) -> str:
-    return f"update of rollout {batch.index} (env_steps {clock.env_steps + len(batch)})"
-
-
-def _explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(R - V) / Var(R); 0 when the returns do not vary."""
-    variance = returns.var(correction=0)
-    if not float(variance):
-        return 0.0
-    return float(1.0 - (returns - values).var(correction=0) / variance)
+    @property
+    def collector(self) -> RolloutCollector:
+        """Where the rollouts come from."""
+        collector: RolloutCollector = self.source.collector
+        return collector

@@ -8,20 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.collectors import OnPolicySource, RolloutCollector
-from rlox.collectors.arena import Arena
 from rlox.collectors.episodes import RecentEpisodes
 from rlox.configs import RunConfig, make_run, plain
-from rlox.envs.make import EnvSource, single_factory
-from rlox.errors import CheckpointError, ConfigError, ShapeError
-from rlox.policies import ActorCritic, as_actor_critic
-from rlox.policies.base import acting
+from rlox.envs.make import EnvSource
+from rlox.errors import CheckpointError, ConfigError
 from rlox.rng import Streams
 from rlox.runs.checkpoint import (
     Checkpoint,
@@ -29,17 +23,25 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
-from rlox.runs.preflight import require_memory
-from rlox.training.evaluate import Evaluation, Evaluator
-from rlox.training.loop import Hook, Learner, Timings, fit
+from rlox.training.evaluate import Evaluation
+from rlox.training.loop import Hook, Timings, fit
+from rlox.training.parts import Parts, Tools
 from rlox.training.setup import first_line, torch_device, torch_threads
-from rlox.types import Clock, Progress, Rollout, Update
+from rlox.types import Clock, Progress, Update
 
 __all__ = ["Algorithm"]
 
 
 class Algorithm(ABC):
-    """A source, a learner and the loop, behind `train`, `predict`, `evaluate`, `save`."""
+    """A source, a learner, an actor and the loop, behind `train`, `predict`, `evaluate`, `save`.
+
+    `PPO` and its like are signatures of this class: they turn their arguments into a configuration.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def make(config: RunConfig, tools: Tools) -> Parts:
+        """What the algorithm is made of, by its own file."""
 
     def __init__(
         self,
@@ -49,27 +51,15 @@ class Algorithm(ABC):
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
+        self.config = replace(config, total_steps=config.rounded_steps)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
-        self.device = torch_device(config.device)
         source = None if env is None or isinstance(env, str) else env
-        self._make_env = single_factory(config.env, source)
-        self._env_source = source
-        algo = config.algo
-        self.collector = RolloutCollector(
-            config.env.id if source is None else source,
-            config.env.n_envs,
-            config.seed,
-            self.device,
-            algo.gamma,
-            algo.gae_lambda,
-            config=config.env,
-        )
-        self._require_memory(algo.n_steps)
-        self.config = replace(config, total_steps=config.rounded_steps)
-        self.policy = self._policy(policy).to(self.device)
-        self.learner = self._make_learner(self.config, self.policy)
-        self.source = OnPolicySource(self.collector, self.policy, algo.n_steps)
+        tools = Tools(torch_device(config.device), self.streams, source, policy)
+        self.parts = type(self).make(self.config, tools)
+        self.source: Any = self.parts.source
+        self.learner: Any = self.parts.learner
+        self.policy = self.parts.actor.policy
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
         self.recent = RecentEpisodes()
         self.timings = Timings()
@@ -78,10 +68,17 @@ class Algorithm(ABC):
         self._callbacks = tuple(callbacks or ())
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> Self:
-        """The algorithm that a run configuration describes."""
+    def of(
+        cls,
+        config: RunConfig,
+        env: EnvSource | None = None,
+        policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> Self:
+        """The algorithm that a run configuration describes, past the signature of `cls`."""
         algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config)
+        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks)
         return algorithm
 
     @classmethod
@@ -109,20 +106,11 @@ class Algorithm(ABC):
             )
         if isinstance(env_id, str):
             config = replace(config, env=replace(config.env, id=env_id))
-        algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config, env_id, policy, logger, callbacks)
+        algorithm = cls.of(config, env_id, policy, logger, callbacks)
         algorithm.restore(saved)
         return algorithm
 
-    @abstractmethod
-    def _make_policy(self, config: RunConfig, collector: RolloutCollector) -> ActorCritic:
-        """The default policy for this environment."""
-
-    @abstractmethod
-    def _make_learner(self, config: RunConfig, policy: ActorCritic) -> Learner[Rollout]:
-        """The learner over `policy`."""
-
-    def train(self, total_timesteps: int) -> dict[str, float | int]:
+    def train(self, total_timesteps: int) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last
@@ -130,7 +118,7 @@ class Algorithm(ABC):
         `updates`. Going on with a larger total stretches the schedules.
         """
         self.fit(total_timesteps)
-        return self.summary()
+        return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
@@ -186,24 +174,12 @@ class Algorithm(ABC):
         Normalised as in training, with frozen statistics; Box actions are clipped to the bounds.
         `deterministic=False` samples.
         """
-        codec = self.collector.env.observations
-        single = codec.is_single(obs)
-        try:
-            rows = codec.encode_batch(np.asarray(obs)[None] if single else np.asarray(obs))
-        except (ValueError, IndexError, TypeError) as error:
-            raise ShapeError(
-                f"observation has shape {np.shape(obs)}, expected {codec.space.shape} or a batch of it"
-            ) from error
-        if self.collector.obs_normalizer:
-            rows = rows.copy()  # they may be the caller's own memory
-            self.collector.obs_normalizer.apply(rows)
-        with torch.inference_mode(), acting(self.policy):
-            seen = torch.from_numpy(rows).to(self.device)
-            action = self.policy.mode(seen) if deterministic else self._sample(seen)
-        actions = self.collector.env.actions.to_env(action.cpu().numpy())
-        if not single:
-            return actions
-        return int(actions[0]) if self.collector.env.actions.discrete else actions[0]
+        generator = None
+        if not deterministic:
+            self._predictions += 1
+            device = str(self.parts.actor.device)
+            generator = self.streams.generator("predict", self._predictions, device)
+        return self.parts.actor.predict(obs, generator)
 
     def evaluate(
         self,
@@ -216,21 +192,8 @@ class Algorithm(ABC):
 
         Episode i starts from `reset(seed=seed + i)`. `video` names an mp4 to write.
         """
-        env = self.collector.env
-        evaluator = Evaluator(
-            self.policy,
-            self._make_env,
-            env.observations,
-            env.actions,
-            self.collector.obs_normalizer,
-            self.device,
-            stopped,
-        )
         with torch_threads(self.config.torch_threads):
-            if video is None:
-                return evaluator.run(episodes, seed)
-            filmed = single_factory(self.config.env, self._env_source, "rgb_array")
-            return evaluator.video(filmed, episodes, seed, video)
+            return self.parts.evaluate(episodes, seed, video, stopped)
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint folder at `path`, replacing one that is there."""
@@ -300,25 +263,3 @@ class Algorithm(ABC):
 
     def _done(self, clock: Clock) -> bool:
         return self.stop_reason is not None or not clock.left
-
-    def _require_memory(self, n_steps: int) -> None:
-        """Refuse a rollout that does not fit, before hours of training end in a kill."""
-        env = self.collector.env
-        arena = Arena.bytes_of(n_steps, env.n_envs, env.observations.dim, env.actions)
-        # the arena, and the shuffled copy of an epoch
-        require_memory(
-            2 * arena,
-            f"a rollout of {n_steps} steps of {env.n_envs} environments",
-            "algo.n_steps or env.n_envs",
-        )
-
-    def _policy(self, given: nn.Module | None) -> ActorCritic:
-        if given is not None:
-            return as_actor_critic(given)
-        with self.streams.default("init"), torch_threads(self.config.torch_threads):
-            return self._make_policy(self.config, self.collector)
-
-    def _sample(self, obs: torch.Tensor) -> torch.Tensor:
-        self._predictions += 1
-        generator = self.streams.generator("predict", self._predictions, str(self.device))
-        return self.policy.get_action_and_logprob(obs, generator)[0]

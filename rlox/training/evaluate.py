@@ -15,16 +15,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rlox.envs.gym_vec import EnvFactory
-from rlox.envs.normalize import ObservationNormalizer
-from rlox.envs.spaces import ActionCodec, ObservationCodec
-from rlox.errors import ConfigError, NonFiniteError
-from rlox.policies import ActorCritic
-from rlox.policies.base import acting
+from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
+from rlox.training.actor import Actor
 from rlox.training.video import write_mp4
 
 __all__ = ["Evaluation", "Evaluator"]
@@ -63,52 +59,69 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Plays a policy deterministically in fresh environments."""
+    """Plays a policy deterministically in fresh environments.
 
-    policy: ActorCritic
+    `make_env` makes one of them, `make_filmed` one that renders frames.
+    """
+
+    actor: Actor
     make_env: EnvFactory
-    observations: ObservationCodec
-    actions: ActionCodec
-    normalizer: ObservationNormalizer | None
-    device: torch.device
-    stopped: Callable[[], bool] = lambda: False
+    make_filmed: EnvFactory
 
-    def run(self, episodes: int, seed: int, record: EnvFactory | None = None) -> Evaluation:
-        """Play `episodes` whole episodes; `record` makes the environment instead, one at a time."""
+    def __call__(
+        self,
+        episodes: int,
+        seed: int,
+        video: Path | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
+        """Play `episodes` whole episodes; with `video` one at a time, and write them to an mp4."""
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
-        parallel = 1 if record else min(episodes, MAX_PARALLEL)
-        envs = [(record or self.make_env)() for _ in range(parallel)]
+        if video is not None:
+            return self._film(episodes, seed, video, stopped)
+        envs = [self.make_env() for _ in range(min(episodes, MAX_PARALLEL))]
+        return self._closing(envs, episodes, seed, stopped)
+
+    def _film(
+        self, episodes: int, seed: int, path: Path, stopped: Callable[[], bool]
+    ) -> Evaluation:
+        env = self.make_filmed()
+        rate = float(env.metadata.get("render_fps", 30))
+        frames: list[NDArray[np.uint8]] = []
+        evaluation = self._closing([_Filmed(env, frames)], episodes, seed, stopped)
+        write_mp4(path, frames, rate)
+        return evaluation
+
+    def _closing(
+        self,
+        envs: list[gym.Env[Any, Any]],
+        episodes: int,
+        seed: int,
+        stopped: Callable[[], bool],
+    ) -> Evaluation:
         try:
-            with torch.inference_mode(), acting(self.policy):
-                return self._play(envs, episodes, seed)
+            return self._play(list(envs), episodes, seed, stopped)
         finally:
             for env in envs:
                 env.close()
 
-    def video(self, make_env: EnvFactory, episodes: int, seed: int, path: Path) -> Evaluation:
-        """Play and write what `render_mode="rgb_array"` shows to an mp4."""
-        frames: list[NDArray[np.uint8]] = []
-        rate: list[float] = []
-
-        def filmed() -> gym.Env[Any, Any]:
-            env = make_env()
-            rate.append(float(env.metadata.get("render_fps", 30)))
-            return _Filmed(env, frames)
-
-        evaluation = self.run(episodes, seed, filmed)
-        write_mp4(path, frames, rate[0])
-        return evaluation
-
-    def _play(self, envs: list[gym.Env[Any, Any]], episodes: int, seed: int) -> Evaluation:
+    def _play(
+        self,
+        envs: list[gym.Env[Any, Any]],
+        episodes: int,
+        seed: int,
+        stopped: Callable[[], bool],
+    ) -> Evaluation:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         playing = list(range(len(envs)))  # the episode each environment plays; fewer at the end
-        rows = np.zeros((len(envs), self.observations.dim), np.float32)
+        encode_into = self.actor.observations.encode_into
+        rows = np.zeros((len(envs), self.actor.observations.dim), np.float32)
         for k, env in enumerate(envs):
-            self.observations.encode_into(env.reset(seed=seed + k)[0], rows[k])
+            encode_into(env.reset(seed=seed + k)[0], rows[k])
         upcoming = len(envs)
-        while envs and not self.stopped():
-            given = self.actions.to_env(self._act(rows))
+        while envs and not stopped():
+            given = self.actor.act(rows)
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
@@ -119,22 +132,12 @@ class Evaluator:
                         continue
                     playing[k], upcoming = upcoming, upcoming + 1
                     obs, _ = env.reset(seed=seed + playing[k])
-                self.observations.encode_into(obs, rows[k])
+                encode_into(obs, rows[k])
                 kept.append(k)
             if len(kept) < len(envs):
                 envs = [envs[k] for k in kept]
                 playing, rows = [playing[k] for k in kept], rows[kept]
         return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed)
-
-    def _act(self, rows: NDArray[np.float32]) -> NDArray[Any]:
-        seen = rows.copy()
-        if self.normalizer:
-            self.normalizer.apply(seen)
-        actions = self.policy.mode(torch.from_numpy(seen).to(self.device)).cpu().numpy()
-        if not np.isfinite(actions).all():
-            raise NonFiniteError("the policy's action is not finite during evaluation")
-        result: NDArray[Any] = actions
-        return result
 
 
 class _Filmed(gym.Wrapper[Any, Any, Any, Any]):

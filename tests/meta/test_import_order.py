@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
     "_core types errors rng configs",
-    "envs networks losses statistics",
+    "envs networks losses optim statistics",
     "policies collectors loggers callbacks",
     "training",
     "runs",

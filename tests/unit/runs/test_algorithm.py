@@ -231,7 +231,9 @@ def test_training_to_a_total_already_reached_is_an_error_and_a_larger_one_goes_o
 
 
 def test_mean_reward_is_nan_before_the_first_episode_ends() -> None:
-    assert np.isnan(PPO("Pendulum-v1", **SMALL).train(32)["mean_reward"])
+    metrics = PPO("Pendulum-v1", **SMALL).train(32)
+    assert np.isnan(metrics["mean_reward"])
+    assert {type(value) for value in metrics.values()} == {float}
 
 
 def test_a_users_policy_trains_predicts_and_evaluates() -> None:

@@ -1,15 +1,17 @@
-"""The flat Adam equals torch's, parameter by parameter."""
+"""The flat rules equal torch's and TensorFlow's, parameter by parameter."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from rlox.errors import CheckpointError, ConfigError
-from rlox.training.optimizer import Adam
+from rlox.optim import Adam, Optimizer, RMSprop
 
 
 def module() -> nn.Module:
@@ -78,15 +80,45 @@ def test_parameters_without_a_gradient_and_frozen_ones_stay() -> None:
     assert changed == {"0.weight", "2.weight", "2.bias"}
 
 
-def test_a_restored_optimizer_goes_on_exactly() -> None:
+def test_many_steps_equal_torchs_rmsprop_with_clipping() -> None:
+    ours, theirs = module(), module()
+    rule = RMSprop(ours, 0.01, alpha=0.9, eps=1e-3)
+    reference = torch.optim.RMSprop(theirs.parameters(), lr=0.01, alpha=0.9, eps=1e-3)
+    for _ in range(50):
+        rule.backward(losses(ours), 0.5)
+        rule.step()
+        reference.zero_grad()
+        losses(theirs).backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        reference.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_tensorflows_rmsprop_has_epsilon_inside_the_root_and_begins_at_one() -> None:
+    net = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        net.weight.fill_(2.0)
+    rule = RMSprop(net, 0.1, alpha=0.9, eps=0.5, tf_like=True)
+    weight, square = 2.0, 1.0
+    for _ in range(3):
+        rule.backward((3.0 * net.weight).sum(), 1e9)
+        rule.step()
+        square = 0.9 * square + 0.1 * 9.0
+        weight -= 0.1 * 3.0 / (square + 0.5) ** 0.5
+    assert float(net.weight.detach()) == pytest.approx(weight, rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", [Adam, RMSprop, partial(RMSprop, tf_like=True)])
+def test_a_restored_optimizer_goes_on_exactly(rule: Callable[..., Optimizer]) -> None:
     net = module()
-    adam = Adam(net, 0.01)
+    adam = rule(net, 0.01)
     for _ in range(5):
         adam.backward(losses(net), 1.0)
         adam.step()
     twin = copy.deepcopy(net)
     state = copy.deepcopy(adam.state())
-    other = Adam(twin, 0.01)
+    other = rule(twin, 0.01)
     other.restore(state)
     for both in ((adam, net), (other, twin)):
         both[0].backward(losses(both[1]), 1.0)

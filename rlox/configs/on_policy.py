@@ -1,0 +1,63 @@
+"""What algorithms on rollouts of their own policy have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rlox.configs.base import AlgorithmConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig(AlgorithmConfig):
+    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
+
+    batches: ClassVar[str] = "rollouts"
+
+    name: str = param(doc="the algorithm")
+    n_steps: int = param(doc="rollout length per environment", within="[1, inf)")
+    learning_rate: float = param(3e-4, "step size", within="(0, inf)")
+    anneal_lr: bool = param(False, "learning rate falls linearly to 0 over total_steps")
+    gamma: float = param(0.99, "discount factor", within="[0, 1]", source="PPO table 3")
+    gae_lambda: float = param(0.95, "GAE trace decay", within="[0, 1]", source="PPO table 3")
+    normalize_advantages: bool = param(True, "standardise advantages within each minibatch")
+    vf_coef: float = param(0.5, "weight of the value loss (plain MSE, no 1/2)", within="[0, inf)")
+    ent_coef: float = param(0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3")
+    max_grad_norm: float = param(0.5, "global gradient-norm limit", within="(0, inf)")
+    net_arch: tuple[int, ...] = param(
+        (64, 64), "hidden layer widths, actor and critic each", within="[1, 65536]"
+    )
+    activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
+    ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
+    log_std_init: float = param(
+        0.0, "initial log standard deviation (Box actions)", within="[-20, 2]"
+    )
+    use_sde: bool = param(
+        False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
+    )
+    sde_sample_freq: int = param(
+        -1, "steps between new gSDE noise matrices; -1: once a rollout", within="[-1, inf)"
+    )
+    backend: str = param("torch", "engine of the update", choices=("torch",))
+    inference: str = param(
+        "auto", "engine of the policy while collecting", choices=("auto", "torch")
+    )
+
+    def quantum(self, n_envs: int) -> int:
+        """Environment steps of one rollout."""
+        return self.n_steps * n_envs
+
+    def check(self, env: EnvConfig) -> None:
+        """What no field says alone."""
+        if self.normalize_advantages and self.quantum(env.n_envs) == 1:
+            raise ConfigError(
+                "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "
+                "standardised; raise algo.n_steps or set algo.normalize_advantages=false"
+            )
+        if self.sde_sample_freq == 0:
+            raise ConfigError(
+                "algo.sde_sample_freq is 0, expected -1 (once a rollout) or at least 1"
+            )

@@ -1,0 +1,6 @@
+"""Optimizers over one flat vector."""
+
+from rlox.optim.flat import FlatParameters
+from rlox.optim.rules import Adam, Optimizer, RMSprop
+
+__all__ = ["Adam", "FlatParameters", "Optimizer", "RMSprop"]

@@ -1,0 +1,132 @@
+"""What a step does with the gradients: Adam and RMSprop, as torch and TensorFlow have them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rlox.errors import CheckpointError
+from rlox.optim.flat import FlatParameters
+
+__all__ = ["Adam", "Optimizer", "RMSprop"]
+
+
+class Optimizer(ABC):
+    """A rule over every trainable parameter of `module`, with clipping of their global norm."""
+
+    # Names of the vectors that the rule keeps, which are torch's.
+    moments: ClassVar[tuple[str, ...]]
+
+    def __init__(self, module: nn.Module, lr: float) -> None:
+        self.lr = lr
+        self.steps = 0
+        self.flat = FlatParameters(module)
+        self._moments = {name: torch.zeros_like(self.flat.vector) for name in self.moments}
+
+    @property
+    def vector(self) -> Tensor:
+        """All parameters."""
+        return self.flat.vector
+
+    @property
+    def gradient(self) -> Tensor:
+        """Their gradients, of the last `backward`."""
+        return self.flat.gradient
+
+    def backward(self, loss: Tensor, max_norm: float) -> Tensor:
+        """Gradients of `loss`, clipped together to `max_norm`; returns their norm before that."""
+        return self.flat.backward(loss, max_norm)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step along the gradients of the last `backward`."""
+        self.steps += 1
+        self._step(self.flat.vector, self.flat.gradient, *self._moments.values())
+
+    @abstractmethod
+    def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
+        """Change `vector` and the moments in place."""
+
+    def state(self) -> dict[str, Any]:
+        """Step count and copies of the moments, by parameter name."""
+        views = {name: self.flat.views(vector) for name, vector in self._moments.items()}
+        names = self.flat.views(self.flat.vector)
+        moments = {n: {name: views[name][n].clone() for name in self.moments} for n in names}
+        return {"steps": self.steps, "moments": moments}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`; names or shapes that do not fit are an error."""
+        moments, names = state["moments"], self.flat.views(self.flat.vector).keys()
+        if moments.keys() != names:
+            odd = sorted(moments.keys() ^ names)[0]
+            raise CheckpointError(f"optimizer state and policy differ in parameter '{odd}'")
+        for key, vector in self._moments.items():
+            for name, view in self.flat.views(vector).items():
+                saved = moments[name][key]
+                if saved.shape != view.shape:
+                    raise CheckpointError(
+                        f"optimizer state {key} of {name} has shape {tuple(saved.shape)}, "
+                        f"expected {tuple(view.shape)}"
+                    )
+                view.copy_(saved)
+        self.steps = int(state["steps"])
+
+
+class Adam(Optimizer):
+    """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1)."""
+
+    moments = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        module: nn.Module,
+        lr: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__(module, lr)
+        self.betas, self.eps = betas, eps
+
+    def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
+        first, second = moments
+        beta1, beta2 = self.betas
+        first.lerp_(gradient, 1.0 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+        scale = (1.0 - beta2**self.steps) ** 0.5
+        deviation = second.sqrt().div_(scale).add_(self.eps)
+        vector.addcdiv_(first, deviation, value=-self.lr / (1.0 - beta1**self.steps))
+
+
+class RMSprop(Optimizer):
+    """`torch.optim.RMSprop` without momentum (Tieleman & Hinton 2012).
+
+    `tf_like`: epsilon inside the root and a mean square that begins at 1, as in TensorFlow, with which
+    A2C and IMPALA were published; the first steps are smaller.
+    """
+
+    moments = ("square_avg",)
+
+    def __init__(
+        self,
+        module: nn.Module,
+        lr: float,
+        *,
+        alpha: float = 0.99,
+        eps: float = 1e-5,
+        tf_like: bool = False,
+    ) -> None:
+        super().__init__(module, lr)
+        self.alpha, self.eps, self.tf_like = alpha, eps, tf_like
+        if tf_like:
+            self._moments["square_avg"].fill_(1.0)
+
+    def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
+        (square,) = moments
+        square.mul_(self.alpha).addcmul_(gradient, gradient, value=1.0 - self.alpha)
+        root = square.add(self.eps).sqrt_() if self.tf_like else square.sqrt().add_(self.eps)
+        vector.addcdiv_(gradient, root, value=-self.lr)

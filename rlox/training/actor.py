@@ -1,0 +1,67 @@
+"""A policy as others use it: the environment's observations in, the environment's actions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlox.envs.normalize import ObservationNormalizer
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.errors import NonFiniteError, ShapeError
+from rlox.policies import ActorCritic
+from rlox.policies.base import acting
+
+__all__ = ["Actor"]
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Normalises as in training, with frozen statistics; Box actions are clipped to the bounds."""
+
+    policy: ActorCritic
+    observations: ObservationCodec
+    actions: ActionCodec
+    normalizer: ObservationNormalizer | None
+    device: torch.device
+
+    def act(
+        self, rows: NDArray[np.float32], generator: torch.Generator | None = None
+    ) -> NDArray[Any]:
+        """Actions for encoded observations `[B, obs_dim]`, which stay as they are.
+
+        The best ones, or sampled ones if there is a generator to sample with.
+        """
+        if self.normalizer:
+            rows = rows.copy()
+            self.normalizer.apply(rows)
+        with torch.inference_mode(), acting(self.policy):
+            seen = torch.from_numpy(rows).to(self.device)
+            if generator is None:
+                chosen = self.policy.mode(seen)
+            else:
+                chosen = self.policy.get_action_and_logprob(seen, generator)[0]
+        actions: NDArray[Any] = chosen.cpu().numpy()
+        if not np.isfinite(actions).all():
+            raise NonFiniteError(
+                "the policy's action is not finite; look at its weights and at the observation"
+            )
+        return self.actions.to_env(actions)
+
+    def predict(self, obs: Any, generator: torch.Generator | None = None) -> int | NDArray[Any]:
+        """The action for one raw observation (an `int` for Discrete) or for a batch."""
+        codec = self.observations
+        single = codec.is_single(obs)
+        try:
+            rows = codec.encode_batch(np.asarray(obs)[None] if single else np.asarray(obs))
+        except (ValueError, IndexError, TypeError) as error:
+            raise ShapeError(
+                f"observation has shape {np.shape(obs)}, expected {codec.space.shape} or a batch of it"
+            ) from error
+        actions = self.act(rows, generator)
+        if not single:
+            return actions
+        return int(actions[0]) if self.actions.discrete else actions[0]

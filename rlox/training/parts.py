@@ -1,0 +1,52 @@
+"""What an algorithm is made of, and what it is made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from rlox.envs.make import EnvSource
+from rlox.rng import Streams
+from rlox.training.actor import Actor
+from rlox.training.evaluate import Evaluation
+from rlox.training.loop import Learner, Source
+
+__all__ = ["Evaluate", "Parts", "Tools"]
+
+
+class Evaluate(Protocol):
+    """Scores the policy as it is, apart from training."""
+
+    def __call__(
+        self,
+        episodes: int,
+        seed: int,
+        video: Path | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
+        """Episode i starts from `reset(seed=seed + i)`; `video` names an mp4 to write."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A run is these, and the loop."""
+
+    source: Source[Any]
+    learner: Learner[Any]
+    actor: Actor
+    evaluate: Evaluate
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a run hands to the algorithm that it is made of."""
+
+    device: torch.device
+    streams: Streams
+    env: EnvSource | None = None  # an environment, or what makes one, in place of the config's id
+    policy: nn.Module | None = None  # the user's own
