@@ -16,6 +16,7 @@ __all__ = [
     "clipped_surrogate",
     "clipped_value_loss",
     "kl_estimate",
+    "policy_gradient",
     "standardize",
     "value_loss",
 ]
@@ -26,6 +27,11 @@ def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_eps: float) ->
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
     return -torch.min(ratio * advantages, clipped * advantages).mean()
+
+
+def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """-E[log pi(a|s) A], the advantage actor-critic's (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
+    return -(log_probs * advantages).mean()
 
 
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:

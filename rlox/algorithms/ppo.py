@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +133,7 @@ class PPOLearner:
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts."""
-    algo = config.algo
+    algo = cast(PPOConfig, config.algo)
     return on_policy_parts(
         config,
         tools,

@@ -1,5 +1,6 @@
 """One frozen, torch-free dataclass per algorithm, environment, buffer and logger: the only defaults."""
 
+from rlox.configs.a2c import A2CConfig
 from rlox.configs.check import make, make_run, nearest, plain
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
@@ -20,6 +21,7 @@ from rlox.configs.run import (
 __all__ = [
     "ALGO_CONFIGS",
     "LOGGER_CONFIGS",
+    "A2CConfig",
     "AlgoConfig",
     "BufferConfig",
     "CheckpointConfig",

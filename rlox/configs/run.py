@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlox.configs.a2c import A2CConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 
-AlgoConfig = PPOConfig
-ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {"ppo": PPOConfig}
+AlgoConfig = PPOConfig | A2CConfig
+ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {"ppo": PPOConfig, "a2c": A2CConfig}
 
 
 @dataclass(frozen=True)

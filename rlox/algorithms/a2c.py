@@ -1,0 +1,128 @@
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016), one gradient step on each rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from rlox.algorithms.on_policy import explained_variance, on_policy_parts, where
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.collectors import RolloutCollector
+from rlox.configs import A2CConfig, RunConfig
+from rlox.envs.make import EnvSource
+from rlox.losses import policy_gradient, standardize, value_loss
+from rlox.optim import Adam, Optimizer, RMSprop
+from rlox.policies import ActorCritic
+from rlox.runs.algorithm import Algorithm
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.parts import Parts, Tools
+from rlox.training.setup import config_from_arguments
+from rlox.types import Clock, Rollout, Update
+
+__all__ = ["A2C", "A2CLearner"]
+
+RMS_DECAY = 0.99
+NAMES = ("loss/policy", "loss/value", "policy/entropy", "loss/total", "train/grad_norm")
+
+
+class A2CLearner:
+    """What one rollout does to the weights: one step along the gradient of the whole of it."""
+
+    def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
+        self.policy = policy
+        self.config = config
+        self.optimizer = _optimizer(policy, config)
+
+    def update(self, batch: Rollout, clock: Clock) -> Update:
+        """Learn from one rollout; the schedule is read once, from the clock at its start."""
+        config = self.config
+        self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
+        advantages = batch.advantages
+        if config.normalize_advantages:
+            advantages = standardize(advantages)
+        log_probs, entropies, values = self.policy.evaluate_actions(batch.obs, batch.actions)
+        policy, value = policy_gradient(log_probs, advantages), value_loss(values, batch.returns)
+        entropy = entropies.mean()
+        total = policy + config.vf_coef * value - config.ent_coef * entropy
+        norm = self.optimizer.backward(total, config.max_grad_norm)
+        self.optimizer.step()
+        row = torch.stack([policy, value, entropy, total, norm]).detach()
+        require_finite(row[None], NAMES, where(batch, clock))
+        require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
+        metrics = dict(zip(NAMES, row.tolist(), strict=True))
+        metrics["value/explained_variance"] = explained_variance(batch.values, batch.returns)
+        metrics["train/learning_rate"] = self.optimizer.lr
+        return Update(metrics, count=1, samples=len(batch))
+
+    def state(self) -> dict[str, Any]:
+        """Copies of the weights and optimizer moments, by parameter name."""
+        return {
+            "weights": {n: w.detach().clone() for n, w in self.policy.state_dict().items()},
+            "optimizer": self.optimizer.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        self.optimizer.restore(state["optimizer"])
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """A2C's learner on rollouts."""
+    algo = cast(A2CConfig, config.algo)
+    return on_policy_parts(config, tools, lambda policy: A2CLearner(policy, algo))
+
+
+class A2C(Algorithm):
+    """Synchronous advantage actor-critic.
+
+    Observation and action spaces come from the environment: `DiscretePolicy` for Discrete actions,
+    `ContinuousPolicy` (or gSDE with `use_sde=True`) for Box.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    policy : a module with `get_action_and_logprob`, `get_value` and `get_logprob_and_entropy`
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `A2CConfig` or `EnvConfig` (its `backend` as `env_backend`), or
+        `device`; unknown names are errors
+    """
+
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        env_id: EnvSource = "CartPole-v1",
+        n_envs: int = 8,
+        seed: int = 42,
+        policy: nn.Module | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        config = config_from_arguments("a2c", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, policy, logger, callbacks)
+
+    @property
+    def collector(self) -> RolloutCollector:
+        """Where the rollouts come from."""
+        collector: RolloutCollector = self.source.collector
+        return collector
+
+
+def _optimizer(policy: ActorCritic, config: A2CConfig) -> Optimizer:
+    if not config.use_rms_prop:
+        return Adam(policy, config.learning_rate)
+    return RMSprop(
+        policy,
+        config.learning_rate,
+        alpha=RMS_DECAY,
+        eps=config.rms_prop_eps,
+        tf_like=config.rms_prop_tf_like,
+    )

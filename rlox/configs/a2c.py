@@ -1,0 +1,29 @@
+"""A2C: synchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783, without the asynchrony)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.on_policy import OnPolicyConfig
+from rlox.configs.params import param
+
+
+@dataclass(frozen=True)
+class A2CConfig(OnPolicyConfig):
+    """Defaults follow Stable-Baselines3: one RMSprop step on each rollout of five steps."""
+
+    name: str = param("a2c", "the algorithm", choices=("a2c",))
+    n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")
+    learning_rate: float = param(7e-4, "step size", within="(0, inf)", source="SB3")
+    gae_lambda: float = param(
+        1.0, "GAE trace decay; 1: returns of up to n_steps", within="[0, 1]", source="SB3"
+    )
+    normalize_advantages: bool = param(
+        False, "standardise advantages within each rollout; rollouts of 40 are too small for it"
+    )
+    use_rms_prop: bool = param(True, "RMSprop (decay 0.99) as published; false: Adam")
+    rms_prop_eps: float = param(1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3")
+    rms_prop_tf_like: bool = param(
+        False,
+        "epsilon inside the root and a mean square from 1, as TensorFlow and the paper's code",
+    )
