@@ -64,7 +64,7 @@ def apply(frozen: RunConfig, overrides: Sequence[str]) -> RunConfig:
     data = plain(frozen)
     for override in overrides:
         key = override.partition("=")[0]
-        _require_key(key, override)
+        _require_key(key, override, frozen.algo.name)
         _put(data, key.split("."), _value(key, override))
     config = make_run(data)
     refused = [change for change in differences(plain(frozen), plain(config)) if not change.allowed]
@@ -99,8 +99,8 @@ def describe(change: Change, config: RunConfig) -> str:
     return f"{text} (last digits may differ)" if change.key in NUMERIC else text
 
 
-def _require_key(key: str, override: str) -> None:
-    names = schema.key_names("train")
+def _require_key(key: str, override: str, algo: str) -> None:
+    names = schema.key_names("train", [algo])
     bare = key.lstrip("+~")
     if bare != key:
         raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")

@@ -68,7 +68,9 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
 
 
 def _reject_unknown(command: str, data: dict[str, Any]) -> None:
-    names = schema.key_names(command)
+    algo = data.get("algo", {})
+    named = algo.get("name") if isinstance(algo, dict) else None
+    names = schema.key_names(command, schema.chosen_algos([f"algo={named}"]))
     known = set(names)
     for name in names:
         parts = name.split(".")

@@ -207,5 +207,5 @@ def _translated(command: str, parsed: argparse.Namespace) -> Iterator[None]:
     except ConfigError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        names = schema.key_names(command)
+        names = schema.key_names(command, schema.chosen_algos(parsed.overrides))
         raise messages.from_hydra(error, names, lambda g: group_options(g, folders)) from error

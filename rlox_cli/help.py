@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlox.configs import ALGO_CONFIGS
 from rlox.configs.params import expectation
-from rlox_cli.schema import Key, command_keys
+from rlox_cli.schema import Key, chosen_algos, command_keys
 from rlox_cli.source import group_options
 
 CONF = Path(__file__).parent / "conf"
@@ -39,15 +41,21 @@ flags (Hydra's, all of them work)
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 
 
-def command_help(command: str) -> str:
-    """The help text of one subcommand."""
+def command_help(command: str, args: Sequence[str] = ()) -> str:
+    """The help text of one subcommand, with the keys of the algorithms that `args` name."""
+    algos = chosen_algos(args)
     parts = [f"usage: rlox {command} [key=value ...]", NOTES[command]]
     if command != "evaluate":
         parts.append(_groups())
-    keys = command_keys(command)
+    keys = command_keys(command, algos)
     for section in dict.fromkeys(_section(k) for k in keys):
         lines = [_line(k) for k in keys if _section(k) == section]
-        parts.append("\n".join([f"{section or 'run'} (key=default  meaning)", *lines]))
+        title = f"{section or 'run'} (key=default  meaning)"
+        if section == "algo":
+            others = ", ".join(f"algo={name}" for name in ALGO_CONFIGS if name not in algos)
+            more = f"; others: {others}" if others else ""
+            title = f"algo={','.join(algos)} (key=default  meaning{more})"
+        parts.append("\n".join([title, *lines]))
     if command == "train":
         parts.append(RESUME)
     return "\n\n".join([*parts, FLAGS])

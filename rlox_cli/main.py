@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if {"-h", "--help"} & set(args[1:]):
         from rlox_cli.help import command_help
 
-        print(command_help(args[0]))
+        print(command_help(args[0], args[1:]))
         return 0
     return _run(args[0], args[1:])
 

@@ -17,6 +17,7 @@ from rlox.errors import (
     StorageError,
     UnknownNameError,
 )
+from rlox_cli import schema
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 MAX_LINES = 8
@@ -88,7 +89,9 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
 
 
 def unknown_key(key: str, names: Iterable[str]) -> ConfigError:
-    """The error for a key that no dataclass declares."""
+    """The error for a key that no dataclass declares, or only another algorithm's."""
+    if theirs := schema.owners(key):
+        return ConfigError(f"unknown key '{key}': it belongs to algo={' and algo='.join(theirs)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
 
 

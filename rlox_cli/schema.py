@@ -7,7 +7,7 @@ Leaves are registered untyped on purpose: Hydra's struct mode finds unknown keys
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from rlox.configs import (
 )
 
 GROUPS = ("algo", "env", "buffer", "logger")
+DEFAULT_ALGO = RunConfig().algo.name  # as conf/train.yaml
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,35 @@ class Key:
         return "???" if self.field.default_factory is MISSING else self.field.default_factory()
 
 
-def command_keys(command: str) -> list[Key]:
-    """Every key that `command` accepts, in the order of the dataclasses."""
+def command_keys(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[Key]:
+    """Every key that `command` accepts with these algorithms, in the order of the dataclasses."""
     if command == "evaluate":
         return list(_keys(EvaluateConfig, ""))
     found: list[Key] = []
-    for cls in ALGO_CONFIGS.values():
-        found += [k for k in _keys(cls, "algo.") if k.name not in {f.name for f in found}]
+    for algo in algos:
+        keys = _keys(ALGO_CONFIGS[algo], "algo.")
+        found += [k for k in keys if k.name not in {f.name for f in found}]
     found += [*_keys(EnvConfig, "env."), *_keys(BufferConfig, "buffer.")]
     return found + [k for k in _keys(RunConfig, "") if k.name.split(".")[0] not in GROUPS]
 
 
-def key_names(command: str) -> list[str]:
+def chosen_algos(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The algorithms that a command line names, several in a sweep; else the default one."""
+    given = [o.partition("=")[2] for o in overrides if o.startswith("algo=")]
+    known = [name for name in (given[-1] if given else "").split(",") if name in ALGO_CONFIGS]
+    return tuple(known) or (DEFAULT_ALGO,)
+
+
+def owners(key: str) -> list[str]:
+    """The algorithms that have a key."""
+    return [
+        name for name, cls in ALGO_CONFIGS.items() if key in (k.name for k in _keys(cls, "algo."))
+    ]
+
+
+def key_names(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[str]:
     """Names that may stand left of `=`: the keys and, for train, the groups."""
-    names = [k.name for k in command_keys(command)]
+    names = [k.name for k in command_keys(command, algos)]
     if command == "evaluate":
         return names
     return [*GROUPS, "tuned", "exp", "resume", *names]

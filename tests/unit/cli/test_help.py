@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from rlox.configs import ALGO_CONFIGS
+from rlox_cli.help import value_text
 from rlox_cli.main import COMMANDS
 from rlox_cli.schema import command_keys
 
@@ -54,12 +56,29 @@ def test_wrong_use_does_not_wait_for_torch(override: str) -> None:
     assert "torch" not in done.stdout
 
 
+@pytest.mark.parametrize("algo", ALGO_CONFIGS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_key_is_listed_with_its_meaning(cli: Cli, command: str) -> None:
-    out = " ".join(cli(command, "--help").out.split())
-    for key in command_keys(command):
-        assert f"{key.name}=" in out
+def test_every_key_is_listed_with_its_default_and_meaning(
+    cli: Cli, command: str, algo: str
+) -> None:
+    out = " ".join(cli(command, f"algo={algo}", "--help").out.split())
+    for key in command_keys(command, [algo]):
+        assert f" {key.name}={value_text(key.default)} " in out
         assert str(key.field.metadata["doc"]) in out
+
+
+def test_the_help_of_several_algorithms_has_the_keys_of_each(cli: Cli) -> None:
+    out = cli("sweep", "algo=a2c,ppo", "--help").out
+    assert "algo.clip_eps=0.2" in out
+    assert "algo.use_rms_prop=true" in out
+    assert "others" not in out
+
+
+def test_the_help_of_an_algorithm_has_no_keys_of_another(cli: Cli) -> None:
+    out = cli("train", "algo=a2c", "--help").out
+    assert "algo.n_steps=5 " in out
+    assert "algo.clip_eps" not in out
+    assert "algo=a2c (key=default" in out
 
 
 def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli) -> None:

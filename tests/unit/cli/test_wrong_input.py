@@ -153,3 +153,10 @@ def test_a_wrong_evaluation_is_explained(
     cli: Cli, tmp_path: Path, args: tuple[str, ...], hint: str
 ) -> None:
     assert_explained(cli("evaluate", *args), hint, tmp_path)
+
+
+@pytest.mark.parametrize("algo", ["a2c", "a2c,ppo"])
+def test_a_key_of_another_algorithm_is_said_to_be_that(cli: Cli, tmp_path: Path, algo: str) -> None:
+    command = "sweep" if "," in algo else "train"
+    result = cli(command, f"algo={algo}", "algo.clip_eps=0.1")
+    assert_explained(result, "it belongs to algo=ppo", tmp_path)
