@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from dataclasses import replace
@@ -11,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from helpers.envs import Countdown, OddRewards
-from helpers.oracles import numeric_leaves
 from safetensors.numpy import load, save
 
 from rlox.algorithms import PPO
@@ -25,168 +22,17 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
-from rlox.types import Clock
 
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
-CASES = {
-    "cartpole": {"env_id": "CartPole-v1"},
-    "cartpole normalised": {"env_id": "CartPole-v1", **NORMALISED},
-    "pendulum normalised": {"env_id": "Pendulum-v1", **NORMALISED},
-    "pendulum gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
-}
 
 
-def ppo(case: str, **options: Any) -> PPO:
+def ppo(**options: Any) -> PPO:
     made = {"n_envs": 4, "seed": 2, "n_steps": 50, "n_epochs": 2, "anneal_lr": True}
-    return PPO(**{**made, **CASES[case], **options})
-
-
-def outcome(algorithm: PPO, total: int) -> dict[str, Any]:
-    """Everything a continuation leaves: weights, optimizer, metrics rows, episodes, clock."""
-    history: list[Any] = []
-
-    def watch(clock: Any, progress: Any, update: Any) -> None:
-        history.append((clock, progress.episodes, dict(update.metrics), algorithm.summary()))
-        history.append(algorithm.recent.state())
-
-    algorithm.fit(total, hooks=(watch,))
-    learned = algorithm.learner.state()
-    return {
-        "history": repr(history),
-        "learned": flat(learned),
-        "state": flat(algorithm.source.state()),
-    }
-
-
-def flat(tree: Any) -> list[Any]:
-    leaves = []
-    for path in numeric_leaves(tree):
-        node = tree
-        for key in path:
-            node = node[key]
-        leaves.append((path, np.asarray(node).tobytes()))
-    return leaves
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_loaded_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
-    original = ppo(case)
-    original.train(2000)
-    original.save(tmp_path / "saved")
-    loaded = PPO.from_checkpoint(tmp_path / "saved")
-    assert loaded.config == original.config
-    assert loaded.clock == original.clock
-    assert outcome(loaded, 4000) == outcome(original, 4000)
-
-
-@pytest.mark.parametrize("case", ["cartpole normalised", "pendulum gsde"])
-def test_an_interrupted_run_equals_an_uninterrupted_one(case: str, tmp_path: Path) -> None:
-    whole = ppo(case)
-    expected = outcome(whole, 1600)
-    part = ppo(case)
-
-    def stop(clock: Clock, *_: object) -> None:
-        if clock.env_steps >= 600:
-            part.stop("interrupted")
-
-    part.fit(1600, hooks=(stop,))  # with the schedules of the whole run
-    part.save(tmp_path / "saved")
-    resumed = PPO.from_checkpoint(tmp_path / "saved")
-    result = outcome(resumed, 1600)
-    assert result["learned"] == expected["learned"]
-    assert result["state"] == expected["state"]
-
-
-def test_loading_does_not_depend_on_the_global_generators(tmp_path: Path) -> None:
-    original = ppo("cartpole")
-    original.train(400)
-    original.save(tmp_path / "saved")
-    results = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        results.append(outcome(PPO.from_checkpoint(tmp_path / "saved"), 800))
-    assert results[0] == results[1]
-
-
-def test_a_checkpoint_in_memory_does_not_change_while_training_goes_on() -> None:
-    algorithm = ppo("cartpole normalised")
-    algorithm.train(400)
-    saved = algorithm.checkpoint()
-    kept = copy.deepcopy(saved)
-    expected = outcome(algorithm, 800)
-    assert flat(saved.weights) == flat(kept.weights)
-    assert flat(saved.optimizer) == flat(kept.optimizer)
-    assert flat(saved.state) == flat(kept.state)
-    for _ in range(2):  # the second time from the same object
-        again = ppo("cartpole normalised")
-        again.restore(saved)
-        assert outcome(again, 800) == expected
-
-
-def perturbed(tree: Any, path: tuple[Any, ...]) -> Any:
-    """The tree with the leaf at `path` changed a little."""
-    changed = copy.deepcopy(tree)
-    node = changed
-    for key in path[:-1]:
-        node = node[key]
-    value = node[path[-1]]
-    if isinstance(value, bool):
-        node[path[-1]] = not value
-    elif isinstance(value, (int, float)):
-        node[path[-1]] = value + 1
-    elif isinstance(value, torch.Tensor):
-        node[path[-1]] = value.clone() + 0.5
-    elif value.dtype.kind in "iu":
-        node[path[-1]] = value + np.asarray(1, value.dtype)
-    else:
-        node[path[-1]] = value + 0.01
-    return changed
-
-
-PARTS = ("clock", "weights", "optimizer", "state")
-# Leaves whose change cannot be seen in a continuation, each with its reason.
-WITHOUT_EFFECT = {
-    "cartpole normalised": {
-        "state/source/env/elapsed": "counts towards the 500-step limit, which is out of reach here",
-    },
-    "pendulum normalised": {},
-}
-
-
-@pytest.mark.parametrize("case", ["cartpole normalised", "pendulum normalised"])
-def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
-    case: str, tmp_path: Path
-) -> None:
-    options = {"n_envs": 2, "n_steps": 30, "net_arch": (4,), "n_epochs": 1, "batch_size": 30}
-    algorithm = ppo(case, **options)
-    algorithm.train(60 * (9 if case.startswith("pendulum") else 3))
-    saved = algorithm.checkpoint()
-    done = saved.clock["env_steps"]
-    # long enough for every running episode to end: by its time limit in Pendulum
-    total = done + 60 * 8
-
-    def continued(checkpoint: Checkpoint) -> dict[str, Any]:
-        again = ppo(case, **options)
-        again.restore(checkpoint)
-        return outcome(again, total)
-
-    expected, silent = continued(saved), []
-    leaves = [(part, path) for part in PARTS for path in numeric_leaves(getattr(saved, part))]
-    assert len(leaves) > 40
-    for part, path in leaves:
-        changed = replace(saved, **{part: perturbed(getattr(saved, part), path)})
-        name = "/".join(map(str, (part, *path)))
-        try:
-            same = continued(changed) == expected
-        except RloxError:
-            continue
-        if same and name not in WITHOUT_EFFECT[case]:
-            silent.append(name)
-    assert not silent, "\n".join(silent)
+    return PPO(**{**made, **NORMALISED, **options})
 
 
 def small(tmp_path: Path) -> Path:
-    algorithm = ppo("cartpole normalised", net_arch=(4,))
+    algorithm = ppo(net_arch=(4,))
     algorithm.train(200)
     algorithm.save(tmp_path / "saved")
     return tmp_path / "saved"
@@ -267,9 +113,9 @@ def test_a_folder_without_a_manifest_or_checkpoint_is_refused_with_what_is_there
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
     saved = read_checkpoint(small(tmp_path))
     with pytest.raises(CheckpointError, match="does not fit"):
-        ppo("cartpole normalised", net_arch=(5,)).restore(saved)
+        ppo(net_arch=(5,)).restore(saved)
     with pytest.raises(CheckpointError, match="does not fit"):
-        ppo("cartpole", net_arch=(4,)).restore(replace(saved, state={**saved.state, "source": {}}))
+        ppo(net_arch=(4,)).restore(replace(saved, state={**saved.state, "source": {}}))
 
 
 def test_loading_runs_no_pickle(tmp_path: Path) -> None:
@@ -296,7 +142,7 @@ def test_arrays_are_plain_safetensors_under_the_parameters_names(tmp_path: Path)
 
 
 def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
-    algorithm = ppo("cartpole normalised")
+    algorithm = ppo()
     algorithm.train(200)
     for name in ("a", "b", "b"):
         algorithm.save(tmp_path / name)
@@ -318,7 +164,7 @@ def test_saving_never_replaces_what_is_not_a_checkpoint(kind: str, tmp_path: Pat
         target.symlink_to("notes")
     before = sorted(str(p) for p in tmp_path.rglob("*"))
     with pytest.raises(StorageError, match=r"mine.*not a checkpoint"):
-        ppo("cartpole").save(target)
+        ppo().save(target)
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
 
 
@@ -328,7 +174,7 @@ def at_step(saved: Checkpoint, step: int) -> Checkpoint:
 
 def test_the_store_keeps_the_newest_and_the_best_with_relative_links(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "run" / "checkpoints", keep=2)
-    saved = ppo("cartpole", net_arch=(4,)).checkpoint()
+    saved = ppo(net_arch=(4,)).checkpoint()
     for step in (10, 20, 30, 40):
         store.save(at_step(saved, step), best=step == 10)
     names = sorted(p.name for p in store.root.iterdir())
@@ -345,7 +191,7 @@ def test_the_store_keeps_the_newest_and_the_best_with_relative_links(tmp_path: P
 
 def test_best_is_last_when_nothing_was_evaluated(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints", keep=1)
-    store.save(ppo("cartpole", net_arch=(4,)).checkpoint())
+    store.save(ppo(net_arch=(4,)).checkpoint())
     assert resolve_checkpoint(tmp_path, "best") == resolve_checkpoint(tmp_path, "last")
 
 
@@ -391,6 +237,6 @@ def test_a_run_trained_on_an_object_can_go_on_with_an_id(tmp_path: Path) -> None
 
 
 def test_an_unsupported_leaf_is_refused_by_name(tmp_path: Path) -> None:
-    saved = ppo("cartpole", net_arch=(4,)).checkpoint()
+    saved = ppo(net_arch=(4,)).checkpoint()
     with pytest.raises(CheckpointError, match="cannot save set at odd"):
         write_checkpoint(tmp_path / "x", replace(saved, state={"odd": {1, 2}}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from golden.runs import make
 
-from rlox.algorithms import PPO
+from rlox.algorithms import ALGORITHMS
 
 HERE = Path(make.__file__).parent
 
@@ -38,7 +38,11 @@ def test_the_first_updates_leave_the_weights_moments_and_metrics_they_left(name)
 
 @pytest.mark.parametrize("name", make.CASES)
 def test_a_checkpoint_of_an_earlier_version_goes_on_as_it_would_have(name):
-    run = PPO.from_checkpoint(HERE / name)
+    run = make.CASES[name][0].from_checkpoint(HERE / name)
     found = make.trace(run, first=make.SAVED_AFTER)
     run.close()
     check(found, name)
+
+
+def test_every_algorithm_has_a_trace():
+    assert {facade for facade, _ in make.CASES.values()} == set(ALGORITHMS.values())

@@ -1,12 +1,13 @@
 """Writes the files beside it: what the first updates of small runs left, and a checkpoint among them.
 
-`python tests/golden/runs/make.py` with `tests` on the path. Made anew only where the arithmetic of
-training is meant to change, with the reason in the commit.
+`python tests/golden/runs/make.py [CASE ...]` with `tests` on the path. Made anew only where the arithmetic
+of training is meant to change, with the reason in the commit.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +15,53 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, PPO
+from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
 HERE = Path(__file__).parent
 UPDATES = 3
 SAVED_AFTER = 2  # updates
-SMALL = {
-    "n_envs": 3,
-    "seed": 11,
-    "n_steps": 32,
-    "batch_size": 32,
-    "n_epochs": 2,
-    "net_arch": [8, 8],
-}
+SMALL = {"n_envs": 3, "seed": 11, "n_steps": 32, "net_arch": [8, 8]}
+EPOCHS = {"batch_size": 32, "n_epochs": 2}
 STEPS = 3 * 32
 
-CASES: dict[str, dict[str, Any]] = {
-    "discrete": {"env_id": "CartPole-v1"},
-    "gymnasium": {"env_id": "CartPole-v1", "env_backend": "gymnasium"},
-    "annealed": {
-        "env_id": "CartPole-v1",
-        "anneal_lr": True,
-        "anneal_clip": True,
-        "target_kl": 0.003,
-    },
-    "box": {"env_id": "Pendulum-v1", "clip_vloss": True, "normalize_advantages": False},
-    "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
-    "normalised": {"env_id": "Pendulum-v1", "normalize_obs": True, "normalize_reward": True},
+CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
+    "discrete": (PPO, {"env_id": "CartPole-v1", **EPOCHS}),
+    "gymnasium": (PPO, {"env_id": "CartPole-v1", "env_backend": "gymnasium", **EPOCHS}),
+    "annealed": (
+        PPO,
+        {
+            "env_id": "CartPole-v1",
+            "anneal_lr": True,
+            "anneal_clip": True,
+            "target_kl": 0.003,
+            **EPOCHS,
+        },
+    ),
+    "box": (
+        PPO,
+        {"env_id": "Pendulum-v1", "clip_vloss": True, "normalize_advantages": False, **EPOCHS},
+    ),
+    "gsde": (PPO, {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4, **EPOCHS}),
+    "normalised": (
+        PPO,
+        {"env_id": "Pendulum-v1", "normalize_obs": True, "normalize_reward": True, **EPOCHS},
+    ),
+    "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01}),
+    "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True}),
 }
 Arrays = dict[str, NDArray[Any]]
 
 
-def made(name: str) -> PPO:
+def made(name: str) -> Any:
     """The run of that name at its start."""
-    return PPO(**{**SMALL, **CASES[name]})
+    facade: Any
+    facade, options = CASES[name]
+    return facade(**{**SMALL, **options})
 
 
-def advance(run: PPO, updates: int) -> Arrays:
+def advance(run: Any, updates: int) -> Arrays:
     """Weights and numbers after one more rollout (moments after the last), named by the rollouts so
     far.
     """
@@ -65,7 +75,7 @@ def advance(run: PPO, updates: int) -> Arrays:
     return {f"{updates}/{key}": np.array(value) for key, value in found.items()}
 
 
-def trace(run: PPO, first: int = 0) -> Arrays:
+def trace(run: Any, first: int = 0) -> Arrays:
     """What the run leaves after each rollout up to the last."""
     found: Arrays = {}
     for done in range(first, UPDATES):
@@ -79,8 +89,8 @@ def machine() -> Arrays:
     return {"machine": np.array([cpu, torch.__version__, np.__version__])}
 
 
-def main() -> None:
-    for name in CASES:
+def main(names: list[str]) -> None:
+    for name in names or CASES:
         run = made(name)
         found = trace(run)
         run.close()
@@ -94,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

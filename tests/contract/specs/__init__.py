@@ -1,0 +1,74 @@
+"""One spec per registered algorithm: what the contract tests need to know of it.
+
+`tests/contract/specs/<name>.py` has `SPEC`; a new algorithm is tested by having one, and
+`test_algorithms.py` says which are missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlox.configs import RunConfig, make_run
+from rlox.runs.algorithm import Algorithm
+from rlox_cli.help import value_text
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec:
+    """A small run of an algorithm, in several shapes."""
+
+    facade: type[Algorithm]
+    small: Options  # arguments of every case
+    cases: Mapping[str, Options]  # what each case changes
+    total: int  # of a run of several batches, in the algorithm's unit
+    # What keeps the schedules level, so that half a run continued is the whole one.
+    steady: Options = field(default_factory=dict)
+    # The case and sizes of which every number of the state is changed, one by one.
+    tiny: Options = field(default_factory=dict)
+    # Parts of the state whose change no continuation shows, each with its reason.
+    without_effect: Mapping[str, str] = field(default_factory=dict)
+
+    def make(self, case: str, **options: Any) -> Any:
+        """The façade of a case."""
+        facade: Any = self.facade
+        return facade(**{**self.small, **self.cases[case], **options})
+
+    def tree(self, case: str, **options: Any) -> dict[str, Any]:
+        """The same run as plain data."""
+        given = {**self.small, **self.cases[case], **options}
+        env = {"id": given.pop("env_id"), "n_envs": given.pop("n_envs")}
+        env |= {k: given.pop(k) for k in ("normalize_obs", "normalize_reward") if k in given}
+        tree = {"seed": given.pop("seed"), "env": env, "total_steps": self.total}
+        return {**tree, "algo": {"name": self.name, **given}}
+
+    def config(self, case: str) -> RunConfig:
+        """The same run as a configuration."""
+        return make_run(self.tree(case))
+
+    def overrides(self, case: str, **options: Any) -> list[str]:
+        """The same run as a command line."""
+        tree = self.tree(case, **options)
+        flat = {"seed": tree["seed"], "total_steps": self.total}
+        for group in ("algo", "env"):
+            rest = {k: v for k, v in tree[group].items() if k not in ("name", "id")}
+            flat |= {f"{group}.{key}": value for key, value in rest.items()}
+        named = [f"algo={self.name}", f"env={tree['env']['id']}", "tuned=null"]
+        return named + [f"{key}={value_text(value)}" for key, value in flat.items()]
+
+    @property
+    def name(self) -> str:
+        """As it is registered."""
+        return self.facade.__name__.lower()
+
+
+SPECS: dict[str, AlgorithmSpec] = {
+    module.name: importlib.import_module(f"{__name__}.{module.name}").SPEC
+    for module in pkgutil.iter_modules(__path__)
+}
+CASES = [(name, case) for name, spec in SPECS.items() for case in spec.cases]

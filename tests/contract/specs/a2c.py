@@ -1,0 +1,28 @@
+"""A2C: short rollouts, one step of RMSprop on each."""
+
+from __future__ import annotations
+
+from rlox.algorithms import A2C
+
+from . import AlgorithmSpec
+from .ppo import NORMALISED
+
+SPEC = AlgorithmSpec(
+    facade=A2C,
+    small={"n_envs": 4, "seed": 2, "n_steps": 10, "anneal_lr": True},
+    cases={
+        "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},
+        "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
+        "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+        "tensorflow's rule": {"env_id": "CartPole-v1", "rms_prop_tf_like": True},
+    },
+    total=400,
+    steady={"anneal_lr": False},
+    tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,)},
+    without_effect={
+        "discrete normalised: state/source/env/elapsed": "counts towards the 500-step limit, which "
+        "is out of reach here",
+        "discrete normalised: optimizer/steps": "RMSprop corrects no bias",
+        "box normalised: optimizer/steps": "RMSprop corrects no bias",
+    },
+)

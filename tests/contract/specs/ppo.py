@@ -1,0 +1,27 @@
+"""PPO: rollouts, epochs of shuffled minibatches, two schedules."""
+
+from __future__ import annotations
+
+from rlox.algorithms import PPO
+
+from . import AlgorithmSpec
+
+NORMALISED = {"normalize_obs": True, "normalize_reward": True}
+
+SPEC = AlgorithmSpec(
+    facade=PPO,
+    small={"n_envs": 4, "seed": 2, "n_steps": 50, "n_epochs": 2, "anneal_lr": True},
+    cases={
+        "discrete": {"env_id": "CartPole-v1"},
+        "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},
+        "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
+        "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+    },
+    total=1600,
+    steady={"anneal_lr": False},
+    tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,), "n_epochs": 1, "batch_size": 30},
+    without_effect={
+        "discrete normalised: state/source/env/elapsed": "counts towards the 500-step limit, which "
+        "is out of reach here",
+    },
+)

@@ -1,0 +1,244 @@
+"""What every registered algorithm promises, over its spec: seeds, resuming, one path, one façade."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.oracles import numeric_leaves
+
+from rlox.algorithms import ALGORITHMS
+from rlox.build import build
+from rlox.configs import ALGO_CONFIGS
+from rlox.errors import RloxError
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.checkpoint import Checkpoint
+from rlox.types import Clock
+from rlox_cli.main import main
+
+from .specs import CASES, SPECS
+
+
+def test_every_registered_algorithm_has_a_spec_a_configuration_and_nothing_else_has() -> None:
+    assert set(SPECS) == set(ALGORITHMS) == set(ALGO_CONFIGS)
+    assert all(spec.facade is ALGORITHMS[name] for name, spec in SPECS.items())
+
+
+def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
+    for facade in ALGORITHMS.values():
+        own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
+        assert facade.__bases__ == (Algorithm,)
+        assert own <= {"make", "collector"}
+
+
+def outcome(algorithm: Any, total: int) -> dict[str, Any]:
+    """Everything a continuation leaves: weights, optimizer, metrics rows, episodes, clock."""
+    history: list[Any] = []
+
+    def watch(clock: Any, progress: Any, update: Any) -> None:
+        history.append((clock, progress.episodes, dict(update.metrics), algorithm.summary()))
+        history.append(algorithm.recent.state())
+
+    algorithm.fit(total, hooks=(watch,))
+    learned = algorithm.learner.state()
+    return {
+        "history": repr(history),
+        "learned": flat(learned),
+        "state": flat(algorithm.source.state()),
+    }
+
+
+def flat(tree: Any) -> list[Any]:
+    leaves = []
+    for path in numeric_leaves(tree):
+        node = tree
+        for key in path:
+            node = node[key]
+        leaves.append((path, np.asarray(node).tobytes()))
+    return leaves
+
+
+def weights(algorithm: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in algorithm.policy.parameters()])
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(name: str, case: str) -> None:
+    spec = SPECS[name]
+    one, same, other = (outcome(spec.make(case, seed=seed), spec.total) for seed in (5, 5, 6))
+    assert one == same
+    assert one["learned"] != other["learned"]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_facade_and_a_built_configuration_write_the_same_weights(name: str, case: str) -> None:
+    spec = SPECS[name]
+    facade, built = spec.make(case), build(spec.config(case))
+    assert type(built) is type(facade)
+    facade.train(spec.total)
+    built.fit()
+    assert torch.equal(weights(facade), weights(built))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_training_neither_reads_nor_moves_the_global_generators(name: str) -> None:
+    spec, results = SPECS[name], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+        algorithm = spec.make(next(iter(spec.cases)))
+        algorithm.train(spec.total)
+        algorithm.evaluate(2)
+        algorithm.predict(algorithm.parts.actor.observations.space.sample(), deterministic=False)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+        results.append(weights(algorithm))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_loaded_run_goes_on_bit_for_bit(name: str, case: str, tmp_path: Path) -> None:
+    spec = SPECS[name]
+    original = spec.make(case)
+    original.train(spec.total)
+    original.save(tmp_path / "saved")
+    loaded = spec.facade.from_checkpoint(tmp_path / "saved")
+    assert loaded.config == original.config
+    assert loaded.clock == original.clock
+    assert outcome(loaded, 2 * spec.total) == outcome(original, 2 * spec.total)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_an_interrupted_run_equals_an_uninterrupted_one(
+    name: str, case: str, tmp_path: Path
+) -> None:
+    spec = SPECS[name]
+    expected = outcome(spec.make(case), spec.total)
+    part = spec.make(case)
+
+    def stop(clock: Clock, *_: object) -> None:
+        if clock.now >= 3 * spec.total // 8:
+            part.stop("interrupted")
+
+    part.fit(spec.total, hooks=(stop,))  # with the schedules of the whole run
+    part.save(tmp_path / "saved")
+    result = outcome(spec.facade.from_checkpoint(tmp_path / "saved"), spec.total)
+    assert result["learned"] == expected["learned"]
+    assert result["state"] == expected["state"]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_loading_does_not_depend_on_the_global_generators(name: str, tmp_path: Path) -> None:
+    spec, results = SPECS[name], []
+    original = spec.make(next(iter(spec.cases)))
+    original.train(spec.total)
+    original.save(tmp_path / "saved")
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        loaded = spec.facade.from_checkpoint(tmp_path / "saved")
+        results.append(outcome(loaded, 2 * spec.total))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_checkpoint_in_memory_does_not_change_while_training_goes_on(
+    name: str, case: str
+) -> None:
+    spec = SPECS[name]
+    algorithm = spec.make(case)
+    algorithm.train(spec.total)
+    saved = algorithm.checkpoint()
+    kept = copy.deepcopy(saved)
+    expected = outcome(algorithm, 2 * spec.total)
+    assert flat(saved.weights) == flat(kept.weights)
+    assert flat(saved.optimizer) == flat(kept.optimizer)
+    assert flat(saved.state) == flat(kept.state)
+    for _ in range(2):  # the second time from the same object
+        again = spec.make(case)
+        again.restore(saved)
+        assert outcome(again, 2 * spec.total) == expected
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_command_line_leaves_the_same_run_also_when_it_is_continued(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = SPECS[name]
+    case = next(iter(spec.cases))
+    given = [*spec.overrides(case, **spec.steady), "eval.episodes=2", "hydra.run.dir=run"]
+    half = [f"total_steps={spec.total // 2}" if g.startswith("total_steps") else g for g in given]
+    assert main(["train", *half]) == 0
+    assert main(["train", "resume=run", f"total_steps={spec.total}"]) == 0
+    assert main(["evaluate", "run=run", "episodes=3"]) == 0
+    facade, ran = spec.make(case, **spec.steady), spec.facade.from_checkpoint(tmp_path / "run")
+    facade.train(spec.total)
+    assert torch.equal(weights(facade), weights(ran))
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["unit"] == ran.clock.unit
+    assert result[result["unit"]] == ran.clock.now == facade.clock.now
+    played = json.loads((tmp_path / "run" / "eval" / "last.json").read_text())
+    assert tuple(played["episodes"]) == ran.evaluate(3).returns
+
+
+def perturbed(tree: Any, path: tuple[Any, ...]) -> Any:
+    """The tree with the leaf at `path` changed a little."""
+    changed = copy.deepcopy(tree)
+    node = changed
+    for key in path[:-1]:
+        node = node[key]
+    value = node[path[-1]]
+    if isinstance(value, bool):
+        node[path[-1]] = not value
+    elif isinstance(value, (int, float)):
+        node[path[-1]] = value + 1
+    elif isinstance(value, torch.Tensor):
+        node[path[-1]] = value.clone() + 0.5
+    elif value.dtype.kind in "iu":
+        node[path[-1]] = value + np.asarray(1, value.dtype)
+    else:
+        node[path[-1]] = value + 0.01
+    return changed
+
+
+PARTS = ("clock", "weights", "optimizer", "state")
+
+
+@pytest.mark.parametrize("case", ["discrete normalised", "box normalised"])
+@pytest.mark.parametrize("name", SPECS)
+def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
+    name: str, case: str
+) -> None:
+    spec = SPECS[name]
+    algorithm = spec.make(case, **spec.tiny)
+    algorithm.train(60 * (9 if case.startswith("box") else 3))
+    saved = algorithm.checkpoint()
+    done = saved.clock["env_steps"]
+    # long enough for every running episode to end: by its time limit in Pendulum
+    total = done + 60 * 8
+
+    def continued(checkpoint: Checkpoint) -> dict[str, Any]:
+        again = spec.make(case, **spec.tiny)
+        again.restore(checkpoint)
+        return outcome(again, total)
+
+    expected, silent = continued(saved), []
+    leaves = [(part, path) for part in PARTS for path in numeric_leaves(getattr(saved, part))]
+    assert len(leaves) > 40
+    for part, path in leaves:
+        changed = replace(saved, **{part: perturbed(getattr(saved, part), path)})
+        where = "/".join(map(str, (part, *path)))
+        try:
+            same = continued(changed) == expected
+        except RloxError:
+            continue
+        if same and f"{case}: {where}" not in spec.without_effect:
+            silent.append(where)
+    assert not silent, "\n".join(silent)
