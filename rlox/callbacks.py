@@ -19,7 +19,8 @@ __all__ = [
 class Callback:
     """Override what you need. Every method receives `algo`, and where it applies `step`, `metrics`.
 
-    `step` counts environment steps; `metrics` has `mean_reward` and the last update's metrics.
+    `step` counts the run's unit, environment steps for most; `metrics` has `mean_reward` and the last
+    update's metrics.
     """
 
     def on_training_start(self, **kwargs: Any) -> None:
@@ -40,7 +41,7 @@ class LoggerCallback:
     """Receives metrics rows; override to send them somewhere."""
 
     def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
-        """After each update, at environment step `step`."""
+        """After each update; `step` counts the run's unit."""
 
 
 class EarlyStoppingCallback(Callback):

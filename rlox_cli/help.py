@@ -49,16 +49,21 @@ def command_help(command: str, args: Sequence[str] = ()) -> str:
         parts.append(_groups())
     keys = command_keys(command, algos)
     for section in dict.fromkeys(_section(k) for k in keys):
-        lines = [_line(k) for k in keys if _section(k) == section]
-        title = f"{section or 'run'} (key=default  meaning)"
         if section == "algo":
-            others = ", ".join(f"algo={name}" for name in ALGO_CONFIGS if name not in algos)
-            more = f"; others: {others}" if others else ""
-            title = f"algo={','.join(algos)} (key=default  meaning{more})"
-        parts.append("\n".join([title, *lines]))
+            parts += [_algo(command, name, algos) for name in algos]
+        else:
+            title = f"{section or 'run'} (key=default  meaning)"
+            parts.append("\n".join([title, *(_line(k) for k in keys if _section(k) == section)]))
     if command == "train":
         parts.append(RESUME)
     return "\n\n".join([*parts, FLAGS])
+
+
+def _algo(command: str, name: str, shown: Sequence[str]) -> str:
+    others = ", ".join(f"algo={other}" for other in ALGO_CONFIGS if other not in shown)
+    title = f"algo={name} (key=default  meaning{f'; others: {others}' if others else ''})"
+    keys = [key for key in command_keys(command, [name]) if _section(key) == "algo"]
+    return "\n".join([title, *map(_line, keys)])
 
 
 def _groups() -> str:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, plain
 from rlox_cli.run_folder import DONE, is_locked, read_config, read_status
+from rlox_cli.source import conf_folders, group_options
 from rlox_cli.sweep import job_slug
 
 # Keys that say where and whether, not what: they do not make a job another one.
@@ -67,9 +68,15 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
         sweep=Path(node.sweep.dir) if swept else None,
         number=int(node.job.num) if swept else 0,
         given=given,
-        tuned=None if tuned in (None, "none") else str(tuned),
+        tuned=str(tuned) if tuned in _presets(node) else None,
         common=common,
     )
+
+
+def _presets(node: Any) -> list[str]:
+    """The tuned presets that there are: of one that is missing Hydra leaves the name in place."""
+    given = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
+    return group_options("tuned", [*conf_folders(), *given])
 
 
 def finished(job: Job, config: RunConfig) -> Path | None:

@@ -90,7 +90,8 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
 
 def unknown_key(key: str, names: Iterable[str]) -> ConfigError:
     """The error for a key that no dataclass declares, or only another algorithm's."""
-    if theirs := schema.owners(key):
+    names = list(names)
+    if "algo" in names and (theirs := schema.owners(key)):
         return ConfigError(f"unknown key '{key}': it belongs to algo={' and algo='.join(theirs)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
 

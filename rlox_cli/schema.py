@@ -74,8 +74,13 @@ def command_keys(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[K
 
 
 def chosen_algos(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The algorithms that a command line names, several in a sweep; else the default one."""
+    """The algorithms that a command line names, several in a sweep; else the default one.
+
+    All of them where a preset or an expression names it.
+    """
     given = [o.partition("=")[2] for o in overrides if o.startswith("algo=")]
+    if any(o.startswith("exp=") and o != "exp=null" for o in overrides) or "(" in "".join(given):
+        return tuple(ALGO_CONFIGS)
     known = [name for name in (given[-1] if given else "").split(",") if name in ALGO_CONFIGS]
     return tuple(known) or (DEFAULT_ALGO,)
 

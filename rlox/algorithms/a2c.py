@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import nn
 
-from rlox.algorithms.on_policy import explained_variance, on_policy_parts, where
+from rlox.algorithms.on_policy import PolicyLearner, explained_variance, on_policy_parts, where
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors import RolloutCollector
 from rlox.configs import A2CConfig, RunConfig
@@ -28,13 +28,12 @@ RMS_DECAY = 0.99
 NAMES = ("loss/policy", "loss/value", "policy/entropy", "loss/total", "train/grad_norm")
 
 
-class A2CLearner:
+class A2CLearner(PolicyLearner):
     """What one rollout does to the weights: one step along the gradient of the whole of it."""
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
-        self.policy = policy
+        super().__init__(policy, _optimizer(policy, config))
         self.config = config
-        self.optimizer = _optimizer(policy, config)
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
@@ -56,18 +55,6 @@ class A2CLearner:
         metrics["value/explained_variance"] = explained_variance(batch.values, batch.returns)
         metrics["train/learning_rate"] = self.optimizer.lr
         return Update(metrics, count=1, samples=len(batch))
-
-    def state(self) -> dict[str, Any]:
-        """Copies of the weights and optimizer moments, by parameter name."""
-        return {
-            "weights": {n: w.detach().clone() for n, w in self.policy.state_dict().items()},
-            "optimizer": self.optimizer.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        self.optimizer.restore(state["optimizer"])
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -94,6 +81,7 @@ class A2C(Algorithm):
         `device`; unknown names are errors
     """
 
+    name = "a2c"
     make = staticmethod(make)
 
     def __init__(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.on_policy import explained_variance, on_policy_parts, where
+from rlox.algorithms.on_policy import PolicyLearner, explained_variance, on_policy_parts, where
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors import RolloutCollector
 from rlox.configs import PPOConfig, RunConfig
@@ -26,14 +26,13 @@ from rlox.types import Clock, Minibatch, Rollout, Update
 __all__ = ["PPO", "PPOLearner"]
 
 
-class PPOLearner:
+class PPOLearner(PolicyLearner):
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
-        self.policy = policy
+        super().__init__(policy, Adam(policy, config.learning_rate))
         self.config = config
         self.streams = streams
-        self.optimizer = Adam(policy, config.learning_rate)
         self.loss = PPOLoss(
             config.clip_eps,
             config.vf_coef,
@@ -65,18 +64,6 @@ class PPOLearner:
         metrics = self._metrics(batch, steps, epochs, clock)
         require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         return Update(metrics, count=1, samples=samples)
-
-    def state(self) -> dict[str, Any]:
-        """Copies of the weights and optimizer moments, by parameter name."""
-        return {
-            "weights": {n: w.detach().clone() for n, w in self.policy.state_dict().items()},
-            "optimizer": self.optimizer.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        self.optimizer.restore(state["optimizer"])
 
     def _schedule(self, clock: Clock) -> None:
         remaining, config = clock.remaining, self.config
@@ -159,6 +146,7 @@ class PPO(Algorithm):
         `device`; unknown names are errors
     """
 
+    name = "ppo"
     make = staticmethod(make)
 
     def __init__(

@@ -21,9 +21,8 @@ class A2CConfig(OnPolicyConfig):
     normalize_advantages: bool = param(
         False, "standardise advantages within each rollout; rollouts of 40 are too small for it"
     )
-    use_rms_prop: bool = param(True, "RMSprop (decay 0.99) as published; false: Adam")
+    use_rms_prop: bool = param(True, "RMSprop with decay 0.99, as torch has it; false: Adam")
     rms_prop_eps: float = param(1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3")
     rms_prop_tf_like: bool = param(
-        False,
-        "epsilon inside the root and a mean square from 1, as TensorFlow and the paper's code",
+        False, "epsilon inside the root and a mean square from 1, as TensorFlow has it"
     )

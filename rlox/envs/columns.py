@@ -57,7 +57,9 @@ def apart(columns: Mapping[str, Any], n: int) -> list[Any]:
         return list(content.tolist())
     if kind == "wide":
         return [int(high) * _WORD + int(low) for high, low in content]
-    return [content[i] for i in range(n)] if kind in ("array", "each") else _unknown(kind)
+    if kind == "array":
+        return [np.asarray(content[i]) for i in range(n)]  # also those without dimensions
+    return list(content) if kind == "each" else _unknown(kind)
 
 
 def _all(trees: Sequence[Any], test: Callable[[Any], bool]) -> bool:

@@ -7,6 +7,7 @@ wrappers whose own state is known. Everything else resumes at the start of an ep
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,7 @@ def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     ]
     state: dict[str, Any] = {"wrappers": wrappers}
     if _has_own(inner):
-        state["own"] = inner.save_state()
+        state["own"] = copy.deepcopy(inner.save_state())
     else:
         names = [n for n in _fields(inner) or () if n in vars(inner)]
         state["fields"] = {n: _tagged(getattr(inner, n)) for n in names}
@@ -74,7 +75,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
         inner.np_random = np.random.Generator(np.random.PCG64())
         inner.np_random.bit_generator.state = state["random"]
     if _has_own(inner):
-        inner.load_state(state["own"])
+        inner.load_state(copy.deepcopy(state["own"]))
         return
     allowed = _fields(inner) or ()
     for name, saved in state["fields"].items():
@@ -109,7 +110,7 @@ def _tagged(value: Any) -> Any:
         return {"scalar": np.asarray(value)}
     if isinstance(value, np.ndarray):
         return {"array": value.copy()}
-    return {"value": value}
+    return {"value": copy.deepcopy(value)}  # a hand of cards is a list that grows
 
 
 def _untagged(saved: Mapping[str, Any]) -> Any:
@@ -117,7 +118,7 @@ def _untagged(saved: Mapping[str, Any]) -> Any:
         return tuple(_untagged(v) for v in saved["tuple"])
     if "scalar" in saved:
         return saved["scalar"][()]
-    return saved["array"] if "array" in saved else saved["value"]
+    return copy.deepcopy(saved["array"] if "array" in saved else saved["value"])
 
 
 def _plain(state: Any) -> Any:

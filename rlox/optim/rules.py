@@ -106,7 +106,7 @@ class RMSprop(Optimizer):
     """`torch.optim.RMSprop` without momentum (Tieleman & Hinton 2012).
 
     `tf_like`: epsilon inside the root and a mean square that begins at 1, as in TensorFlow, with which
-    A2C and IMPALA were published; the first steps are smaller.
+    OpenAI Baselines' A2C and IMPALA were run; the first steps are smaller.
     """
 
     moments = ("square_avg",)

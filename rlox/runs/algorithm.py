@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 from torch import nn
@@ -37,6 +37,8 @@ class Algorithm(ABC):
 
     `PPO` and its like are signatures of this class: they turn their arguments into a configuration.
     """
+
+    name: ClassVar[str]  # as it is registered
 
     @staticmethod
     @abstractmethod
@@ -99,6 +101,11 @@ class Algorithm(ABC):
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
+        if config.algo.name != cls.name:
+            raise ConfigError(
+                f"{path} is of a run with algo={config.algo.name}, not of {cls.__name__}; load it with "
+                "the class of that algorithm"
+            )
         if env_id is None and config.env.id.startswith("<"):
             raise ConfigError(
                 f"{path} was trained on an environment object, {config.env.id}; pass it: "
@@ -122,13 +129,15 @@ class Algorithm(ABC):
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
-        if total_steps is not None:
-            self.aim(total_steps)
-        if not self.clock.left:
+        asked = (
+            self.config if total_steps is None else replace(self.config, total_steps=total_steps)
+        )
+        if self.clock.now >= asked.rounded_steps:
             raise ConfigError(
                 f"the run is at {self.clock.now} steps already; "
-                f"total_steps={self.config.total_steps} must be larger"
+                f"total_steps={asked.total_steps} must be larger"
             )
+        self.aim(asked.total_steps)
         self.stop_reason = None
         for callback in self._callbacks:
             callback.on_training_start(algo=self, total_timesteps=self.config.total_steps)

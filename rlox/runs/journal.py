@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 from rlox.configs import RunConfig
@@ -55,11 +56,12 @@ class Journal:
             rows.sync()
 
     def close(self) -> None:
-        """Write what waits and close every file."""
-        self._metrics.close()
-        self._episodes.close()
-        for sink in self._sinks:
-            sink.close()
+        """Write what waits and close every file, also where one of them cannot be written."""
+        with ExitStack() as stack:
+            for sink in reversed(self._sinks):
+                stack.callback(sink.close)
+            stack.callback(self._episodes.close)
+            stack.callback(self._metrics.close)
 
 
 def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:

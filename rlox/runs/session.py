@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +13,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from rlox.errors import NonFiniteError
+from rlox.errors import NonFiniteError, StorageError
 from rlox.loggers import read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
@@ -24,6 +26,8 @@ from rlox.training.loop import Timings
 from rlox.types import Clock, Progress, Unit, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
+
+log = logging.getLogger("rlox.session")
 
 NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
@@ -111,13 +115,20 @@ class Session:
                 checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
         except NonFiniteError:
-            with suppress(
-                OSError, SafetensorError
-            ):  # the batch is a help to whoever looks for the cause
+            with suppress(OSError, SafetensorError):  # a help to whoever looks for the cause
                 save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
             raise
         finally:
+            self._close(failed=sys.exc_info()[0] is not None)
+
+    def _close(self, failed: bool) -> None:
+        """Close the logs; what ended the run is not replaced by a disk that has no room for rows."""
+        try:
             self._journal.close()
+        except StorageError as error:
+            if not failed:
+                raise
+            log.warning("%s", error)
 
     def _open(self) -> None:
         """Cut the logs back to the checkpoint, and put right what a kill left half done."""
@@ -136,8 +147,13 @@ class Session:
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
-        if self._evaluation_owed and not self._evaluated():
-            self._judge(self._evaluate())
+        if self._evaluation_owed:
+            mean = self._evaluated()
+            if mean is None:
+                self._judge(self._evaluate())
+            else:
+                self._evaluation_owed = False
+                self._stop_at(mean)
         if (
             self._signalled
             or not self.algorithm.clock.left
@@ -145,43 +161,57 @@ class Session:
         ):
             return
         self.algorithm.fit(hooks=(self._tick,))
-        # A run that was stopped by a signal goes on later and logs what one never stopped would.
-        if not self._signalled and self._row_at != self.algorithm.clock.now:
-            self._journal.write(self._row())
+        self._last_row()
 
-    def _evaluated(self) -> bool:
-        """Whether the log has the owed evaluation: killed after it, before the next checkpoint."""
+    def _evaluated(self) -> float | None:
+        """The owed evaluation that the log has: killed after it, before the next checkpoint."""
         clock, rows = self.algorithm.clock, read_rows(self.folder / METRICS)
-        return any("eval/return_mean" in row and row[clock.unit] == clock.now for row in rows)
+        here = [row for row in rows if row[clock.unit] == clock.now]
+        means = [row["eval/return_mean"] for row in here if "eval/return_mean" in row]
+        return float(means[-1]) if means else None
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
         passed, finished = _Passed(self._before, clock.now), not clock.left
         self._before = clock.now
+        minutes = self.config.stop.minutes
+        if minutes is not None and self._seconds() >= 60 * minutes:
+            self.algorithm.stop("minutes")
         if passed(self.config.log.every) or finished:
             self._journal.write(self._row())
+        self._last_row()
         if passed(self.config.eval.every) and not finished:
             self._judge(self._evaluate())
         if (passed(self.config.checkpoint.every) or self._saver.due) and not finished:
             self._save()
-        minutes = self.config.stop.minutes
-        if minutes is not None and self._seconds() >= 60 * minutes:
-            self.algorithm.stop("minutes")
         if self._signalled:
             self.algorithm.stop("signal")
         if self._progress:
             self._progress(self._snapshot(clock))
+
+    def _last_row(self) -> None:
+        """The row of a run that ends here, before the checkpoint that holds what no row has yet.
+
+        A run that was stopped by a signal goes on later and logs what one never stopped would.
+        """
+        ends = self.algorithm.stop_reason is not None and not self._signalled
+        if ends and self._row_at != self.algorithm.clock.now:
+            self._journal.write(self._row())
 
     def _judge(self, evaluation: Evaluation | None) -> None:
         """Keep the best policy so far, and stop at the score that was asked for."""
         self._evaluation_owed = evaluation is None
         if evaluation is None:
             return
+        self._stop_at(evaluation.mean)
+        self._last_row()
         if self._is_best(evaluation):
             self._save(best=True)
+
+    def _stop_at(self, mean: float) -> None:
         score = self.config.stop.score
-        if score is not None and evaluation.mean >= score:
+        if score is not None and mean >= score:
             self.algorithm.stop("score")
 
     def _evaluate(self) -> Evaluation | None:

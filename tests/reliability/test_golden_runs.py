@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from golden.runs import make
+from safetensors.numpy import load_file
 
 from rlox.algorithms import ALGORITHMS
+from rlox_cli.main import main
 
 HERE = Path(make.__file__).parent
 
@@ -42,6 +46,24 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_as_it_would_have(name):
     found = make.trace(run, first=make.SAVED_AFTER)
     run.close()
     check(found, name)
+
+
+def test_a_run_folder_of_an_earlier_version_goes_on_to_the_weights_it_would_have_had(tmp_path):
+    """One of 256 steps, made before rows were means, and the weights at 512 of the same version."""
+    run = shutil.copytree(HERE / "folder", tmp_path / "run", symlinks=True)
+    before = (run / "metrics.jsonl").read_text()
+    assert main(["train", f"resume={run}", "total_steps=512"]) == 0
+    found = load_file(run / "checkpoints" / "last" / "weights.safetensors")
+    expected = load_file(HERE / "folder.after.safetensors")
+    exact = np.array_equal(np.load(HERE / "discrete.npz")["machine"], make.machine()["machine"])
+    assert found.keys() == expected.keys()
+    for name, weights in found.items():
+        np.testing.assert_allclose(weights, expected[name], rtol=0, atol=0 if exact else 1e-6)
+    after = (run / "metrics.jsonl").read_text()
+    kept = [json.loads(line)["env_steps"] for line in after.splitlines()]
+    assert kept == sorted(kept)
+    assert after.startswith("".join(before.splitlines(True)[:2]))
+    assert json.loads((run / "result.json").read_text())["env_steps"] == 512
 
 
 def test_every_algorithm_has_a_trace():

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from rlox.algorithms import PPO
 from rlox.build import build
 from rlox.configs import make_run
-from rlox.errors import NonFiniteError
+from rlox.errors import NonFiniteError, StorageError
+from rlox.loggers import JsonLines
 from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
 from rlox.runs.session import Session
 from rlox_cli.main import main
@@ -200,6 +201,25 @@ def test_the_error_is_the_number_also_where_the_disk_refuses_the_batch(
     monkeypatch.setattr("rlox.runs.session.save_file", refused)
     algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
     check_stopped(algorithm, tmp_path, "obs")
+
+
+def test_the_error_is_the_number_also_where_the_disk_refuses_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, closed = JsonLines.close, []
+
+    def refused(rows: JsonLines) -> None:
+        close(rows)
+        closed.append(rows.path.name)
+        if rows.path.name == "metrics.jsonl":
+            raise StorageError("no room for the rows")
+
+    monkeypatch.setattr(JsonLines, "close", refused)
+    algorithm = build(make_run(config("NonFinite-v0", where="obs", value=math.nan, at=50)))
+    check_stopped(algorithm, tmp_path, "obs")
+    assert closed == ["metrics.jsonl", "episodes.jsonl"]
+    with pytest.raises(StorageError, match="no room"):
+        Session(build(make_run(config("Walk-v0"))), tmp_path).run()
 
 
 def test_a_facade_run_is_stopped_too() -> None:

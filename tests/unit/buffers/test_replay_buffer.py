@@ -385,6 +385,8 @@ def test_of_too_many_batches_their_number_is_named():
     buffer.push(np.zeros(3), 0, 0, False, False)
     with pytest.raises(ConfigError, match="n_batches is 268435456"):
         buffer.sample(2, n_batches=2**28)
+    with pytest.raises(ConfigError, match="batch_size is 1073741824"):
+        buffer.sample(2**30, n_batches=2)
 
 
 @pytest.mark.filterwarnings("error")

@@ -71,6 +71,8 @@ def test_the_help_of_several_algorithms_has_the_keys_of_each(cli: Cli) -> None:
     out = cli("sweep", "algo=a2c,ppo", "--help").out
     assert "algo.clip_eps=0.2" in out
     assert "algo.use_rms_prop=true" in out
+    assert "algo.n_steps=5 " in out
+    assert "algo.n_steps=256 " in out
     assert "others" not in out
 
 

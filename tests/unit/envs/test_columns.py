@@ -59,6 +59,7 @@ def test_any_trees_come_back_through_a_checkpoint_as_they_were(trees: list[Any])
         ["a", "b", None],
         [np.float32([1, 2]), np.float32([3, 4]), np.float32([5, 6])],
         [np.float32([1]), np.float64([1]), np.float32([1, 2])],
+        [np.array(1.5), np.array(2.5), np.array(3.5)],
     ],
 )
 def test_each_kind_of_leaf_comes_back_with_its_type(leaves: list[Any]) -> None:

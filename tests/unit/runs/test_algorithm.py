@@ -205,7 +205,8 @@ def test_training_to_a_total_already_reached_is_an_error_and_a_larger_one_goes_o
     algorithm = PPO("CartPole-v1", **SMALL)
     algorithm.train(64)
     with pytest.raises(ConfigError, match="at 64 steps already"):
-        algorithm.train(64)
+        algorithm.train(32)
+    assert (algorithm.config.total_steps, algorithm.clock.horizon) == (64, 64)
     assert algorithm.train(65)["env_steps"] == 96
 
 

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 from rlox.algorithms import PPO
 from rlox.build import build, resume
+from rlox.callbacks import Callback
 from rlox.configs import make_run
 from rlox.errors import StorageError
 from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint, resolve_checkpoint
@@ -157,6 +158,50 @@ def test_a_row_holds_the_means_of_the_updates_since_the_last_row(tmp_path: Path)
     for row, updates in zip(means, (each[:3], each[3:6], each[6:]), strict=True):
         for name in ("loss/policy", "policy/entropy", "value/explained_variance"):
             assert row[name] == pytest.approx(np.mean([r[name] for r in updates]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "stop", [{"stop": {"score": 1.0}, "eval": {"every": 128, "episodes": 1}}, {}]
+)
+def test_what_the_last_row_holds_is_not_counted_again_by_a_resumed_run(
+    stop: dict[str, Any], tmp_path: Path
+) -> None:
+    made = algorithm(checkpoint={"every": 64}, log={"every": 320}, **stop)
+    if not stop:
+        made._callbacks = (StopAt(128),)
+    outcome = Session(made, tmp_path).run()
+    assert outcome.clock.env_steps == 128
+    last = [r for r in rows(tmp_path / "metrics.jsonl") if "loss/policy" in r]
+    assert [r["env_steps"] for r in last] == [128]
+    for name in ("last", "best") if stop else ("last",):
+        saved = read_checkpoint(resolve_checkpoint(tmp_path, name))
+        assert set(saved.state["session"]["means"]["counts"].values()) == {0}
+
+
+class StopAt(Callback):
+    """Stops at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, **kwargs: Any) -> bool:
+        return bool(kwargs["step"] < self.step)
+
+
+def test_an_owed_evaluation_that_the_log_has_is_judged_and_owed_no_more(tmp_path: Path) -> None:
+    Session(algorithm(256), tmp_path).run()
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None
+    config = make_run(
+        read_checkpoint(newest).config | {"total_steps": 512, "stop": {"score": 400.0}}
+    )
+    again, saved = resume(tmp_path, config)
+    session = Session(again, tmp_path, resumed=saved)
+    session._evaluation_owed = True
+    session._evaluated = lambda: 450.0  # type: ignore[method-assign]
+    outcome = session.run()
+    assert (outcome.reason, outcome.clock.env_steps) == ("score", 256)
+    assert not session._evaluation_owed
 
 
 @pytest.mark.parametrize("every", [64, 192])

@@ -112,6 +112,17 @@ impl Claims {
             },
         };
         block.forget(1 << (number % SLOTS));
+        // So that one call with many views does not make every later claim look at its blocks.
+        if number >= SLOTS {
+            self.shrink();
+        }
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        while self.more.last().is_some_and(|block| block.alive == 0) {
+            self.more.pop();
+        }
     }
 
     /// Gives up the claims of all threads but one, which a forked child does not have.
@@ -120,6 +131,7 @@ impl Claims {
             let theirs = block.slots.iter().zip(0..).filter(|(slot, _)| slot.thread != thread);
             block.forget(theirs.fold(0, |others, (_, bit)| others | 1 << bit));
         }
+        self.shrink();
     }
 }
 
@@ -161,5 +173,9 @@ mod tests {
             most = most.max(known.len());
         }
         assert!(most > 3 * SLOTS && refused > 1_000, "{most} alive, {refused} refused");
+        for (number, ..) in known {
+            claims.release(number);
+        }
+        assert!(claims.more.is_empty() && claims.first.alive == 0);
     }
 }

@@ -130,7 +130,7 @@ impl Request {
         match rows.and_then(|rows| rows.checked_mul(self.len)) {
             Some(rows) if (1..=MAX_BATCH).contains(&rows) => Ok(rows),
             _ if self.n_batches == 0 => Err(Error::config("n_batches", 0, "at least 1")),
-            _ if self.batch_size > 0 && self.n_batches > 1 => {
+            _ if self.n_batches > 1 && Self { n_batches: 1, ..self }.rows().is_ok() => {
                 let expected =
                     "at most 2**28 rows a call: batch_size times windows' length times it";
                 Err(Error::config("n_batches", self.n_batches, expected))
