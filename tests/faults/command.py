@@ -96,7 +96,7 @@ def _announce(phase: str, count: int) -> None:
         "building": (build, "build"),
         "collecting": (RolloutCollector, "_normalize"),
         "updating": (PPOLearner, "_descend"),
-        "evaluating": (Evaluator, "run"),
+        "evaluating": (Evaluator, "__call__"),
         "saving": (CheckpointStore, "_prune"),
         "finishing": (session.Session, "_outcome"),
     }[phase]
