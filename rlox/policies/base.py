@@ -30,13 +30,15 @@ def acting(policy: nn.Module) -> Iterator[None]:
 
     Each part then goes back to the mode it was in, also one that its owner keeps in another mode.
     """
-    modes = [(module, module.training) for module in policy.modules()]
-    policy.eval()
+    awake = [module for module in policy.modules() if module.training]
+    # A flag like any other: what torch looks up when a parameter is set takes longer than an action.
+    for module in awake:
+        object.__setattr__(module, "training", False)
     try:
         yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        for module in awake:
+            object.__setattr__(module, "training", True)
 
 
 class ActorCritic(nn.Module, ABC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,22 +30,27 @@ class Actor:
     normalizer: ObservationNormalizer | None
     device: torch.device
 
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """The block in which `act` is called: once around many calls, as it looks at every module."""
+        with torch.inference_mode(), acting(self.policy):
+            yield
+
     def act(
         self, rows: NDArray[np.float32], generator: torch.Generator | None = None
     ) -> NDArray[Any]:
-        """Actions for encoded observations `[B, obs_dim]`, which stay as they are.
+        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
 
         The best ones, or sampled ones if there is a generator to sample with.
         """
         if self.normalizer:
             rows = rows.copy()
             self.normalizer.apply(rows)
-        with torch.inference_mode(), acting(self.policy):
-            seen = torch.from_numpy(rows).to(self.device)
-            if generator is None:
-                chosen = self.policy.mode(seen)
-            else:
-                chosen = self.policy.get_action_and_logprob(seen, generator)[0]
+        seen = torch.from_numpy(rows).to(self.device)
+        if generator is None:
+            chosen = self.policy.mode(seen)
+        else:
+            chosen = self.policy.get_action_and_logprob(seen, generator)[0]
         actions: NDArray[Any] = chosen.cpu().numpy()
         if not np.isfinite(actions).all():
             raise NonFiniteError(
@@ -61,7 +68,8 @@ class Actor:
             raise ShapeError(
                 f"observation has shape {np.shape(obs)}, expected {codec.space.shape} or a batch of it"
             ) from error
-        actions = self.act(rows, generator)
+        with self.ready():
+            actions = self.act(rows, generator)
         if not single:
             return actions
         return int(actions[0]) if self.actions.discrete else actions[0]

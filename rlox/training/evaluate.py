@@ -78,33 +78,21 @@ class Evaluator:
         """Play `episodes` whole episodes; with `video` one at a time, and write them to an mp4."""
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
-        if video is not None:
-            return self._film(episodes, seed, video, stopped)
-        envs = [self.make_env() for _ in range(min(episodes, MAX_PARALLEL))]
-        return self._closing(envs, episodes, seed, stopped)
-
-    def _film(
-        self, episodes: int, seed: int, path: Path, stopped: Callable[[], bool]
-    ) -> Evaluation:
-        env = self.make_filmed()
-        rate = float(env.metadata.get("render_fps", 30))
         frames: list[NDArray[np.uint8]] = []
-        evaluation = self._closing([_Filmed(env, frames)], episodes, seed, stopped)
-        write_mp4(path, frames, rate)
-        return evaluation
-
-    def _closing(
-        self,
-        envs: list[gym.Env[Any, Any]],
-        episodes: int,
-        seed: int,
-        stopped: Callable[[], bool],
-    ) -> Evaluation:
+        if video is None:
+            envs = [self.make_env() for _ in range(min(episodes, MAX_PARALLEL))]
+        else:
+            envs = [_Filmed(self.make_filmed(), frames)]
+        rate = float(envs[0].metadata.get("render_fps", 30))
         try:
-            return self._play(list(envs), episodes, seed, stopped)
+            with self.actor.ready():
+                evaluation = self._play(list(envs), episodes, seed, stopped)
         finally:
             for env in envs:
                 env.close()
+        if video is not None:
+            write_mp4(video, frames, rate)
+        return evaluation
 
     def _play(
         self,
