@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rlox.algorithms import ALGORITHMS
 from rlox.configs import RunConfig
+from rlox.errors import CheckpointError
 from rlox.loggers import check_loggers
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.checkpoint import Checkpoint, newest_checkpoint, read_checkpoint
+from rlox.runs.checkpoint import Checkpoint, pass_over, whole_checkpoints
 
 __all__ = ["build", "resume"]
 
@@ -29,9 +30,17 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     first checkpoint gives `None`: it starts again at step 0.
     """
     algorithm = build(config)
-    newest = newest_checkpoint(run)
-    if newest is None:
-        return algorithm, None
-    saved = read_checkpoint(newest)
-    algorithm.restore(saved)
-    return algorithm, saved
+    refused: CheckpointError | None = None
+    for folder, saved in whole_checkpoints(run):
+        try:
+            algorithm.restore(saved)
+        except CheckpointError as error:
+            if saved.replay is None:
+                raise
+            refused = error  # rows that are damaged: an older save may not need them
+            pass_over(folder, error)
+        else:
+            return algorithm, saved
+    if refused is not None:
+        raise refused
+    return algorithm, None

@@ -6,12 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.errors import ShapeError
 
-__all__ = ["NO_UPDATE", "Clock", "Episode", "Minibatch", "Progress", "Rollout", "Unit", "Update"]
+__all__ = [
+    "NO_UPDATE",
+    "Clock",
+    "Episode",
+    "Minibatch",
+    "Progress",
+    "Rollout",
+    "Transitions",
+    "Unit",
+    "Update",
+]
 
 # What a run counts: its total, its cadences, its checkpoints.
 Unit = Literal["env_steps", "updates", "samples"]
@@ -90,11 +102,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one learner update did; `count` and `samples` are increments."""
+    """What one learner update did; `count` and `samples` are increments.
+
+    `columns` go back to the rows of the source with the given `indices`: `priorities` `[n]` are
+    absolute errors for a prioritized buffer, any other name is a column of the buffer.
+    """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     count: int = 0
     samples: int = 0
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    indices: NDArray[np.uint64] | None = None  # [n]
 
 
 NO_UPDATE = Update()
@@ -109,6 +127,26 @@ class Minibatch(NamedTuple):
     values: Tensor
     advantages: Tensor
     returns: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """`n` batches of `B` stored transitions, to be learned from one after the other.
+
+    On the CPU the tensors are memory of the source: they hold until its next batch.
+    """
+
+    obs: Tensor  # [n, B, obs_dim] float32
+    actions: Tensor  # [n, B] int64, or [n, B, act_dim] float32
+    rewards: Tensor  # [n, B]; of an n-step window the discounted sum
+    next_obs: Tensor  # [n, B, obs_dim]: what the step (the window) led to, never a reset's
+    discounts: Tensor  # [n, B]: gamma^m of a window of m steps; 0 where it ended in termination
+    indices: NDArray[np.uint64]  # [n, B]: rows of the source, for `Update.indices`
+    weights: Tensor | None = None  # [n, B]: importance weights, of a prioritized buffer
+    env_steps: int = 0  # taken when they were drawn
+
+    def __len__(self) -> int:
+        return len(self.obs)
 
 
 @dataclass(frozen=True, slots=True)

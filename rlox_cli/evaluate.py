@@ -47,7 +47,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
 
     name = slug(config.checkpoint)
     video = run / "videos" / f"{name}.mp4" if config.video else None
-    with closing(ALGORITHMS[trained.algo.name].from_checkpoint(checkpoint)) as algorithm:
+    facade = ALGORITHMS[trained.algo.name]
+    with closing(facade.from_checkpoint(checkpoint, replay=False)) as algorithm:
         played = algorithm.evaluate(episodes=config.episodes, seed=config.seed)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window

@@ -7,14 +7,14 @@ Leaves are registered untyped on purpose: Hydra's struct mode finds unknown keys
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from rlox.configs import (
     ALGO_CONFIGS,
+    BUFFER_CONFIGS,
     LOGGER_CONFIGS,
-    BufferConfig,
     EnvConfig,
     RunConfig,
     param,
@@ -47,6 +47,7 @@ class Key:
     name: str
     field: Field[Any]
     hint: Any
+    brought: Any = None  # the default that the algorithm has in place of the field's
 
     @property
     def required(self) -> bool:
@@ -56,6 +57,8 @@ class Key:
     @property
     def default(self) -> Any:
         """The default value, `???` when the key must be given."""
+        if self.brought is not None:
+            return self.brought
         if self.field.default is not MISSING:
             return self.field.default
         return "???" if self.field.default_factory is MISSING else self.field.default_factory()
@@ -69,8 +72,12 @@ def command_keys(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[K
     for algo in algos:
         keys = _keys(ALGO_CONFIGS[algo], "algo.")
         found += [k for k in keys if k.name not in {f.name for f in found}]
-    found += [*_keys(EnvConfig, "env."), *_keys(BufferConfig, "buffer.")]
-    return found + [k for k in _keys(RunConfig, "") if k.name.split(".")[0] not in GROUPS]
+    found += _keys(EnvConfig, "env.")
+    for kind in dict.fromkeys(kind for algo in algos for kind in ALGO_CONFIGS[algo].buffers):
+        keys = _keys(BUFFER_CONFIGS[kind], "buffer.")
+        found += [k for k in keys if k.name not in {f.name for f in found}]
+    found += [k for k in _keys(RunConfig, "") if k.name.split(".")[0] not in GROUPS]
+    return [replace(key, brought=ALGO_CONFIGS[algos[0]].brings.get(key.name)) for key in found]
 
 
 def chosen_algos(overrides: Iterable[str]) -> tuple[str, ...]:
@@ -107,14 +114,25 @@ def register() -> None:
     store = ConfigStore.instance()
     for name, cls in ALGO_CONFIGS.items():
         store.store(group="schema/algo", name=name, node=plain(cls()), provider="rlox")
+        store.store(group="schema/brings", name=name, node=_tree(cls.brings), provider="rlox")
     for name, logger in LOGGER_CONFIGS.items():
         store.store(group="schema/logger", name=name, node=plain(logger()), provider="rlox")
+    for name, buffer in BUFFER_CONFIGS.items():
+        store.store(group="schema/buffer", name=name, node=plain(buffer()), provider="rlox")
     store.store(group="schema", name="env", node=plain(EnvConfig()), provider="rlox")
-    store.store(group="schema", name="buffer", node=plain(BufferConfig()), provider="rlox")
     run = {k: v for k, v in plain(RunConfig()).items() if k not in GROUPS}
     store.store(group="schema", name="run", node={**run, "logger": {}}, provider="rlox")
     evaluate = {k.name: k.default for k in command_keys("evaluate")}
     store.store(group="schema", name="evaluate", node=evaluate, provider="rlox")
+
+
+def _tree(dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"env.n_envs": 1}` as a tree."""
+    tree: dict[str, Any] = {}
+    for key, value in dotted.items():
+        group, _, name = key.rpartition(".")
+        (tree.setdefault(group, {}) if group else tree)[name] = value
+    return tree
 
 
 def _keys(cls: type[Any], prefix: str) -> Iterator[Key]:

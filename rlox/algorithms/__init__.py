@@ -2,7 +2,8 @@
 
 from rlox.algorithms.a2c import A2C
 from rlox.algorithms.ppo import PPO
+from rlox.runs.algorithm import Algorithm
 
 __all__ = ["A2C", "ALGORITHMS", "PPO"]
 
-ALGORITHMS = {"ppo": PPO, "a2c": A2C}
+ALGORITHMS: dict[str, type[Algorithm]] = {"ppo": PPO, "a2c": A2C}

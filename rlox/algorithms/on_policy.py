@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -85,7 +85,7 @@ def on_policy_parts(
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
 ) -> Parts:
     """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes."""
-    algo, env_config = config.algo, config.env
+    algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     filmed = single_factory(env_config, tools.env, "rgb_array")
     make_env = single_factory(env_config, tools.env)
     collector = RolloutCollector(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlox.collectors.rollout import RolloutCollector
 from rlox.policies import ActorCritic
+from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Rollout, Update
 
 __all__ = ["OnPolicySource"]
@@ -35,12 +36,17 @@ class OnPolicySource:
     def feedback(self, update: Update) -> None:
         """Nothing to feed back: the collector acts with the learner's own module."""
 
-    def state(self) -> dict[str, Any]:
+    @property
+    def stored_bytes(self) -> int:
+        """A rollout is not kept."""
+        return 0
+
+    def save(self, store: Store) -> dict[str, Any]:
         """The collector's state."""
         return self.collector.state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Continue from what `save` returned."""
         self.collector.restore(state)
 
     def continues(self, state: Mapping[str, Any]) -> bool:

@@ -1,6 +1,16 @@
 """One frozen, torch-free dataclass per algorithm, environment, buffer and logger: the only defaults."""
 
 from rlox.configs.a2c import A2CConfig
+from rlox.configs.buffers import (
+    BUFFER_CONFIGS,
+    AutoBufferConfig,
+    BufferConfig,
+    OfflineConfig,
+    PrioritizedConfig,
+    ReplayConfig,
+    RolloutBufferConfig,
+    UniformConfig,
+)
 from rlox.configs.check import make, make_run, nearest, plain
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
@@ -9,7 +19,6 @@ from rlox.configs.run import (
     ALGO_CONFIGS,
     LOGGER_CONFIGS,
     AlgoConfig,
-    BufferConfig,
     CheckpointConfig,
     EvalConfig,
     LogConfig,
@@ -20,18 +29,25 @@ from rlox.configs.run import (
 
 __all__ = [
     "ALGO_CONFIGS",
+    "BUFFER_CONFIGS",
     "LOGGER_CONFIGS",
     "A2CConfig",
     "AlgoConfig",
+    "AutoBufferConfig",
     "BufferConfig",
     "CheckpointConfig",
     "EnvConfig",
     "EvalConfig",
     "LogConfig",
     "LoggerConfig",
+    "OfflineConfig",
     "PPOConfig",
+    "PrioritizedConfig",
+    "ReplayConfig",
+    "RolloutBufferConfig",
     "RunConfig",
     "StopConfig",
+    "UniformConfig",
     "make",
     "make_run",
     "nearest",

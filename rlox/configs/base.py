@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 
 
@@ -16,10 +18,19 @@ class AlgorithmConfig:
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "env_steps"
     # What one batch is called where totals are rounded up to whole ones.
     batches: ClassVar[str] = "batches"
+    # The buffers it can learn from; the first is its own, which `buffer: auto` becomes.
+    buffers: ClassVar[tuple[str, ...]] = ("rollout",)
+    # Defaults outside `algo` that it brings, by dotted key such as "env.n_envs".
+    brings: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def buffer(self) -> str:
+        """The buffer that these settings use unless one is named."""
+        return self.buffers[0]
 
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""
         return 1
 
-    def check(self, env: EnvConfig) -> None:
-        """Raise `ConfigError` for fields that contradict each other or the environment's."""
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""

@@ -7,14 +7,18 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.params import expectation, inside
 from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
+
+# Groups whose `name` says which dataclass they are.
+UNIONS: dict[str, Mapping[str, type[Any]]] = {"algo": ALGO_CONFIGS, "buffer": BUFFER_CONFIGS}
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
@@ -45,8 +49,8 @@ def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 
 
 def make_run(data: Mapping[str, Any]) -> RunConfig:
-    """The whole run configuration from a composed or saved tree."""
-    return _contradictions(make(RunConfig, data))
+    """The whole run configuration from a composed or saved tree, with what the algorithm brings."""
+    return _contradictions(_with_buffer(make(RunConfig, _with_defaults(data))))
 
 
 def plain(config: Any) -> dict[str, Any]:
@@ -54,16 +58,51 @@ def plain(config: Any) -> dict[str, Any]:
     return cast(dict[str, Any], _plain(asdict(config)))
 
 
+def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+    """`data` with the algorithm's own defaults for the keys that it leaves out."""
+    algo = data.get("algo")
+    named = algo.get("name") if isinstance(algo, Mapping) else None
+    brings = ALGO_CONFIGS[named].brings if named in ALGO_CONFIGS else {}
+    given: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
+    for key, value in brings.items():
+        group, _, name = key.rpartition(".")
+        if not group:
+            given = {name: value, **given}
+        elif isinstance(node := given.get(group, {}), Mapping):
+            given[group] = {name: value, **node}
+    return given
+
+
+def _with_buffer(run: RunConfig) -> RunConfig:
+    """`auto` becomes the buffer that the algorithm uses, with the size that was asked for."""
+    if run.buffer.name == "auto":
+        chosen = BUFFER_CONFIGS[run.algo.buffer]
+        known = {f.name for f in fields(chosen)} - {"name"}
+        asked = {k: v for k, v in asdict(run.buffer).items() if k != "name" and v is not None}
+        if extra := sorted(asked.keys() - known):
+            raise ConfigError(
+                f"buffer.{extra[0]}={asked[extra[0]]}: {run.algo.name} keeps its experience in "
+                f"buffer={run.algo.buffer}, which has no such key"
+            )
+        run = replace(run, buffer=chosen(**asked))
+    if run.buffer.name not in run.algo.buffers:
+        raise ConfigError(
+            f"buffer={run.buffer.name}: {run.algo.name} learns from {' or '.join(run.algo.buffers)}"
+        )
+    return run
+
+
 def _contradictions(run: RunConfig) -> RunConfig:
     if not _DEVICE.fullmatch(run.device):
         raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
-    run.algo.check(run.env)
+    run.buffer.check()
+    run.algo.check(run.env, run.buffer)
     return run
 
 
 def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    if path == "algo":
-        return _named(ALGO_CONFIGS, value, path)
+    if path in UNIONS:
+        return _named(UNIONS[path], value, path)
     if path == "logger":
         return _loggers(value)
     if is_dataclass(hint):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.errors import ConfigError
@@ -50,7 +51,7 @@ class OnPolicyConfig(AlgorithmConfig):
         """Environment steps of one rollout."""
         return self.n_steps * n_envs
 
-    def check(self, env: EnvConfig) -> None:
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
         if self.normalize_advantages and self.quantum(env.n_envs) == 1:
             raise ConfigError(

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlox.configs.a2c import A2CConfig
+from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 
 AlgoConfig = PPOConfig | A2CConfig
-ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {"ppo": PPOConfig, "a2c": A2CConfig}
-
-
-@dataclass(frozen=True)
-class BufferConfig:
-    """Where experience is kept; on-policy algorithms keep one rollout."""
-
-    name: str = param("rollout", "the buffer", choices=("rollout",))
+ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
+    "ppo": PPOConfig,
+    "a2c": A2CConfig,
+}
 
 
 @dataclass(frozen=True)
@@ -97,12 +94,13 @@ class RunConfig:
 
     algo: AlgoConfig = param(doc="the algorithm", default_factory=PPOConfig)
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
-    buffer: BufferConfig = param(doc="the buffer", default_factory=BufferConfig)
+    buffer: BufferConfig = param(doc="the buffer", default_factory=RolloutBufferConfig)
     logger: dict[str, Any] = param(doc="loggers besides jsonl, by name", default_factory=dict)
     seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
     total_steps: int = param(
         100_000,
-        "environment steps, all copies together; rounded up to whole rollouts",
+        "environment steps, all copies together (updates where the algorithm counts those); rounded up "
+        "to whole batches",
         within="[1, inf)",
     )
     device: str = param("auto", "torch device: auto, cpu, cuda, cuda:N or mps")

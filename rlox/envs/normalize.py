@@ -92,6 +92,10 @@ class RewardNormalizer:
         self.returns[ended] = 0.0
         return scaled
 
+    def apply(self, rewards: NDArray[np.float32]) -> None:
+        """Scale raw rewards in place with the present moments, which stay as they are."""
+        np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -CLIP, CLIP, out=rewards)
+
     def state(self) -> dict[str, Any]:
         """The moments and the running returns."""
         return {"moments": self.moments.state(), "returns": self.returns.copy()}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ActorCritic", "Sampler", "acting"]
+__all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
 
 # Maps the observations `[N, obs_dim]` of rollout step t to actions `[N]` or `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
@@ -41,8 +41,20 @@ def acting(policy: nn.Module) -> Iterator[None]:
             object.__setattr__(module, "training", True)
 
 
-class ActorCritic(nn.Module, ABC):
-    """A policy and a value function. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`."""
+class Policy(nn.Module, ABC):
+    """What acts once it has learned. Shapes: obs `[B, obs_dim]`, actions `[B]` or `[B, act_dim]`."""
+
+    @abstractmethod
+    def mode(self, obs: Tensor) -> Tensor:
+        """The best action."""
+
+    @abstractmethod
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled action; torch's default generator unless given."""
+
+
+class ActorCritic(Policy):
+    """A policy and a value function."""
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
@@ -56,9 +68,9 @@ class ActorCritic(nn.Module, ABC):
     def get_value(self, obs: Tensor) -> Tensor:
         """V(obs), `[B]`."""
 
-    @abstractmethod
-    def mode(self, obs: Tensor) -> Tensor:
-        """The most likely action."""
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled action."""
+        return self.get_action_and_logprob(obs, generator)[0]
 
     @abstractmethod
     def get_action_and_logprob(

@@ -23,6 +23,7 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
@@ -52,12 +53,13 @@ class Algorithm(ABC):
         policy: nn.Module | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
+        replay: bool = True,
     ) -> None:
         self.config = replace(config, total_steps=config.rounded_steps)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
         source = None if env is None or isinstance(env, str) else env
-        tools = Tools(torch_device(config.device), self.streams, source, policy)
+        tools = Tools(torch_device(config.device), self.streams, source, policy, replay)
         self.parts = type(self).make(self.config, tools)
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
@@ -77,10 +79,11 @@ class Algorithm(ABC):
         policy: nn.Module | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
+        replay: bool = True,
     ) -> Self:
         """The algorithm that a run configuration describes, past the signature of `cls`."""
         algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks)
+        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks, replay)
         return algorithm
 
     @classmethod
@@ -91,13 +94,15 @@ class Algorithm(ABC):
         policy: nn.Module | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
+        replay: bool = True,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
         The environment, configuration, counters, normalisers, weights, optimizer and random streams
         come from the checkpoint. `env_id` replaces the environment (needed when it was an object);
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
-        `logger` and `callbacks` are those of further training: none are saved.
+        `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
+        rows of a replay buffer stay where they are: enough to play, and training fills a new buffer first.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -113,8 +118,8 @@ class Algorithm(ABC):
             )
         if isinstance(env_id, str):
             config = replace(config, env=replace(config.env, id=env_id))
-        algorithm = cls.of(config, env_id, policy, logger, callbacks)
-        algorithm.restore(saved)
+        algorithm = cls.of(config, env_id, policy, logger, callbacks, replay)
+        algorithm.restore(saved, replay)
         return algorithm
 
     def train(self, total_timesteps: int) -> dict[str, float]:
@@ -204,17 +209,29 @@ class Algorithm(ABC):
         with torch_threads(self.config.torch_threads):
             return self.parts.evaluate(episodes, seed, video, stopped)
 
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint folder at `path`, replacing one that is there."""
-        write_checkpoint(Path(path), self.checkpoint())
+    def save(self, path: str | Path, replay: bool = True) -> None:
+        """Write a checkpoint folder at `path`, replacing one that is there.
+
+        With `replay` it has the rows of a replay buffer, in a folder of that name.
+        """
+        noted = Noted()
+        saved = self.checkpoint(store=noted if replay else Nowhere())
+        write_checkpoint(Path(path), saved, buffer=noted.buffer)
 
     def checkpoint(
-        self, logs: Mapping[str, int] | None = None, session: Mapping[str, Any] | None = None
+        self,
+        logs: Mapping[str, int] | None = None,
+        session: Mapping[str, Any] | None = None,
+        store: Store | None = None,
     ) -> Checkpoint:
-        """Everything the continuation depends on; a session adds its log offsets and its own state."""
+        """Everything the continuation depends on; a session adds its log offsets and its own state.
+
+        The rows of a replay buffer go into `store`; without one they are copied.
+        """
         learned = self.learner.state()
+        store = store or InMemory()
         state: dict[str, Any] = {
-            "source": self.source.state(),
+            "source": self.source.save(store),
             "recent": self.recent.state(),
             "session": dict(session or {}),
         }
@@ -225,13 +242,15 @@ class Algorithm(ABC):
             optimizer=learned["optimizer"],
             state=state,
             logs=dict(logs or {}),
+            replay=store if isinstance(store, Segments) and store.used else None,
         )
 
-    def restore(self, saved: Checkpoint) -> None:
-        """Continue from a checkpoint of the same configuration."""
+    def restore(self, saved: Checkpoint, replay: bool = True) -> None:
+        """Continue from a checkpoint of the same configuration, perhaps without its replay's rows."""
         try:
             self.learner.restore({"weights": saved.weights, "optimizer": saved.optimizer})
-            self.source.restore(saved.state["source"])
+            store = saved.store if replay else Nowhere()
+            self.source.restore(saved.state["source"], store)
             self.recent.restore(saved.state["recent"])
             self.clock = self.clock.at(saved.clock)
         except (

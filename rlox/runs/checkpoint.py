@@ -1,10 +1,12 @@
 """Checkpoints: a folder of safetensors and JSON, whole or absent, with no code on the load path.
 
     step-000000100352/  manifest.json  state.json  weights.safetensors  optimizer.safetensors
-                        state.safetensors
+                        state.safetensors  [replay/]
 
 The manifest is written last and lists every file with size and checksum; the folder is written
 under a temporary name, synced, and renamed into place. `last` and `best` are relative symlinks.
+The rows of a replay buffer are segments in the run's `replay/`, which its checkpoints share and of which
+the manifest names a save; a checkpoint apart from a run has a `replay/` of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,18 +25,23 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from rlox._core import prune_replay
 from rlox.errors import CheckpointError, StorageError
 from rlox.runs.store import Disk, replace_file
 from rlox.runs.tree import pack, unpack
-from rlox.types import Unit
+from rlox.sources.store import InMemory, Segments, Storable, Store
+from rlox.types import Clock, Unit
 
 __all__ = [
     "Checkpoint",
     "CheckpointStore",
     "checkpoint_bytes",
     "newest_checkpoint",
+    "pass_over",
     "read_checkpoint",
+    "replay_name",
     "resolve_checkpoint",
+    "whole_checkpoints",
     "write_checkpoint",
 ]
 
@@ -42,6 +49,8 @@ log = logging.getLogger("rlox.checkpoint")
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint apart from one
+OWN_REPLAY = "last"  # the name of the only save in the latter
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
 # JSON of nested lists takes some 18 times its size in memory; arrays are in files of their own
 MAX_STATE = 3 << 20
@@ -59,10 +68,26 @@ class Checkpoint:
     optimizer: dict[str, Any]
     state: dict[str, Any]
     logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
+    replay: Segments | None = (
+        None  # where the rows of its buffer are; None: in `state`, if anywhere
+    )
+
+    @property
+    def store(self) -> Store:
+        """What its source fills its buffer from."""
+        return self.replay or InMemory()
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint, disk: Disk | None = None) -> None:
-    """Write `folder` as a whole checkpoint, replacing what is there; `StorageError` if it cannot."""
+def write_checkpoint(
+    folder: Path,
+    checkpoint: Checkpoint,
+    disk: Disk | None = None,
+    buffer: Storable | None = None,
+) -> None:
+    """Write `folder` as a whole checkpoint, replacing what is there; `StorageError` if it cannot.
+
+    The rows of `buffer` go into the folder itself.
+    """
     disk = disk or Disk()
     files = _encode(checkpoint)
     manifest = {
@@ -70,6 +95,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, disk: Disk | None = N
         "clock": checkpoint.clock,
         "logs": checkpoint.logs,
         "files": {n: {"bytes": len(d), "blake2b": _digest(d)} for n, d in files.items()},
+        "replay": checkpoint.replay.name if checkpoint.replay else None,
     }
     manifest["blake2b"] = _own_digest(manifest)
     _require_replaceable(folder)
@@ -79,6 +105,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, disk: Disk | None = N
         disk.make_folder(partial)
         for name, data in files.items():
             disk.write(partial / name, data)
+        if buffer is not None:
+            Segments(partial / REPLAY, OWN_REPLAY).keep(buffer)
         disk.write(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
         disk.sync_folder(partial)
         _into_place(partial, folder, disk)
@@ -102,6 +130,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             optimizer=unpack(state["optimizer"], arrays["optimizer.safetensors"]),
             state=unpack(state["state"], arrays["state.safetensors"]),
             logs={str(k): int(v) for k, v in manifest["logs"].items()},
+            replay=_replay(folder, manifest.get("replay")),
         )
     except (
         ArithmeticError,
@@ -114,6 +143,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"{folder}/state.json is not a checkpoint's state: {error}"
         ) from error
+
+
+def _replay(folder: Path, name: Any) -> Segments | None:
+    """Where the rows are: in the folder itself, or in that of its run if the manifest names a save."""
+    if (folder / REPLAY).is_dir():
+        return Segments(folder / REPLAY, OWN_REPLAY)
+    shared = folder.resolve().parent.parent / REPLAY
+    return Segments(shared, name) if isinstance(name, str) and shared.is_dir() else None
 
 
 def resolve_checkpoint(run: Path, name: str = "last") -> Path:
@@ -144,14 +181,23 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
 
 def newest_checkpoint(run: Path) -> Path | None:
     """The newest checkpoint of a run that reads back whole; `None` before the first."""
+    return next((folder for folder, _ in whole_checkpoints(run)), None)
+
+
+def whole_checkpoints(run: Path) -> Iterator[tuple[Path, Checkpoint]]:
+    """The checkpoints of a run that read back whole, newest first; the others are warned of."""
     for folder in reversed(_steps(run / "checkpoints")):
         try:
-            read_checkpoint(folder)
+            saved = read_checkpoint(folder)
         except CheckpointError as error:
-            log.warning("passing over %s: %s", folder.name, error)
+            pass_over(folder, error)
         else:
-            return folder
-    return None
+            yield folder, saved
+
+
+def pass_over(folder: Path, error: CheckpointError) -> None:
+    """Say that a checkpoint is not used, and why."""
+    log.warning("passing over %s: %s", folder.name, error)
 
 
 class CheckpointStore:
@@ -173,22 +219,22 @@ class CheckpointStore:
         self.keep = keep
         self.unit = unit
         self.disk = disk or Disk()
-        self._written = {self._folder(resumed)} if resumed else set()
+        self._written = {self._folder(resumed): resumed.clock} if resumed else {}
         for leftover in root.glob(".step-*") if root.is_dir() else ():
             self.disk.remove(leftover)  # of a save that was killed
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
         """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
 
-        A second save of the same step only moves the links and the log offsets: the state is the
+        A second save at the same clock only moves the links and the log offsets: the state is the
         same, and a checkpoint that is whole is never taken away.
         """
         folder = self._folder(checkpoint)
-        if folder in self._written:
+        if self._written.get(folder) == checkpoint.clock:
             _move_logs(folder, checkpoint.logs, self.disk)
         else:
             write_checkpoint(folder, checkpoint, self.disk)
-            self._written.add(folder)
+            self._written[folder] = checkpoint.clock
         try:
             self.disk.link(self.root / "last", folder.name)
             if best:
@@ -215,6 +261,18 @@ class CheckpointStore:
         for old in _steps(self.root)[: -self.keep]:
             if old.name not in named:
                 self.disk.remove(old)
+        replay = self.root.parent / REPLAY
+        if replay.is_dir():
+            try:
+                names = [_manifest(folder).get("replay") for folder in _steps(self.root)]
+                prune_replay(replay, [name for name in names if isinstance(name, str)])
+            except CheckpointError as error:  # of an older save: nothing is removed
+                log.warning("%s is not tidied: %s", replay, error)
+
+
+def replay_name(clock: Clock) -> str:
+    """What the save of a buffer is called: within one step of the unit there may be several updates."""
+    return f"{_name(clock.now)}-{clock.updates}"
 
 
 def _name(step: int) -> str:

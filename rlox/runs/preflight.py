@@ -45,7 +45,7 @@ def require_disk(folder: Path, need: int) -> None:
         raise StorageError(f"cannot write to {folder}: {error.strerror}") from error
     if need > free:
         raise StorageError(
-            f"{folder} has {_size(free)} left, the run needs {_size(need)} for two checkpoints; "
+            f"{folder} has {_size(free)} left, the run needs {_size(need)} for its checkpoints; "
             "free some or choose another place with run_root=FOLDER"
         )
 

@@ -17,6 +17,9 @@ log = logging.getLogger("rlox.session")
 
 RETRY_SECONDS = 0.5
 
+# A checkpoint of now from the log offsets, with the rows of a replay buffer or without.
+Make = Callable[[dict[str, int], bool], Checkpoint]
+
 
 class Saver:
     """Saves checkpoints whose log offsets are on disk before they are.
@@ -38,17 +41,22 @@ class Saver:
         """Whether a save was refused, not made up for, and some time ago: to try costs a checkpoint."""
         return self._refused_at is not None and time.monotonic() - self._tried >= RETRY_SECONDS
 
-    def save(
-        self, make: Callable[[dict[str, int]], Checkpoint], best: bool = False, wait: bool = False
-    ) -> Path | None:
-        """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it)."""
-        checkpoint = make(self._journal.ends())
-        if best:
-            self._owed_best = checkpoint
+    def save(self, make: Make, best: bool = False, wait: bool = False) -> Path | None:
+        """Save what `make(log offsets)` gives, or owe it (`wait`: try until the disk takes it).
+
+        `make` writes the rows of a replay buffer, which may be refused too: what is owed of the best
+        policy is then a checkpoint without them.
+        """
+        checkpoint: Checkpoint | None = None
         while True:
             try:
+                checkpoint = checkpoint or make(self._journal.ends(), True)
+                if best:
+                    self._owed_best = checkpoint
                 folder = self._write(checkpoint)
             except StorageError as error:
+                if best and checkpoint is None:
+                    self._owed_best = make(self._journal.ends(), False)
                 self._refused(error)
             else:
                 self._refused_at = None

@@ -16,11 +16,18 @@ from safetensors.numpy import save_file
 from rlox.errors import NonFiniteError, StorageError
 from rlox.loggers import read_rows
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.checkpoint import Checkpoint, CheckpointStore, checkpoint_bytes
+from rlox.runs.checkpoint import (
+    REPLAY,
+    Checkpoint,
+    CheckpointStore,
+    checkpoint_bytes,
+    replay_name,
+)
 from rlox.runs.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.runs.means import Means
 from rlox.runs.preflight import require_disk
 from rlox.runs.saver import Saver
+from rlox.sources.store import Nowhere, Segments
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Timings
 from rlox.types import Clock, Progress, Unit, Update
@@ -104,7 +111,8 @@ class Session:
     def run(self) -> Outcome:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
-        require_disk(self.folder, 2 * checkpoint_bytes(self.algorithm.checkpoint()))
+        alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
+        require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
         self._open()
         try:
             self._train()
@@ -245,14 +253,16 @@ class Session:
     def _save(self, best: bool = False, wait: bool = False) -> Path | None:
         return self._saver.save(self._checkpoint, best, wait)
 
-    def _checkpoint(self, logs: dict[str, int]) -> Checkpoint:
+    def _checkpoint(self, logs: dict[str, int], rows: bool) -> Checkpoint:
+        clock = self.algorithm.clock
         session = {
             "seconds": self._seconds(),
             "timings": asdict(self.algorithm.timings),
             "means": self._means.state(),
             "evaluation_owed": self._evaluation_owed,
         }
-        return self.algorithm.checkpoint(logs, session)
+        store = Segments(self.folder / REPLAY, replay_name(clock)) if rows else Nowhere()
+        return self.algorithm.checkpoint(logs, session, store)
 
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rlox.envs.normalize import ObservationNormalizer
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import NonFiniteError, ShapeError
-from rlox.policies import ActorCritic
-from rlox.policies.base import acting
+from rlox.policies.base import Policy, acting
 
 __all__ = ["Actor"]
 
@@ -24,7 +23,7 @@ __all__ = ["Actor"]
 class Actor:
     """Normalises as in training, with frozen statistics; Box actions are clipped to the bounds."""
 
-    policy: ActorCritic
+    policy: Policy
     observations: ObservationCodec
     actions: ActionCodec
     normalizer: ObservationNormalizer | None
@@ -47,10 +46,8 @@ class Actor:
             rows = rows.copy()
             self.normalizer.apply(rows)
         seen = torch.from_numpy(rows).to(self.device)
-        if generator is None:
-            chosen = self.policy.mode(seen)
-        else:
-            chosen = self.policy.get_action_and_logprob(seen, generator)[0]
+        policy = self.policy
+        chosen = policy.mode(seen) if generator is None else policy.sample(seen, generator)
         actions: NDArray[Any] = chosen.cpu().numpy()
         if not np.isfinite(actions).all():
             raise NonFiniteError(

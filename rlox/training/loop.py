@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
+from rlox.sources.store import Store
 from rlox.types import NO_UPDATE, Clock, Progress, Update
 
 __all__ = ["Hook", "Learner", "Source", "Timings", "fit"]
@@ -33,14 +34,18 @@ class Source(Protocol[B_co]):
     def feedback(self, update: Update) -> None:
         """What the update has for the source: priorities, refreshed latents, fresh weights."""
 
-    def state(self) -> dict[str, Any]:
-        """What `restore` needs to go on from here."""
+    @property
+    def stored_bytes(self) -> int:
+        """About how much its buffer takes of the disk once it is full; 0 without one."""
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
+    def save(self, store: Store) -> dict[str, Any]:
+        """What `restore` needs to go on from here; a buffer goes into the store."""
+
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Continue from what `save` returned."""
 
     def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether `restore(state)` goes on as if it had never stopped."""
+        """Whether `restore(state, ...)` goes on as if it had never stopped."""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The columns of the last batch, to look into when a number in it is not finite."""

@@ -50,3 +50,4 @@ class Tools:
     streams: Streams
     env: EnvSource | None = None  # an environment, or what makes one, in place of the config's id
     policy: nn.Module | None = None  # the user's own
+    replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it

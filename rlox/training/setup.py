@@ -9,7 +9,15 @@ from typing import Any
 
 import torch
 
-from rlox.configs import ALGO_CONFIGS, EnvConfig, RunConfig, make_run, nearest
+from rlox.configs import (
+    ALGO_CONFIGS,
+    BUFFER_CONFIGS,
+    EnvConfig,
+    RunConfig,
+    make,
+    make_run,
+    nearest,
+)
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 
@@ -23,7 +31,8 @@ def config_from_arguments(
     in_algo = {f.name for f in fields(ALGO_CONFIGS[algo])} - {"name"}
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
-    known = in_algo | in_env | {"device", "env_backend"}
+    in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
+    known = in_algo | in_env | in_buffer | {"device", "env_backend"}
     for name in options:
         if name not in known:
             raise UnknownNameError(f"unknown argument '{name}' for {algo}{nearest(name, known)}")
@@ -31,14 +40,30 @@ def config_from_arguments(
     env = {k: v for k, v in options.items() if k in in_env}
     if "env_backend" in options:
         env["backend"] = options["env_backend"]
+    algo_options = {k: v for k, v in options.items() if k in in_algo}
+    buffer = {_RENAMED.get(k, k): v for k, v in options.items() if k in in_buffer}
+    described = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
+    chosen = buffer.pop("name", None) or described.buffer
     return make_run(
         {
-            "algo": {"name": algo, **{k: v for k, v in options.items() if k in in_algo}},
+            "algo": {"name": algo, **algo_options},
+            "buffer": {"name": chosen, **buffer},
             "env": {"id": name, "n_envs": n_envs, **env},
             "seed": seed,
             "device": options.get("device", "auto"),
         }
     )
+
+
+# What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.
+_RENAMED = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
+
+
+def _buffer_keys(kind: str) -> set[str]:
+    """The arguments that say something of a buffer."""
+    keys = {f.name for f in fields(BUFFER_CONFIGS[kind])}
+    renamed = {argument for argument, key in _RENAMED.items() if key in keys}
+    return (keys - set(_RENAMED.values())) | renamed
 
 
 def torch_device(name: str) -> torch.device:

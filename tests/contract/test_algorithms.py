@@ -19,10 +19,11 @@ from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint
+from rlox.sources.store import InMemory
 from rlox.types import Clock
 from rlox_cli.main import main
 
-from .specs import CASES, SPECS
+from .specs import CASES, LEAF_CASES, SPECS
 
 
 def test_every_registered_algorithm_has_a_spec_a_configuration_and_nothing_else_has() -> None:
@@ -51,7 +52,7 @@ def outcome(algorithm: Any, total: int) -> dict[str, Any]:
     return {
         "history": repr(history),
         "learned": flat(learned),
-        "state": flat(algorithm.source.state()),
+        "state": flat(algorithm.source.save(InMemory())),
     }
 
 
@@ -228,14 +229,13 @@ def without(result: dict[str, Any], part: str, path: tuple[Any, ...]) -> dict[st
     return {**result, **kept}
 
 
-@pytest.mark.parametrize("case", ["discrete normalised", "box normalised"])
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(("name", "case"), LEAF_CASES)
 def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
     name: str, case: str
 ) -> None:
     spec = SPECS[name]
     algorithm = spec.make(case, **spec.tiny)
-    algorithm.train(60 * (9 if case.startswith("box") else 3))
+    algorithm.train(spec.leaf_cases[case])
     saved = algorithm.checkpoint()
     done = saved.clock["env_steps"]
     # long enough for every running episode to end: by its time limit in Pendulum

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
     "_core types errors rng configs",
     "envs networks losses optim statistics",
-    "policies collectors loggers callbacks",
+    "policies collectors sources loggers callbacks",
     "training",
     "runs",
     "algorithms",

@@ -31,6 +31,10 @@ class AlgorithmSpec:
     steady: Options = field(default_factory=dict)
     # The case and sizes of which every number of the state is changed, one by one.
     tiny: Options = field(default_factory=dict)
+    # Those cases, and how many steps are taken before the change.
+    leaf_cases: Mapping[str, int] = field(
+        default_factory=lambda: {"discrete normalised": 180, "box normalised": 540}
+    )
     # Parts of the state whose change no continuation shows, each with its reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,6 +49,8 @@ class AlgorithmSpec:
         env = {"id": given.pop("env_id"), "n_envs": given.pop("n_envs")}
         env |= {k: given.pop(k) for k in ("normalize_obs", "normalize_reward") if k in given}
         tree = {"seed": given.pop("seed"), "env": env, "total_steps": self.total}
+        if "buffer_size" in given:
+            tree["buffer"] = {"name": "auto", "capacity": given.pop("buffer_size")}
         return {**tree, "algo": {"name": self.name, **given}}
 
     def config(self, case: str) -> RunConfig:
@@ -55,8 +61,8 @@ class AlgorithmSpec:
         """The same run as a command line."""
         tree = self.tree(case, **options)
         flat = {"seed": tree["seed"], "total_steps": self.total}
-        for group in ("algo", "env"):
-            rest = {k: v for k, v in tree[group].items() if k not in ("name", "id")}
+        for group in ("algo", "env", "buffer"):
+            rest = {k: v for k, v in tree.get(group, {}).items() if k not in ("name", "id")}
             flat |= {f"{group}.{key}": value for key, value in rest.items()}
         named = [f"algo={self.name}", f"env={tree['env']['id']}", "tuned=null"]
         return named + [f"{key}={value_text(value)}" for key, value in flat.items()]
@@ -71,4 +77,5 @@ SPECS: dict[str, AlgorithmSpec] = {
     module.name: importlib.import_module(f"{__name__}.{module.name}").SPEC
     for module in pkgutil.iter_modules(__path__)
 }
+LEAF_CASES = [(name, case) for name, spec in SPECS.items() for case in spec.leaf_cases]
 CASES = [(name, case) for name, spec in SPECS.items() for case in spec.cases]

@@ -44,7 +44,7 @@ class Bench:
         weights = {"w": np.full(3, step, np.float32)}
         self.journal.write({"env_steps": step})
         return self.saver.save(
-            lambda logs: Checkpoint({}, {"env_steps": step}, weights, {}, {}, logs), best
+            lambda logs, rows: Checkpoint({}, {"env_steps": step}, weights, {}, {}, logs), best
         )
 
     def saved(self, name: str) -> tuple[float, int]:

@@ -1,0 +1,137 @@
+"""Buffers: where experience is kept between acting and learning."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+CAPACITY = 1_000_000  # transitions, unless told; SB3, DQN and SAC
+MAX_CAPACITY = (1 << 30) - 1
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B)?")
+_UNITS = {"": 1, "B": 1} | {
+    prefix + end: base**power
+    for power, prefix in enumerate("kMGT", 1)
+    for end, base in (("B", 1000), ("iB", 1024))
+}
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """What the house reads of any buffer."""
+
+    name: str = param(doc="the buffer")
+
+    def check(self) -> None:
+        """Raise `ConfigError` for fields that contradict each other."""
+
+
+@dataclass(frozen=True)
+class RolloutBufferConfig(BufferConfig):
+    """One rollout of the learner's own policy, used once."""
+
+    name: str = param("rollout", "the buffer", choices=("rollout",))
+
+
+@dataclass(frozen=True)
+class ReplayConfig(BufferConfig):
+    """Transitions that are drawn again and again, the oldest overwritten first."""
+
+    capacity: int | None = param(
+        None,
+        f"transitions held over all environments; null: {CAPACITY:,}, or what buffer.memory holds",
+        within=f"[1, {MAX_CAPACITY}]",
+        source="SB3",
+    )
+    memory: str | None = param(
+        None, "in place of capacity: bytes for transitions, e.g. 512MiB, 8GB or 4e9"
+    )
+
+    @property
+    def rows(self) -> int | None:
+        """The capacity in transitions; `None` where `memory` says it."""
+        return self.capacity or (None if self.memory else CAPACITY)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` as a number."""
+        return None if self.memory is None else parse_size(self.memory, "buffer.memory")
+
+    def check(self) -> None:
+        """The size is said once."""
+        if self.capacity is not None and self.memory_bytes is not None:
+            raise ConfigError(
+                f"buffer.capacity={self.capacity} and buffer.memory={self.memory}: give one of them"
+            )
+
+
+@dataclass(frozen=True)
+class AutoBufferConfig(ReplayConfig):
+    """The buffer that the algorithm uses unless told otherwise; becomes one of the others."""
+
+    name: str = param("auto", "the buffer", choices=("auto",))
+
+
+@dataclass(frozen=True)
+class UniformConfig(ReplayConfig):
+    """Every transition is drawn alike."""
+
+    name: str = param("uniform", "the buffer", choices=("uniform",))
+
+
+@dataclass(frozen=True)
+class PrioritizedConfig(ReplayConfig):
+    """Transitions are drawn by how wrong their value was (Schaul et al. 2016, table 3)."""
+
+    name: str = param("prioritized", "the buffer", choices=("prioritized",))
+    alpha: float = param(
+        0.6, "priority exponent; 0: uniform", within="[0, 1]", source="Schaul et al. 2016, table 3"
+    )
+    beta: float = param(
+        0.4,
+        "importance exponent at the start",
+        within="[0, 1]",
+        source="Schaul et al. 2016, table 3",
+    )
+    beta_final: float = param(
+        1.0, "importance exponent at the end, reached linearly", within="[0, 1]"
+    )
+    priority_eps: float = param(
+        1e-6, "what is added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
+    )
+
+
+@dataclass(frozen=True)
+class OfflineConfig(BufferConfig):
+    """A dataset from a folder; nothing is added to it."""
+
+    name: str = param("offline", "the buffer", choices=("offline",))
+    path: str | None = param(None, "folder with dataset.safetensors and dataset.json")
+
+
+BUFFER_CONFIGS: dict[str, type[Any]] = {
+    "auto": AutoBufferConfig,
+    "rollout": RolloutBufferConfig,
+    "uniform": UniformConfig,
+    "prioritized": PrioritizedConfig,
+    "offline": OfflineConfig,
+}
+
+
+def parse_size(text: str, key: str) -> int:
+    """`"512MiB"` -> bytes; a plain number is bytes."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is not None and float(match[1]) > 0:
+        unit = (match[2] or "").replace("K", "k")
+        return int(float(match[1]) * _UNITS[unit])
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number < float("inf"):
+        raise ConfigError(f"{key}={text}: expected a size such as 512MiB, 8GB or a number of bytes")
+    return int(number)

@@ -1,0 +1,90 @@
+"""What algorithms on replayed transitions have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rlox.configs.base import AlgorithmConfig
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig(AlgorithmConfig):
+    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ.
+
+    Steps are environment steps, all copies together, so that `train_freq`, `gradient_steps` and
+    `replay_ratio` mean the same for any `env.n_envs`.
+    """
+
+    batches: ClassVar[str] = "steps of all environments"
+    buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
+    brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
+
+    name: str = param(doc="the algorithm")
+    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
+    anneal_lr: bool = param(False, "learning rate falls linearly to 0 over total_steps")
+    learning_starts: int = param(
+        100, "environment steps of random actions before learning", within="[0, inf)", source="SB3"
+    )
+    batch_size: int = param(256, "transitions in a batch", within="[1, inf)", source="SB3")
+    gamma: float = param(0.99, "discount factor", within="[0, 1]", source="SB3")
+    train_freq: int = param(1, "environment steps between trainings", within="[1, inf)")
+    gradient_steps: int = param(
+        1, "batches of each training; -1: one for every environment step", within="[-1, inf)"
+    )
+    replay_ratio: float | None = param(
+        None, "in place of gradient_steps: batches for each environment step", within="(0, inf)"
+    )
+    n_step: int = param(
+        1, "rewards summed before bootstrapping, fewer where an episode ends", within="[1, 1024]"
+    )
+    prioritized: bool | None = param(
+        None, "true: the same as buffer=prioritized; null: as the buffer says"
+    )
+    net_arch: tuple[int, ...] = param(
+        (256, 256), "hidden layer widths", within="[1, 65536]", source="SB3"
+    )
+    activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
+    backend: str = param("torch", "engine of the update", choices=("torch",))
+    inference: str = param(
+        "auto", "engine of the policy while collecting", choices=("auto", "torch")
+    )
+
+    @property
+    def buffer(self) -> str:
+        """Prioritized where that is asked for."""
+        return "prioritized" if self.prioritized else self.buffers[0]
+
+    def quantum(self, n_envs: int) -> int:
+        """One step of every environment."""
+        return n_envs
+
+    def gradient_steps_between(self, before: int, after: int) -> int:
+        """Batches that are due for the environment steps from `before` (excluded) to `after`."""
+        first, last = before // self.train_freq, after // self.train_freq  # trainings until then
+        if self.replay_ratio is not None:
+            ratio = self.replay_ratio * self.train_freq
+            return int(last * ratio) - int(first * ratio)
+        each = self.train_freq if self.gradient_steps == -1 else self.gradient_steps
+        return (last - first) * each
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What no field says alone."""
+        if self.gradient_steps == 0:
+            raise ConfigError(
+                "algo.gradient_steps is 0, expected -1 (one for every environment step) or at least 1"
+            )
+        if self.replay_ratio is not None and self.gradient_steps != 1:
+            raise ConfigError(
+                f"algo.replay_ratio={self.replay_ratio} and algo.gradient_steps={self.gradient_steps}: "
+                "give one of them"
+            )
+        if self.prioritized is not None and self.prioritized != (buffer.name == "prioritized"):
+            raise ConfigError(
+                f"algo.prioritized={str(self.prioritized).lower()} and buffer={buffer.name} contradict "
+                "each other; give one of them"
+            )

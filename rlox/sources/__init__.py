@@ -1,0 +1,1 @@
+"""Where batches come from: rollouts, replayed transitions, datasets."""

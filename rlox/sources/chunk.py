@@ -1,0 +1,75 @@
+"""A stretch of steps of every environment, time-major, as it is gathered for a replay buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.base import Finals, VectorEnv
+from rlox.errors import NonFiniteError
+
+__all__ = ["Chunk"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Arrays for up to `T` steps of `N` environments."""
+
+    obs: NDArray[np.float32]  # [T + 1, N, obs_dim], raw; row t + 1 after a reset where one ended
+    next_obs: NDArray[
+        np.float32
+    ]  # [T, N, obs_dim]: what the step led to, an episode's last one too
+    actions: NDArray[Any]  # [T, N] int64, or [T, N, act_dim] float32
+    rewards: NDArray[np.float64]  # [T, N], the environment's own
+    terminated: NDArray[np.bool_]  # [T, N]
+    truncated: NDArray[np.bool_]  # [T, N]
+
+    @classmethod
+    def of(cls, n_steps: int, env: VectorEnv) -> Chunk:
+        """An empty one for `env`."""
+        shape, dim = (n_steps, env.n_envs), env.observations.dim
+        discrete = env.actions.discrete
+        return cls(
+            obs=np.zeros((n_steps + 1, env.n_envs, dim), np.float32),
+            next_obs=np.zeros((*shape, dim), np.float32),
+            actions=np.zeros(shape, np.int64)
+            if discrete
+            else np.zeros((*shape, env.actions.size), np.float32),
+            rewards=np.zeros(shape, np.float64),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+        )
+
+    def follow(self, t: int, finals: Finals | None) -> None:
+        """Fill `next_obs` of step t: what came after it, or the last observation of its episode."""
+        self.next_obs[t] = self.obs[t + 1]
+        if finals is not None:
+            self.next_obs[t, finals.envs] = finals.obs
+
+    def columns(self, n_steps: int) -> dict[str, NDArray[Any]]:
+        """The first `n_steps` as rows `[n_steps * N, ...]`, for `push_batch`."""
+        named = {
+            "obs": self.obs,
+            "next_obs": self.next_obs,
+            "actions": self.actions,
+            "rewards": self.rewards,
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+        }
+        return {k: v[:n_steps].reshape(-1, *v.shape[2:]) for k, v in named.items()}
+
+    def require_finite(self, n_steps: int, before: int) -> None:
+        """Raise `NonFiniteError` naming the array, the environment and the step of the run.
+
+        `before` counts the environment steps that were taken before the chunk.
+        """
+        for name in ("obs", "next_obs", "rewards", "actions"):
+            column = getattr(self, name)[:n_steps]
+            # a sum is finite only if every element is (or it overflows, which is worth a stop too)
+            if not np.isfinite(column.sum(dtype=np.float64)):
+                t, n = np.argwhere(~np.isfinite(column))[0][:2]
+                step = before + (t + 1) * column.shape[1]
+                raise NonFiniteError(f"{name} is not finite in environment {n} (env_steps {step})")

@@ -1,0 +1,121 @@
+"""The source of offline learning: batches from a dataset that nothing is added to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlox._core import OfflineDatasetBuffer
+from rlox.errors import CheckpointError
+from rlox.rng import Streams
+from rlox.sources.store import Store
+from rlox.types import Clock, Progress, Transitions, Update
+
+__all__ = ["DatasetSource"]
+
+# Batches of a tick. They are drawn together; which tick they are learned in changes none.
+BLOCK = 16
+
+
+class DatasetSource:
+    """Uniform batches; batch k is a function of the run's seed and k.
+
+    Parameters
+    ----------
+    load : gives the rows, in time order, and a digest of them; a run goes on with the same ones only.
+        Called by `load()`, or by the first batch: to play a policy needs no dataset
+    batch_size : rows of a batch, B
+    gamma : discount of one step
+    streams : of the run
+    """
+
+    resume_grade = "exact"
+    stored_bytes = 0  # the dataset stays where it is
+
+    def __init__(
+        self,
+        load: Callable[[], tuple[OfflineDatasetBuffer, str]],
+        batch_size: int,
+        gamma: float,
+        streams: Streams,
+    ) -> None:
+        self.batches = 0  # drawn so far
+        self._load = load
+        self._dataset: OfflineDatasetBuffer | None = None
+        self._digest: str | None = None  # of the dataset that the run learns from
+        self._batch_size = batch_size
+        self._gamma = gamma
+        self._streams = streams
+        self._block = -1
+        self._rows: dict[str, Any] = {}
+
+    def load(self) -> OfflineDatasetBuffer:
+        """The dataset; `CheckpointError` if the run that goes on learned from another one."""
+        if self._dataset is None:
+            dataset, digest = self._load()
+            _require_same(self._digest, digest)
+            self._dataset, self._digest = dataset, digest
+        return self._dataset
+
+    def next(self, clock: Clock) -> tuple[Transitions, Progress]:
+        """The next batches, as many as the run has left at most; no step of an environment."""
+        block, first = divmod(self.batches, BLOCK)
+        if block != self._block:
+            key = self._streams.key("dataset", block)
+            out = self._rows or None
+            self._rows = self.load().sample(self._batch_size, key, n_batches=BLOCK, out=out)
+            self._block = block
+        last = min(BLOCK, first + (clock.left or BLOCK))
+        self.batches += last - first
+        return self._transitions(slice(first, last)), Progress()
+
+    def feedback(self, update: Update) -> None:
+        """A dataset learns nothing."""
+
+    def save(self, store: Store) -> dict[str, Any]:
+        """How many batches were drawn, and of which dataset."""
+        return {"batches": self.batches, "digest": self._digest}
+
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Continue from what `save` returned, with the same dataset."""
+        if int(state["batches"]) < 0:
+            raise CheckpointError(f"{state['batches']} batches were drawn, expected 0 or more")
+        if self._dataset is None:
+            self._digest = state["digest"]
+        else:
+            _require_same(state["digest"], self._digest)
+        self.batches = int(state["batches"])
+
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Always: another dataset is refused."""
+        return True
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The block of batches that the last ones are of, `[n, B, ...]`."""
+        return self._rows
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _transitions(self, at: slice) -> Transitions:
+        rows = {name: column[at] for name, column in self._rows.items()}
+        alive = np.where(rows["terminated"], 0.0, self._gamma).astype(np.float32)
+        return Transitions(
+            obs=torch.from_numpy(rows["obs"]),
+            actions=torch.from_numpy(rows["actions"]),
+            rewards=torch.from_numpy(rows["rewards"]),
+            next_obs=torch.from_numpy(rows["next_obs"]),
+            discounts=torch.from_numpy(alive),
+            indices=rows["indices"],
+        )
+
+
+def _require_same(saved: str | None, here: str | None) -> None:
+    if saved is not None and saved != here:
+        raise CheckpointError(
+            f"the run learned from another dataset: its digest was {saved}, that of the one here is {here}"
+        )

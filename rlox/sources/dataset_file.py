@@ -1,0 +1,97 @@
+"""Datasets on disk: a folder of `dataset.safetensors` and `dataset.json`, no pickle.
+
+Columns, one row a transition, in time order, episode after episode: `obs` and `next_obs` `[n, obs_dim]`
+float32 as policies see them before any normaliser, `actions` `[n]` int64 (choices from 0) or `[n, act_dim]`
+float32, `rewards` `[n]` float32, `terminated` and `truncated` `[n]` bool. The document says where they
+come from and has the digest of the columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from rlox._core import OfflineDatasetBuffer
+from rlox.errors import CheckpointError, ConfigError, ShapeError
+
+__all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "digest_of", "read_dataset"]
+
+DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
+FORMAT = 1
+COLUMNS = {
+    "obs": "float32",
+    "next_obs": "float32",
+    "actions": "int64 or float32",
+    "rewards": "float32",
+    "terminated": "bool",
+    "truncated": "bool",
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Columns, where they come from, and their digest."""
+
+    columns: Mapping[str, NDArray[Any]]
+    about: Mapping[str, Any]
+    digest: str
+
+    def buffer(self, seed: int = 0) -> OfflineDatasetBuffer:
+        """The rows, ready to be drawn from."""
+        columns: dict[str, Any] = dict(self.columns)
+        return OfflineDatasetBuffer(**columns, seed=seed)
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """Read and check a dataset; the errors name the file, the column and what was expected."""
+    path = folder / DATA
+    if not path.is_file() or not (folder / DOCUMENT).is_file():
+        raise ConfigError(
+            f"buffer.path={folder}: expected a folder with {DATA} and {DOCUMENT}, "
+            "as experiments/behavioural_cloning/record.py writes one"
+        )
+    try:
+        about = json.loads((folder / DOCUMENT).read_text())
+        columns = safetensors.numpy.load(path.read_bytes())
+        version, digest = about["format"], about["digest"]
+    except (KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{folder} is not a dataset: {error}") from error
+    if version != FORMAT:
+        raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
+    require_columns(columns, str(path))
+    if digest_of(columns) != digest:
+        raise CheckpointError(f"{path} is damaged: its digest differs from that in {DOCUMENT}")
+    return Dataset(columns, about, digest)
+
+
+def require_columns(columns: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Raise `ShapeError` unless these are the columns of a dataset."""
+    if set(columns) != set(COLUMNS):
+        odd = sorted(set(columns) ^ set(COLUMNS))[0]
+        raise ShapeError(f"{where}: columns {', '.join(COLUMNS)} are expected; '{odd}' is odd")
+    rows = len(columns["rewards"])
+    for name, kinds in COLUMNS.items():
+        column = columns[name]
+        if str(column.dtype) not in kinds.split(" or "):
+            raise ShapeError(f"{where}: {name} is {column.dtype}, expected {kinds}")
+        if len(column) != rows or (name.endswith("obs") and column.ndim != 2):
+            raise ShapeError(f"{where}: {name} has shape {column.shape} beside {rows} rewards")
+
+
+def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
+    """BLAKE2b of names, types, shapes and bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(columns):
+        column = np.ascontiguousarray(columns[name])
+        found.update(f"{name} {column.dtype} {column.shape}\n".encode())
+        found.update(column.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,112 @@
+"""A buffer of `rlox._core` as sources use it: rows in, batches out, columns back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
+from rlox.configs import PrioritizedConfig, ReplayConfig
+from rlox.envs.base import VectorEnv
+from rlox.types import Transitions
+
+__all__ = ["Memory", "make_buffer"]
+
+Buffer = ReplayBuffer | PrioritizedReplayBuffer
+
+
+class Memory:
+    """A replay buffer with the sizes and discount of its batches.
+
+    Drawn batches stay in the same memory from call to call.
+    """
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        config: ReplayConfig,
+        batch_size: int,
+        n_step: int,
+        gamma: float,
+        full_bytes: int,
+    ) -> None:
+        self.buffer = buffer
+        self.config = config
+        self.full_bytes = full_bytes
+        self._draw: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
+        self._batch_size = batch_size
+        # by number of batches: the arrays, and tensors of the same memory
+        self._out: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self.last: dict[str, NDArray[Any]] = {}
+
+    @property
+    def batches_at_once(self) -> int | None:
+        """1 where what is learned from a batch decides the next one; `None`: any number."""
+        return 1 if isinstance(self.config, PrioritizedConfig) else None
+
+    def push(self, columns: Mapping[str, NDArray[Any]], n_steps: int) -> None:
+        """Store `n_steps` steps of every environment, rows `[n_steps * N, ...]` in time order."""
+        n_envs = self.buffer.n_envs
+        env_ids = np.tile(np.arange(n_envs), n_steps) if n_envs > 1 else None
+        rows: dict[str, Any] = {**columns, "env_ids": env_ids}
+        self.buffer.push_batch(**rows)
+
+    def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
+        """`count` batches; `elapsed` is the part of the run that is over."""
+        config = self.config
+        if isinstance(config, PrioritizedConfig) and isinstance(
+            self.buffer, PrioritizedReplayBuffer
+        ):
+            self.buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+        out = self._out.get(count)
+        self.last = self.buffer.sample(
+            self._batch_size, n_batches=count, out=out and out[0], **self._draw
+        )
+        if out is None:
+            out = self._out[count] = self.last, _tensors(self.last)
+        return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
+
+    def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Columns `[n, ...]` of the rows `indices` `[n]`; `priorities` are absolute errors."""
+        for name, values in columns.items():
+            if name == "priorities":
+                self._prioritize(indices, values)
+            else:
+                self.buffer.update(name, indices, values)
+
+    def _prioritize(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
+        config, buffer = self.config, self.buffer
+        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.update_priorities(indices, errors + config.priority_eps)
+
+
+def make_buffer(config: ReplayConfig, env: VectorEnv, seed: int) -> tuple[Buffer, int]:
+    """The buffer that `config` describes for the transitions of `env`, and its bytes when full."""
+    discrete = env.actions.discrete
+    columns: dict[str, Any] = {
+        "obs_dim": env.observations.dim,
+        "action_shape": () if discrete else (env.actions.size,),
+        "action_dtype": "int64" if discrete else "float32",
+        "n_envs": env.n_envs,
+        "seed": seed,
+    }
+    obs_bytes = 4 * env.observations.dim
+    if isinstance(config, PrioritizedConfig):
+        kind: Any = PrioritizedReplayBuffer
+        columns |= {"alpha": config.alpha, "beta": config.beta}
+    else:
+        kind = ReplayBuffer
+    probe = kind(capacity=1024 * env.n_envs, **columns)
+    row_bytes = -(-probe.nbytes // probe.capacity) + obs_bytes
+    rows = config.rows or max((config.memory_bytes or 0) // row_bytes, env.n_envs)
+    buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
+    return buffer, buffer.capacity * row_bytes
+
+
+def _tensors(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
+    return {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}

@@ -1,0 +1,270 @@
+"""The source of off-policy learning: the learner explores, and learns from what a buffer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlox.collectors.episodes import EpisodeTracker
+from rlox.envs.base import VectorEnv
+from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.errors import CheckpointError
+from rlox.sources.chunk import Chunk
+from rlox.sources.memory import Memory
+from rlox.sources.store import Store
+from rlox.types import Clock, Episode, Progress, Transitions, Update
+
+__all__ = ["Behaviour", "Cadence", "ReplaySource"]
+
+# Environment steps between two ticks at most, so that hooks and signals are served while warming up.
+TICK_STEPS = 4096
+TICK_ROWS = 256  # steps of every environment in them
+# Batches drawn in one call at most; a longer training takes several ticks.
+TICK_BATCHES = 64
+
+
+class Behaviour(Protocol):
+    """How a learner explores.
+
+    Its randomness is a function of the step number, so that no generator has to be saved.
+    """
+
+    def random(self, step: int) -> NDArray[Any]:
+        """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`."""
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[Any]:
+        """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over."""
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """When to learn, in environment steps of all copies together."""
+
+    learning_starts: int  # until then actions are random and nothing is learned
+    train_freq: int  # from one training to the next
+    due: Callable[[int, int], int]  # batches for the steps from (excluded) to (included)
+
+
+class ReplaySource:
+    """Steps environments, keeps every transition, and draws what is due to be learned.
+
+    A tick is a stretch of steps with the batches that became due, or without any while warming up.
+    A training of many batches takes several ticks; the steps are counted with the last of them.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        memory: Memory,
+        behaviour: Behaviour,
+        cadence: Cadence,
+        obs_normalizer: ObservationNormalizer | None = None,
+        reward_normalizer: RewardNormalizer | None = None,
+    ) -> None:
+        self.env = env
+        self.memory = memory
+        self.behaviour = behaviour
+        self.cadence = cadence
+        self.obs_normalizer = obs_normalizer
+        self.reward_normalizer = reward_normalizer
+        self.tracker = EpisodeTracker(env.n_envs)
+        self.steps = 0  # of every environment
+        self._learns_from = cadence.learning_starts
+        self._owed = 0  # batches that are due
+        self._unreported = 0  # environment steps, and episodes, of the training under way
+        self._episodes: list[Episode] = []
+        self._obs = np.zeros((env.n_envs, env.observations.dim), np.float32)
+        self._started = False
+        self._chunk = Chunk.of(1, env)
+        self._filled = 0
+
+    @property
+    def env_steps(self) -> int:
+        """Steps taken, all environments together."""
+        return self.steps * self.env.n_envs
+
+    @property
+    def resume_grade(self) -> str:
+        """What the environments can do."""
+        return self.env.resume_grade
+
+    @property
+    def stored_bytes(self) -> int:
+        """The buffer when it is full."""
+        return self.memory.full_bytes
+
+    def next(self, clock: Clock) -> tuple[Transitions | None, Progress]:
+        """Collect until batches are due, or for some time while none will be."""
+        if not self._owed:
+            self._collect(clock)
+        if not self._owed:
+            return None, self._report()
+        count = min(self._owed, self.memory.batches_at_once or TICK_BATCHES)
+        self._owed -= count
+        batch = self.memory.sample(count, 1.0 - clock.remaining, self.env_steps)
+        self._normalize(batch)
+        return batch, Progress() if self._owed else self._report()
+
+    def feedback(self, update: Update) -> None:
+        """Write the update's columns to the rows that it learned from."""
+        if update.indices is not None:
+            self.memory.write(update.indices, update.columns)
+
+    def save(self, store: Store) -> dict[str, Any]:
+        """Everything the next batch depends on, besides the learner."""
+        state: dict[str, Any] = {
+            "env": self.env.state(),
+            "engine": self._engine,
+            "obs": self._obs.copy(),
+            "started": self._started,
+            "steps": self.steps,
+            "learns_from": self._learns_from,
+            "owed": self._owed,
+            "unreported": self._unreported,
+            "unreported_episodes": [list(episode) for episode in self._episodes],
+            "episodes": self.tracker.state(),
+            "buffer": store.keep(self.memory.buffer),
+        }
+        if self.obs_normalizer:
+            state["obs_normalizer"] = self.obs_normalizer.state()
+        if self.reward_normalizer:
+            state["reward_normalizer"] = self.reward_normalizer.state()
+        return state
+
+    def restore(self, state: Mapping[str, Any], store: Store) -> None:
+        """Continue from what `save` returned.
+
+        Environments that cannot be saved start new episodes. Without the rows the buffer fills anew,
+        for `learning_starts` steps of the policy, before learning goes on.
+        """
+        self.steps, self._owed = int(state["steps"]), int(state["owed"])
+        self._learns_from, self._unreported = int(state["learns_from"]), int(state["unreported"])
+        self._episodes = [_episode(fields) for fields in state["unreported_episodes"]]
+        if min(self.steps, self._owed, self._unreported, self._learns_from) < 0:
+            raise CheckpointError("a count of the replay source is negative")
+        if self.obs_normalizer:
+            self.obs_normalizer.restore(state["obs_normalizer"])
+        if self.reward_normalizer:
+            self.reward_normalizer.restore(state["reward_normalizer"])
+        if not store.fill(self.memory.buffer, state["buffer"]):
+            self._owed = 0
+            self._learns_from = self.env_steps + self.cadence.learning_starts
+        if state["engine"] == self._engine:
+            self.env.restore(state["env"])
+        if state["engine"] == self._engine and self.env.resume_grade == "exact":
+            self._obs[:] = state["obs"]
+            self.tracker.restore(state["episodes"])
+            self._started = bool(state["started"])
+            return
+        for env in range(self.env.n_envs):
+            self.memory.buffer.cut_episode(env)  # what comes next does not follow what was
+        if self.reward_normalizer:
+            self.reward_normalizer.returns[:] = 0.0
+
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Whether the environments go on in mid-episode, and the rows are there."""
+        same = bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
+        return same and state["buffer"] is not None
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The last stretch of steps, and the last batches, to look into."""
+        steps = {f"steps_{k}": v for k, v in self._chunk.columns(self._filled).items()}
+        return steps | self.memory.last
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+    @property
+    def _engine(self) -> list[str]:
+        """Whose state is saved, and how much of it: another engine cannot use it."""
+        return [type(self.env).__name__, self.env.resume_grade]
+
+    def _report(self) -> Progress:
+        progress = Progress(self._unreported, tuple(self._episodes))
+        self._unreported, self._episodes = 0, []
+        return progress
+
+    def _collect(self, clock: Clock) -> None:
+        """Step until a training is due, the tick is long enough, or the run ends."""
+        before, n_steps = self.env_steps, self._steps_ahead(clock)
+        if len(self._chunk.rewards) < n_steps:
+            self._chunk = Chunk.of(n_steps, self.env)
+        self._filled = 0
+        self._start()
+        with torch.inference_mode():
+            self._step(n_steps, clock)
+        self._filled = n_steps
+        self._chunk.require_finite(n_steps, before)
+        self.memory.push(self._chunk.columns(n_steps), n_steps)
+        self._obs[:] = self._chunk.obs[n_steps]
+        after = self.env_steps
+        self._unreported += after - before
+        if after > self._learns_from:
+            self._owed = self.cadence.due(max(before, self._learns_from), after)
+
+    def _steps_ahead(self, clock: Clock) -> int:
+        """Steps of every environment until something happens, at least one."""
+        every, taken, n = self.cadence.train_freq, self.env_steps, self.env.n_envs
+        # the first training after the warm-up, or after now
+        training = (max(taken, self._learns_from) // every + 1) * every
+        until = min(training - taken, clock.left or training - taken, TICK_STEPS)
+        return max(1, min(-(-until // n), TICK_ROWS))
+
+    def _step(self, n_steps: int, clock: Clock) -> None:
+        """The hot loop of collection."""
+        chunk, n = self._chunk, self.env.n_envs
+        chunk.obs[0] = self._obs
+        horizon = clock.horizon or 1
+        for t in range(n_steps):
+            if self.env_steps < self.cadence.learning_starts:
+                chunk.actions[t] = self.behaviour.random(self.steps)
+            else:
+                elapsed = min(self.env_steps / horizon, 1.0)
+                seen = self._seen(chunk.obs[t])
+                chunk.actions[t] = self.behaviour.act(seen, self.steps, elapsed)
+            rewards, ended = chunk.rewards[t], (chunk.terminated[t], chunk.truncated[t])
+            finals = self.env.step_into(chunk.actions[t], chunk.obs[t + 1], rewards, *ended)
+            chunk.follow(t, finals)
+            self.steps += 1
+            self.tracker.add(rewards)
+            if finals is not None:
+                self._episodes += self.tracker.finish(finals.envs, self.steps * n)
+            if self.obs_normalizer:
+                self.obs_normalizer.learn(chunk.obs[t + 1])
+            if self.reward_normalizer:
+                self.reward_normalizer.scale(rewards, ended[0] | ended[1])
+
+    def _start(self) -> None:
+        if not self._started:
+            self.env.reset_into(self._obs)
+            if self.obs_normalizer:
+                self.obs_normalizer.learn(self._obs)
+            self._started = True
+
+    def _seen(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Observations as the policy sees them; the raw ones are what is stored."""
+        if self.obs_normalizer is None:
+            return obs
+        rows = obs.copy()
+        self.obs_normalizer.apply(rows)
+        return rows
+
+    def _normalize(self, batch: Transitions) -> None:
+        """Standardise drawn rows by what is known now, in place."""
+        if self.obs_normalizer:
+            for column in (batch.obs, batch.next_obs):
+                rows = column.reshape(-1, column.shape[-1]).numpy()
+                self.obs_normalizer.apply(rows)
+        if self.reward_normalizer:
+            self.reward_normalizer.apply(batch.rewards.numpy())
+
+
+def _episode(fields: Any) -> Episode:
+    env_steps, env, total, length = fields
+    return Episode(int(env_steps), int(env), float(total), int(length))

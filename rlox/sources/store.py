@@ -1,0 +1,122 @@
+"""Where the rows of a buffer go when a run is saved: segments on disk, memory, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlox.errors import CheckpointError
+
+__all__ = ["InMemory", "Noted", "Nowhere", "Segments", "Storable", "Store"]
+
+
+class Storable(Protocol):
+    """A buffer of `rlox._core`."""
+
+    @property
+    def n_pushed(self) -> int:
+        """Rows pushed so far."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as arrays."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state()`."""
+
+    def save(self, path: Path, name: str) -> int:
+        """Write what came since the last save in `path` and list the rest."""
+
+    def load(self, path: Path, name: str) -> None:
+        """Continue from a save."""
+
+
+class Store(Protocol):
+    """Where a source puts its buffer."""
+
+    def keep(self, buffer: Storable) -> Any:
+        """Store the buffer as it is; what is returned goes into the checkpoint's state."""
+
+    def fill(self, buffer: Storable, kept: Any) -> bool:
+        """Bring back what `keep` returned; False if it was not kept, and `buffer` stays empty."""
+
+
+class InMemory:
+    """A copy of every row in the checkpoint itself."""
+
+    def keep(self, buffer: Storable) -> Any:
+        """All rows."""
+        return {"pushed": buffer.n_pushed, "rows": buffer.state()}
+
+    def fill(self, buffer: Storable, kept: Any) -> bool:
+        """From the rows in `kept`."""
+        if kept is None:
+            return False
+        if "rows" not in kept:
+            raise CheckpointError(
+                "the checkpoint's rows are in the replay/ folder of its run, which is not there; "
+                "load it from its run folder, or without them: replay=False"
+            )
+        buffer.restore(dict(kept["rows"]))
+        _require_pushed(buffer, kept)
+        return True
+
+
+class Segments:
+    """A folder of immutable segments that the checkpoints of a run share; one save has `name`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.used = False  # whether there is a save of that name
+
+    def keep(self, buffer: Storable) -> Any:
+        """Write what came since the last save."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        buffer.save(self.folder, self.name)
+        self.used = True
+        return {"pushed": buffer.n_pushed}
+
+    def fill(self, buffer: Storable, kept: Any) -> bool:
+        """Read and check every row."""
+        if kept is None or "rows" in kept:
+            return InMemory().fill(buffer, kept)
+        buffer.load(self.folder, self.name)
+        _require_pushed(buffer, kept)
+        return True
+
+
+class Noted:
+    """For a checkpoint apart from a run, which writes the rows once it has its folder."""
+
+    def __init__(self) -> None:
+        self.buffer: Storable | None = None
+
+    def keep(self, buffer: Storable) -> Any:
+        """Remember which buffer it is."""
+        self.buffer = buffer
+        return {"pushed": buffer.n_pushed}
+
+    def fill(self, buffer: Storable, kept: Any) -> bool:
+        """Nothing is kept here."""
+        return False
+
+
+class Nowhere:
+    """Without the rows: a run that goes on from there fills a new buffer."""
+
+    def keep(self, buffer: Storable) -> Any:
+        """Nothing."""
+        return None
+
+    def fill(self, buffer: Storable, kept: Any) -> bool:
+        """Nothing."""
+        return False
+
+
+def _require_pushed(buffer: Storable, kept: Mapping[str, Any]) -> None:
+    if buffer.n_pushed != kept["pushed"]:
+        raise CheckpointError(
+            f"the replay of the checkpoint has {buffer.n_pushed} rows pushed, expected {kept['pushed']}: "
+            "it belongs to another checkpoint"
+        )

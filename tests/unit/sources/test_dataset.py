@@ -1,0 +1,146 @@
+"""A dataset as the source of a run: draws that depend on seed and number only, columns that are checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from rlox.errors import CheckpointError, ConfigError, ShapeError
+from rlox.rng import Streams
+from rlox.runs.record import write_dataset
+from rlox.sources.dataset import BLOCK, DatasetSource
+from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, digest_of, read_dataset
+from rlox.sources.store import InMemory
+from rlox.types import Clock, Update
+
+N = 50
+
+
+def columns() -> dict[str, Any]:
+    """Row k has observation k, action k % 3, reward -k; row 19 terminates, row 39 is cut off."""
+    k = np.arange(N)
+    return {
+        "obs": np.stack([k, 2 * k], 1).astype(np.float32),
+        "next_obs": np.stack([k + 1, 2 * k + 2], 1).astype(np.float32),
+        "actions": k % 3,
+        "rewards": (-k).astype(np.float32),
+        "terminated": k == 19,
+        "truncated": k == 39,
+    }
+
+
+def source(seed: int = 1, digest: str = "d") -> DatasetSource:
+    made = Dataset(columns(), {}, digest)
+    return DatasetSource(lambda: (made.buffer(), digest), 4, 0.9, Streams(seed))
+
+
+def drawn(made: DatasetSource, total: int, horizon: int | None = None) -> list[list[int]]:
+    """The rows of each of the batches up to `total`."""
+    clock = Clock(updates=made.batches, unit="updates", horizon=horizon or total)
+    found: list[list[int]] = []
+    while clock.now < total:
+        batch, progress = made.next(clock)
+        assert progress.env_steps == 0
+        found += batch.indices.tolist()
+        clock = clock.tick(progress, Update(count=len(batch)))
+    return found
+
+
+def test_a_batch_is_rows_of_the_dataset_with_a_discount_of_0_after_termination_only() -> None:
+    batch, _ = source().next(Clock(unit="updates"))
+    rows, given = batch.indices.astype(int), columns()
+    assert len(batch) == BLOCK
+    for name, column in (
+        ("obs", batch.obs),
+        ("next_obs", batch.next_obs),
+        ("rewards", batch.rewards),
+    ):
+        np.testing.assert_array_equal(column, given[name][rows])
+    np.testing.assert_array_equal(batch.actions[..., 0], given["actions"][rows])
+    np.testing.assert_allclose(batch.discounts, np.where(rows == 19, 0.0, 0.9), rtol=1e-6)
+    assert {19, 39} <= set(rows.ravel().tolist())
+
+
+def test_batches_are_a_function_of_the_seed_and_their_number_however_a_run_is_cut() -> None:
+    whole = drawn(source(), 70)
+    assert len(whole) == 70
+    cut = source()
+    assert [row for total in (5, 16, 17, 55, 70) for row in drawn(cut, total)] == whole
+    assert drawn(source(2), 70) != whole
+
+
+def test_a_source_goes_on_where_it_was_saved_and_refuses_another_dataset() -> None:
+    whole, first = drawn(source(), 70), source()
+    drawn(first, 37)
+    saved = first.save(InMemory())
+    again = source()
+    again.restore(saved, InMemory())
+    assert again.continues(saved)
+    assert drawn(again, 70) == whole[37:]
+    loaded = source(digest="other")
+    loaded.load()
+    for other in (loaded, source(digest="other")):
+        with pytest.raises(CheckpointError, match="another dataset: its digest was d"):
+            other.restore(saved, InMemory())
+            other.next(Clock(unit="updates"))
+    with pytest.raises(CheckpointError, match="-1 batches"):
+        source().restore({**saved, "batches": -1}, InMemory())
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    made = {**columns(), **changes}
+    write_dataset(Dataset(made, {"format": 1, "env": "any"}, digest_of(made)), folder)
+    return folder
+
+
+def test_a_written_dataset_is_read_back_as_it_was(tmp_path: Path) -> None:
+    read = read_dataset(written(tmp_path / "new" / "data"))
+    for name, column in columns().items():
+        assert read.columns[name].dtype == column.dtype
+        np.testing.assert_array_equal(read.columns[name], column)
+    assert read.about["env"] == "any"
+    assert read.buffer().stats()["n_episodes"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": np.zeros(N)}, "rewards is float64, expected float32"),
+        ({"obs": np.zeros((N, 2, 2), np.float32)}, r"obs has shape \(50, 2, 2\)"),
+        ({"actions": np.zeros(N - 1, np.int64)}, r"actions has shape \(49,\) beside 50 rewards"),
+        ({"priorities": np.zeros(N, np.float32)}, "'priorities' is odd"),
+    ],
+)
+def test_columns_that_are_not_a_datasets_are_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ShapeError, match=message):
+        read_dataset(written(tmp_path, **changes))
+
+
+def test_a_dataset_that_is_damaged_missing_or_half_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"buffer.path=.*expected a folder with dataset.safetensors"
+    ):
+        read_dataset(tmp_path)
+    written(tmp_path)
+    data = columns() | {"rewards": np.ones(N, np.float32)}
+    (tmp_path / DATA).write_bytes(safetensors.numpy.save(data))
+    with pytest.raises(CheckpointError, match="damaged"):
+        read_dataset(tmp_path)
+    (tmp_path / DATA).write_bytes(b"no")
+    with pytest.raises(CheckpointError, match="not a dataset"):
+        read_dataset(tmp_path)
+    written(tmp_path)
+    document = json.loads((tmp_path / DOCUMENT).read_text())
+    (tmp_path / DOCUMENT).write_text(json.dumps({**document, "format": 2}))
+    with pytest.raises(CheckpointError, match="format 2"):
+        read_dataset(tmp_path)
+    (tmp_path / DOCUMENT).unlink()
+    with pytest.raises(ConfigError, match="expected a folder"):
+        read_dataset(tmp_path)

@@ -1,0 +1,274 @@
+"""What a replay source stores, draws and counts, beside a script of which every number is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.envs import ScriptedVecEnv, random_script
+from helpers.transitions import Model
+
+from rlox.configs import PrioritizedConfig, ReplayConfig, UniformConfig
+from rlox.configs.off_policy import OffPolicyConfig
+from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.errors import NonFiniteError
+from rlox.sources.memory import Memory, make_buffer
+from rlox.sources.replay import TICK_STEPS, Cadence, ReplaySource
+from rlox.sources.store import InMemory, Nowhere
+from rlox.types import Clock, Transitions, Update
+
+GAMMA = 0.9
+
+
+class Numbered:
+    """Takes action 1 where it explores at random and 0 else; notes what it was shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.steps: list[int] = []
+
+    def random(self, step: int) -> Any:
+        self.steps.append(step)
+        return 1
+
+    def act(self, obs: Any, step: int, elapsed: float) -> Any:
+        self.seen.append((obs.copy(), elapsed))
+        self.steps.append(step)
+        return 0
+
+
+def settings_of(**settings: Any) -> OffPolicyConfig:
+    return OffPolicyConfig(name="any", **settings)
+
+
+def source(
+    script: Any,
+    config: OffPolicyConfig | None = None,
+    buffer: ReplayConfig | None = None,
+    batch_size: int = 16,
+    **more: Any,
+) -> ReplaySource:
+    """A source over a script; by default every step is one batch's worth, without a warm-up."""
+    algo = config or settings_of(learning_starts=0, train_freq=1)
+    env, kind = ScriptedVecEnv(*script), buffer or UniformConfig()
+    made, full = make_buffer(replace(kind, capacity=kind.capacity or 4096), env, 3)
+    memory = Memory(made, kind, batch_size, algo.n_step, GAMMA, full)
+    cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
+    return ReplaySource(env, memory, Numbered(), cadence, **more)
+
+
+def run(source: ReplaySource, total: int) -> list[tuple[int, int]]:
+    """Ticks until `total`: the environment steps and the batches of each."""
+    clock, ticks = Clock(horizon=total), []
+    while clock.left:
+        batch, progress = source.next(clock)
+        count = 0 if batch is None else len(batch)
+        clock = clock.tick(progress, Update(count=count))
+        ticks.append((progress.env_steps, count))
+    return ticks
+
+
+def model_of(script: Any, n_steps: int) -> Model:
+    """What a buffer of everything should hold after `n_steps`."""
+    obs, finals, rewards, terminated, truncated = script
+    model = Model(10**6, obs.shape[1])
+    for t in range(n_steps):
+        for n in range(obs.shape[1]):
+            ended = terminated[t, n] or truncated[t, n]
+            after = finals[t, n] if ended else obs[t + 1, n]
+            model.streams[n].append(
+                {"obs": obs[t, n], "next_obs": after, "actions": 0, "rewards": rewards[t, n],
+                 "terminated": terminated[t, n], "truncated": truncated[t, n]}
+            )  # fmt: skip
+    return model
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_what_is_stored_is_what_happened_and_an_episodes_last_observation_is_its_own(
+    n_envs: int,
+) -> None:
+    script = random_script(np.random.default_rng(0), 60, n_envs)
+    made = source(script)
+    run(made, 60 * n_envs)
+    held = model_of(script, 60).held()
+    rows = made.memory.buffer.gather(np.array(list(held), np.uint64))
+    for i, expected in enumerate(held.values()):
+        for key, value in expected.items():
+            np.testing.assert_array_equal(rows[key][i], np.float32(value), err_msg=key)
+    assert sum(e["terminated"] or e["truncated"] for e in held.values()) > 5
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_targets_of_windows_follow_the_definition_also_at_every_kind_of_end(n_step: int) -> None:
+    script = random_script(np.random.default_rng(1), 80, 3)
+    made = source(
+        script, settings_of(learning_starts=0, train_freq=240, n_step=n_step), batch_size=999
+    )
+    clock = Clock(horizon=240)
+    batch, _ = made.next(clock)
+    assert batch is not None
+    model, ends = model_of(script, 80), set()
+    for i, index in enumerate(batch.indices[0].tolist()):
+        total, discount, last = model.window(index, n_step, GAMMA)
+        assert batch.rewards[0, i] == pytest.approx(total, abs=1e-5)
+        assert batch.discounts[0, i] == pytest.approx(discount, abs=1e-6)
+        np.testing.assert_array_equal(batch.next_obs[0, i], last["next_obs"])
+        ends.add((bool(last["terminated"]), bool(last["truncated"])))
+    assert len(ends) == 4
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("settings", "batches"),
+    [
+        ({"train_freq": 4}, 960 // 4 - 100 // 4),
+        ({"train_freq": 6, "gradient_steps": 3}, 3 * (960 // 6 - 100 // 6)),
+        ({"train_freq": 16, "gradient_steps": -1}, 16 * (960 // 16 - 100 // 16)),
+        ({"train_freq": 4, "replay_ratio": 0.375}, int(960 * 0.375) - int(100 * 0.375)),
+    ],
+)
+def test_as_many_batches_are_drawn_as_the_settings_say_for_any_number_of_environments(
+    settings: dict[str, Any], batches: int, n_envs: int
+) -> None:
+    script = random_script(np.random.default_rng(2), 960 // n_envs, n_envs)
+    made = source(script, settings_of(learning_starts=100, **settings))
+    ticks = run(made, 960)
+    assert sum(count for _, count in ticks) == batches
+    assert sum(steps for steps, _ in ticks) == 960 == made.env_steps
+
+
+def test_actions_are_random_until_learning_starts_and_the_policys_from_then_on() -> None:
+    script = random_script(np.random.default_rng(3), 40, 2)
+    made = source(script, settings_of(learning_starts=30, train_freq=1))
+    run(made, 80)
+    actions = made.memory.buffer.gather(np.arange(80, dtype=np.uint64))["actions"]
+    assert actions.tolist() == [1] * 30 + [0] * 50
+    assert made.behaviour.steps == list(range(40))  # type: ignore[attr-defined]
+
+
+def test_a_policy_is_shown_the_environments_observations_and_how_much_of_the_run_is_over() -> None:
+    script = random_script(np.random.default_rng(4), 10, 2)
+    made = source(script)
+    run(made, 20)
+    for t, (obs, elapsed) in enumerate(made.behaviour.seen):  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(obs, script[0][t])
+        assert elapsed == pytest.approx(2 * t / 20)
+
+
+def test_a_long_warm_up_returns_often_and_without_batches() -> None:
+    script = random_script(np.random.default_rng(5), 10_000, 1)
+    made = source(script, settings_of(learning_starts=9_000, train_freq=1_000))
+    ticks = run(made, 10_000)
+    assert max(steps for steps, _ in ticks) <= TICK_STEPS
+    assert len([count for _, count in ticks if not count]) > 30
+    assert sum(count for _, count in ticks) == 1
+
+
+def test_the_steps_of_a_long_training_are_counted_with_its_last_tick() -> None:
+    script = random_script(np.random.default_rng(6), 100, 1)
+    made = source(script, settings_of(learning_starts=0, train_freq=100, gradient_steps=150))
+    assert run(made, 100) == [(0, 64), (0, 64), (100, 22)]
+
+
+def test_batches_that_depend_on_one_another_are_drawn_one_at_a_time() -> None:
+    script = random_script(np.random.default_rng(7), 10, 1)
+    algo = settings_of(learning_starts=0, train_freq=10, gradient_steps=3)
+    made = source(script, algo, PrioritizedConfig())
+    assert run(made, 10) == [(0, 1), (0, 1), (10, 1)]
+
+
+def test_priorities_that_were_learned_decide_what_is_drawn_next() -> None:
+    script = random_script(np.random.default_rng(8), 50, 1)
+    algo = settings_of(learning_starts=0, train_freq=50, gradient_steps=2)
+    made = source(script, algo, PrioritizedConfig(alpha=1.0), batch_size=400)
+    batch, _ = made.next(Clock(horizon=100))
+    assert batch is not None
+    errors = np.where(batch.indices.ravel() == 7, 3.0, 0.0)
+    made.feedback(Update(columns={"priorities": errors}, indices=batch.indices.ravel()))
+    batch, _ = made.next(Clock(horizon=100))
+    assert batch is not None
+    drawn = {int(k): int((batch.indices == k).sum()) for k in np.unique(batch.indices)}
+    assert drawn[7] > 350
+
+
+def test_importance_weights_become_full_at_the_end_of_the_run() -> None:
+    script = random_script(np.random.default_rng(9), 100, 1)
+    made = source(script, None, PrioritizedConfig(beta=0.4, beta_final=1.0))
+    betas = []
+    clock = Clock(horizon=100)
+    while clock.left:
+        _, progress = made.next(clock)
+        betas.append(made.memory.buffer.beta)  # type: ignore[union-attr]
+        clock = clock.tick(progress, Update(count=1))
+    np.testing.assert_allclose(betas, 0.4 + 0.6 * np.arange(100) / 100)
+
+
+def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_drawn() -> None:
+    script = random_script(np.random.default_rng(10), 50, 2)
+    rewards = RewardNormalizer(2, GAMMA)
+    made = source(
+        script,
+        settings_of(learning_starts=0, train_freq=100),
+        obs_normalizer=ObservationNormalizer(2),
+        reward_normalizer=rewards,
+    )
+    batch, _ = made.next(Clock(horizon=100))
+    assert batch is not None
+    raw = made.memory.buffer.gather(batch.indices[0])
+    seen = script[0].reshape(-1, 2).astype(np.float64)  # every observation, the first ones too
+    expected = (raw["obs"] - seen.mean(0)) / seen.std(0)
+    np.testing.assert_allclose(batch.obs[0], expected, atol=1e-3)
+    scale = np.sqrt(rewards.moments.var + 1e-8)
+    np.testing.assert_allclose(batch.rewards[0], raw["rewards"] / scale, rtol=1e-5)
+    np.testing.assert_array_equal(raw["obs"][0], script[0].reshape(-1, 2)[int(batch.indices[0, 0])])
+
+
+@pytest.mark.parametrize("spoilt", ["obs", "next_obs", "rewards"])
+def test_a_number_that_is_not_finite_stops_the_run_and_names_its_environment(spoilt: str) -> None:
+    script = random_script(np.random.default_rng(11), 20, 2)
+    at = {"obs": script[0][5], "next_obs": script[1][4], "rewards": script[2][4]}[spoilt]
+    at[1] = np.nan
+    script[3][4, 1] = spoilt == "next_obs"  # an episode ends there
+    made = source(script, settings_of(learning_starts=0, train_freq=40))
+    with pytest.raises(NonFiniteError, match="environment 1"):
+        run(made, 40)
+
+
+def test_a_source_without_its_rows_fills_the_buffer_before_it_learns_again() -> None:
+    rng = np.random.default_rng(12)
+    algo = settings_of(learning_starts=20, train_freq=1)
+    first = source(random_script(rng, 60, 1), algo)
+    run(first, 60)
+    again = source(random_script(rng, 200, 1), algo)
+    again.restore(first.save(Nowhere()), Nowhere())
+    assert not again.continues(first.save(Nowhere()))
+    again.env.t = 0  # type: ignore[attr-defined]
+    ticks, clock = [], Clock(env_steps=60, horizon=120)
+    while clock.left:
+        batch, progress = again.next(clock)
+        clock = clock.tick(progress, Update())
+        ticks.append((clock.env_steps, batch is not None))
+    assert [learned for _, learned in ticks] == [at > 80 for at, _ in ticks]
+    assert again.behaviour.steps == list(range(60, 120))  # type: ignore[attr-defined]
+    assert len(again.behaviour.seen) == 60  # type: ignore[attr-defined]  # none was random
+
+
+def test_windows_do_not_join_what_an_environment_that_was_not_saved_had_begun() -> None:
+    script = random_script(np.random.default_rng(13), 40, 1)
+    script[3][:], script[4][:] = False, False
+    algo = settings_of(learning_starts=0, train_freq=10, n_step=5)
+    first, again = source(script, algo, batch_size=500), source(script, algo, batch_size=500)
+    first.env.resume_grade = again.env.resume_grade = "episode_start"
+    run(first, 10)
+    again.restore(first.save(InMemory()), InMemory())
+    batch, _ = again.next(Clock(env_steps=10, horizon=40))
+    assert isinstance(batch, Transitions)
+    old = batch.indices[0] < 10
+    # from row 9 on one step is left, from row 8 two, ...
+    lengths = torch.log(batch.discounts[0]) / np.log(GAMMA)
+    expected = np.minimum(10 - batch.indices[0][old].astype(int), 5)
+    np.testing.assert_allclose(lengths[torch.from_numpy(old)], expected, atol=1e-3)
+    assert old.sum() > 100
