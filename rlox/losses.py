@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from rlox.errors import ShapeError
 
@@ -18,6 +19,8 @@ __all__ = [
     "kl_estimate",
     "policy_gradient",
     "standardize",
+    "td_loss",
+    "td_target",
     "value_loss",
 ]
 
@@ -224,3 +227,22 @@ def _value_terms(
     gradient = torch.where(plain, error, clipped_error * (change == bounded))
     loss = torch.max(error.square(), clipped_error.square()).mean()
     return loss, gradient.mul_(2.0 * weight)
+
+
+def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
+    """R + gamma^m (1 - terminated) V(s_{t+m}), the m-step target (Sutton & Barto 2018, eq. 7.1); `[B]`.
+
+    `discounts` are gamma^m, 0 where the window ended in termination.
+    """
+    return rewards + discounts * values
+
+
+def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
+    """Mean over the batch of w * loss(q - target), `[B]` -> scalar; w = 1 without `weights`.
+
+    `huber`: e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Mnih et al. 2015); `mse`: e^2.
+    """
+    rule = functional.huber_loss if kind == "huber" else functional.mse_loss
+    if weights is None:
+        return rule(q, target)
+    return (weights * rule(q, target, reduction="none")).mean()

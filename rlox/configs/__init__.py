@@ -12,6 +12,7 @@ from rlox.configs.buffers import (
     UniformConfig,
 )
 from rlox.configs.check import make, make_run, nearest, plain
+from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
@@ -36,6 +37,7 @@ __all__ = [
     "AutoBufferConfig",
     "BufferConfig",
     "CheckpointConfig",
+    "DQNConfig",
     "EnvConfig",
     "EvalConfig",
     "LogConfig",

@@ -101,20 +101,22 @@ def work(job: dict[str, Any]) -> None:
         native: Any = sys.modules["rlox.envs.native"]
         native.VecEnv = partial(native.VecEnv, **job["tiling"])
     algorithm, saved = resume(run, config) if job.get("resume") else (build(config), None)
+    source: Any = algorithm.source
+    stepping = source if algorithm.name == "dqn" else source.collector  # has the environments
     step = os.open(run / "step.txt", os.O_WRONLY | os.O_CREAT)
 
     def mark(text: str) -> None:
         with os.fdopen(
             os.open(run / "marks.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w"
         ) as f:
-            f.write(f"{text}, env step {algorithm.collector.env_steps}\n")
+            f.write(f"{text}, env step {stepping.env_steps}\n")
 
     def tick(now: Snapshot) -> None:
         os.pwrite(step, b"%-12d" % now.now, 0)
         _fill_disk(job.get("full_disk"), now.now)
 
     if "kill_step" in job:
-        _kill_in_step(algorithm.collector, job["kill_step"], lambda: mark("in a rollout"))
+        _kill_in_step(stepping, job["kill_step"], lambda: mark("in a rollout"))
     call = job.get("kill_call", 0)
     torn = job.get("torn", 0)
     last = lambda k, name: mark(f"in disk call {k} ({name})")  # noqa: E731
@@ -131,17 +133,17 @@ def work(job: dict[str, Any]) -> None:
         Path(job["count"]).write_text(json.dumps(disk.calls))
 
 
-def _kill_in_step(collector: Any, at: int, mark: Any) -> None:
-    """SIGKILL of this process when the collector has taken `at` steps, in the middle of a rollout."""
-    step_into = collector.env.step_into
+def _kill_in_step(stepping: Any, at: int, mark: Any) -> None:
+    """SIGKILL of this process when `at` steps were taken, in the middle of a tick."""
+    step_into = stepping.env.step_into
 
     def step(*args: Any) -> Any:
-        if collector.env_steps >= at:
+        if stepping.env_steps >= at:
             mark()
             os.kill(os.getpid(), signal.SIGKILL)
         return step_into(*args)
 
-    collector.env.step_into = step
+    stepping.env.step_into = step
 
 
 def _fill_disk(between: list[int] | None, at: int) -> None:

@@ -7,7 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rlox.runs.checkpoint import newest_checkpoint
+import numpy as np
+
+from rlox.algorithms import ALGORITHMS
+from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
+from rlox.sources.store import InMemory
 
 _ARRAYS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 
@@ -23,6 +27,7 @@ def fingerprint(run: Path) -> dict[str, Any]:
     manifest = json.loads((final / "manifest.json").read_bytes())
     root = run / "checkpoints"
     return {
+        "replay": _rows(final) if manifest["replay"] else None,
         "clock": manifest["clock"],
         **{name: _digest((final / name).read_bytes()) for name in _ARRAYS},
         "state.json": _digest(json.dumps(state, sort_keys=True).encode()),
@@ -44,6 +49,14 @@ def metrics(run: Path) -> list[str]:
 def difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """The names in which two fingerprints differ."""
     return sorted(k for k in one.keys() | other.keys() if one.get(k) != other.get(k))
+
+
+def _rows(checkpoint: Path) -> str:
+    """Every byte of the buffer, priorities and draws too."""
+    name = read_checkpoint(checkpoint).config["algo"]["name"]
+    source = ALGORITHMS[name].from_checkpoint(checkpoint).source
+    rows = source.save(InMemory())["buffer"]["rows"]
+    return _digest(b"".join(f"{k} ".encode() + np.asarray(v).tobytes() for k, v in rows.items()))
 
 
 def _digest(data: bytes) -> str:

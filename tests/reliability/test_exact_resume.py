@@ -36,6 +36,17 @@ def config(**env: Any) -> dict[str, Any]:
     }
 
 
+def replaying(**algo: Any) -> dict[str, Any]:
+    """DQN with priorities, 24 trainings, in the same rhythm; rows are overwritten on the way."""
+    learning = {"learning_starts": 100, "train_freq": 64, "gradient_steps": 6, "batch_size": 16}
+    made = config(n_envs=4)
+    return {
+        **made,
+        "algo": {"name": "dqn", **learning, "net_arch": [16], "n_step": 3, **algo},
+        "buffer": {"name": "prioritized", "capacity": 600},
+    }
+
+
 CASES = {
     "8 CartPoles": config(),
     "256 CartPoles": config(n_envs=256),
@@ -43,6 +54,7 @@ CASES = {
         id="Pendulum-v1", normalize_obs=True, normalize_reward=True
     ),
     "Gymnasium's CartPole": config(backend="gymnasium"),
+    "DQN, prioritized": replaying(),
 }
 Whole = tuple[dict[str, Any], list[str]]
 
@@ -101,7 +113,7 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
-     ("Gymnasium's CartPole", 0.33)],
+     ("Gymnasium's CartPole", 0.33), ("DQN, prioritized", 0.77)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_rollout_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path

@@ -15,15 +15,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, PPO
+from rlox.algorithms import A2C, DQN, PPO
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
 HERE = Path(__file__).parent
 UPDATES = 3
-SAVED_AFTER = 2  # updates
-SMALL = {"n_envs": 3, "seed": 11, "n_steps": 32, "net_arch": [8, 8]}
-EPOCHS = {"batch_size": 32, "n_epochs": 2}
+SAVED_AFTER = 2  # ticks
+SMALL = {"n_envs": 3, "seed": 11, "net_arch": [8, 8]}
+ROLLOUT = {"n_steps": 32}
+EPOCHS = {**ROLLOUT, "batch_size": 32, "n_epochs": 2}
+REPLAY = {"learning_starts": 24, "train_freq": 24, "gradient_steps": 4, "batch_size": 16,
+          "buffer_size": 60, "target_update_interval": 40, "n_envs": 2}  # fmt: skip
 STEPS = 3 * 32
 
 CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
@@ -48,8 +51,21 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
         PPO,
         {"env_id": "Pendulum-v1", "normalize_obs": True, "normalize_reward": True, **EPOCHS},
     ),
-    "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01}),
-    "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True}),
+    "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
+    "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True, **ROLLOUT}),
+    "dqn": (DQN, {"env_id": "CartPole-v1", "anneal_lr": True, "normalize_obs": True, **REPLAY}),
+    "dqn_parts": (
+        DQN,
+        {
+            "env_id": "Acrobot-v1",
+            "double_dqn": True,
+            "dueling": True,
+            "n_step": 3,
+            "prioritized": True,
+            "gradient_steps": 1,
+            **{k: v for k, v in REPLAY.items() if k != "gradient_steps"},
+        },
+    ),
 }
 Arrays = dict[str, NDArray[Any]]
 
@@ -62,21 +78,22 @@ def made(name: str) -> Any:
 
 
 def advance(run: Any, updates: int) -> Arrays:
-    """Weights and numbers after one more rollout (moments after the last), named by the rollouts so
-    far.
-    """
+    """Weights and numbers after one more tick (moments after the last), named by the ticks so far."""
     # The horizon of the schedules is the whole run's.
     run.fit(UPDATES * STEPS, hooks=(lambda clock, *_: run.stop("one update"),))
     learned = run.learner.state()
     found = {f"weights/{key}": value.numpy() for key, value in learned["weights"].items()}
-    for key, moments in learned["optimizer"]["moments"].items() if updates == UPDATES else ():
+    optimizer = learned["optimizer"]
+    kept = optimizer.get("adam", optimizer)["moments"] if updates == UPDATES else {}
+    for key, moments in kept.items():
         found |= {f"{part}/{key}": tensor.numpy() for part, tensor in moments.items()}
+    found |= {f"target/{key}": value.numpy() for key, value in optimizer.get("target", {}).items()}
     found |= {f"metrics/{key}": np.float64(value) for key, value in run.summary().items()}
     return {f"{updates}/{key}": np.array(value) for key, value in found.items()}
 
 
 def trace(run: Any, first: int = 0) -> Arrays:
-    """What the run leaves after each rollout up to the last."""
+    """What the run leaves after each tick up to the last."""
     found: Arrays = {}
     for done in range(first, UPDATES):
         found |= advance(run, done + 1)

@@ -1,0 +1,223 @@
+"""The rows of a replay buffer in a run folder: shared by its checkpoints, pruned with them, brought back."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.algorithms import DQN
+from rlox.build import build, resume
+from rlox.configs import RunConfig, make_run
+from rlox.errors import CheckpointError, ConfigError, StorageError
+from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
+from rlox.runs.session import Session
+from rlox.sources.store import InMemory, Segments
+
+
+def config(total: int = 400, **more: Any) -> RunConfig:
+    return make_run(
+        {
+            "algo": {
+                "name": "dqn", "learning_starts": 50, "train_freq": 8, "gradient_steps": 2,
+                "batch_size": 8, "net_arch": [8], "prioritized": True, "exploration_fraction": 1e-6,
+            },
+            "buffer": {"name": "prioritized", "capacity": 256, "beta": 1.0},  # does not anneal
+            "env": {"id": "CartPole-v1", "n_envs": 2},
+            "eval": {"episodes": 2},
+            "checkpoint": {"every": 100, "keep": 2},
+            "total_steps": total,
+            **more,
+        }
+    )  # fmt: skip
+
+
+def train(run: Path, settings: RunConfig) -> Any:
+    run.mkdir(exist_ok=True)
+    algorithm = build(settings)
+    Session(algorithm, run).run()
+    return algorithm
+
+
+def rows(algorithm: Any) -> dict[str, bytes]:
+    """Every byte of the buffer, priorities and draws included."""
+    state = algorithm.source.save(InMemory())["buffer"]["rows"]
+    return {k: np.asarray(v).tobytes() for k, v in state.items()}
+
+
+def saves(run: Path) -> list[str]:
+    return sorted(p.stem for p in (run / "replay").glob("*.manifest"))
+
+
+def test_the_replay_has_a_save_for_each_checkpoint_that_is_kept_and_no_other(
+    tmp_path: Path,
+) -> None:
+    train(tmp_path, config())
+    kept = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
+    assert len(kept) == 2
+    assert [name.rpartition("-")[0] for name in saves(tmp_path)] == kept
+    manifests = [
+        json.loads((tmp_path / "checkpoints" / k / "manifest.json").read_text()) for k in kept
+    ]
+    assert [m["replay"] for m in manifests] == saves(tmp_path)
+
+
+def test_every_kept_checkpoint_brings_back_the_rows_of_its_moment(tmp_path: Path) -> None:
+    train(tmp_path, config())
+    first, last = sorted((tmp_path / "checkpoints").glob("step-*"))
+    early, late = DQN.from_checkpoint(first), DQN.from_checkpoint(last)
+    assert early.source.memory.buffer.n_pushed == early.clock.env_steps < 400
+    early.fit(400)
+    assert rows(early) == rows(late)
+
+
+def test_a_run_that_goes_on_has_the_rows_of_one_never_stopped(tmp_path: Path) -> None:
+    half, whole = tmp_path / "half", tmp_path / "whole"
+    train(half, config(200))
+    algorithm, saved = resume(half, config(400))
+    assert algorithm.source.continues(saved.state["source"])  # type: ignore[union-attr]
+    Session(algorithm, half, resumed=saved).run()
+    assert rows(algorithm) == rows(train(whole, config(400)))
+
+
+def test_a_checkpoint_apart_from_a_run_has_its_rows_with_it_or_says_that_it_has_none(
+    tmp_path: Path,
+) -> None:
+    algorithm = train(tmp_path / "run", config())
+    algorithm.save(tmp_path / "with")
+    algorithm.save(tmp_path / "without", replay=False)
+    assert rows(DQN.from_checkpoint(tmp_path / "with")) == rows(algorithm)
+    alone = DQN.from_checkpoint(tmp_path / "without")
+    assert len(alone.source.memory.buffer) == 0
+    obs = np.ones(4, np.float32)
+    assert alone.predict(obs) == algorithm.predict(obs)
+    alone.train(600)  # fills the buffer first
+    assert len(alone.source.memory.buffer) == 200
+
+
+def test_a_checkpoint_taken_out_of_its_run_plays_and_says_why_it_does_not_train(
+    tmp_path: Path,
+) -> None:
+    algorithm = train(tmp_path / "run", config())
+    moved = tmp_path / "moved"
+    resolve_checkpoint(tmp_path / "run").rename(moved)
+    with pytest.raises(CheckpointError, match=r"replay/ folder of its run.*replay=False"):
+        DQN.from_checkpoint(moved)
+    played = DQN.from_checkpoint(moved, replay=False)
+    assert played.evaluate(2).returns == algorithm.evaluate(2).returns
+
+
+def test_rows_that_are_damaged_send_a_resume_to_the_checkpoint_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(tmp_path, config())
+    first, last = saves(tmp_path)
+    path = tmp_path / "replay" / f"{last}.manifest"
+    path.write_bytes(path.read_bytes()[:-7])
+    _, saved = resume(tmp_path, config(600))
+    assert saved is not None and saved.replay is not None
+    assert saved.replay.name == first
+    assert "passing over" in caplog.text
+    (tmp_path / "replay" / f"{first}.manifest").unlink()
+    with pytest.raises(CheckpointError):
+        resume(tmp_path, config(600))
+
+
+def test_the_rows_of_another_checkpoint_are_refused(tmp_path: Path) -> None:
+    train(tmp_path, config())
+    first, last = saves(tmp_path)
+    folder = tmp_path / "replay"
+    (folder / f"{last}.manifest").write_bytes((folder / f"{first}.manifest").read_bytes())
+    with pytest.raises(CheckpointError, match="belongs to another checkpoint"):
+        DQN.from_checkpoint(tmp_path)
+
+
+def test_a_training_of_several_ticks_is_saved_again_within_its_steps(tmp_path: Path) -> None:
+    algo = {"name": "dqn", "learning_starts": 10, "train_freq": 200, "gradient_steps": 4,
+            "batch_size": 8, "net_arch": [8]}  # fmt: skip
+    settings = config(algo=algo, buffer={"name": "prioritized", "capacity": 256})
+    expected = train(tmp_path / "whole", settings)
+    run = tmp_path / "stopped"
+    run.mkdir()
+    for updates in (2, 3, 6):  # two stops within one step of the environments
+        algorithm, saved = resume(run, settings)
+        session = Session(algorithm, run, resumed=saved)
+
+        def stop(clock: Any, *_: Any, at: int = updates, running: Session = session) -> None:
+            if clock.updates >= at:
+                running.request_stop("signal")
+
+        session._progress = lambda now, a=algorithm, s=stop: s(a.clock)
+        assert session.run().reason == "signal"
+        assert algorithm.clock.updates == updates
+    algorithm, saved = resume(run, settings)
+    Session(algorithm, run, resumed=saved).run()
+    assert rows(algorithm) == rows(expected)
+    assert algorithm.clock == expected.clock
+
+
+def test_rows_that_the_disk_refuses_are_owed_like_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    keep = Segments.keep
+
+    def sometimes(self: Segments, buffer: Any) -> Any:
+        if len(refused) < 2:
+            refused.append(self.name)
+            raise StorageError(errno.ENOSPC, "full")
+        return keep(self, buffer)
+
+    monkeypatch.setattr(Segments, "keep", sometimes)
+    monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
+    algorithm = train(tmp_path, config())
+    assert len(set(refused)) == 2
+    assert rows(DQN.from_checkpoint(tmp_path)) == rows(algorithm)
+
+
+def test_the_best_policy_is_saved_without_rows_where_only_they_were_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = Segments.keep
+
+    def refuse_the_first(self: Segments, buffer: Any) -> Any:
+        if self.name.startswith("step-000000000104"):
+            raise StorageError(errno.ENOSPC, "full")
+        return keep(self, buffer)
+
+    monkeypatch.setattr(Segments, "keep", refuse_the_first)
+    monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
+    scores = iter([9.0, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(
+        "rlox.training.evaluate.Evaluation.mean", property(lambda self: next(scores, 1.0))
+    )
+    train(tmp_path, config(eval={"every": 100, "episodes": 1}))
+    best = read_checkpoint((tmp_path / "checkpoints" / "best").resolve())
+    assert best.clock["env_steps"] == 104
+    assert best.replay is None
+    assert len(DQN.from_checkpoint(tmp_path / "checkpoints" / "best").source.memory.buffer) == 0
+
+
+def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_playing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path, config())
+    monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root=None: 1000)
+    with pytest.raises(
+        ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"
+    ):
+        build(config())
+    assert DQN.from_checkpoint(tmp_path, replay=False).evaluate(1).returns
+
+
+@pytest.mark.parametrize(("memory", "least"), [("100kB", 2000), ("1MiB", 20_000), ("5e5", 10_000)])
+def test_a_capacity_in_bytes_is_kept(memory: str, least: int) -> None:
+    algorithm: Any = build(config(buffer={"name": "prioritized", "memory": memory}))
+    memory_of = algorithm.source.memory
+    given = {"100kB": 100_000, "1MiB": 1 << 20, "5e5": 500_000}[memory]
+    assert memory_of.full_bytes <= given < 1.1 * memory_of.full_bytes
+    assert memory_of.buffer.capacity > least
