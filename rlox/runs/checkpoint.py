@@ -26,8 +26,8 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox._core import prune_replay
+from rlox.disk import Disk, replace_file
 from rlox.errors import CheckpointError, StorageError
-from rlox.runs.store import Disk, replace_file
 from rlox.runs.tree import pack, unpack
 from rlox.sources.store import InMemory, Segments, Storable, Store
 from rlox.types import Clock, Unit

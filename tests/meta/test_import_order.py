@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors rng configs",
+    "_core types errors disk rng configs",
     "envs networks losses optim statistics",
     "policies collectors sources loggers callbacks",
     "training",

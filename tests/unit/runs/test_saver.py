@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from rlox.configs import make_run
+from rlox.disk import Disk
 from rlox.errors import StorageError
 from rlox.runs import saver
 from rlox.runs.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from rlox.runs.journal import METRICS, Journal
 from rlox.runs.saver import Saver
-from rlox.runs.store import Disk
 
 
 class Refusing(Disk):

@@ -1,4 +1,4 @@
-"""Every disk write of a checkpoint, in one small class: flushed, synced, renamed into place."""
+"""Writes that a crash leaves whole: flushed, synced, renamed into place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlox.errors import StorageError
 
-__all__ = ["Disk", "replace_file"]
+__all__ = ["Disk", "append_file", "replace_file"]
 
 
 class Disk:
@@ -62,3 +62,11 @@ def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
         with suppress(OSError):
             new.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {error}") from error
+
+
+def append_file(path: Path, data: bytes) -> None:
+    """Write behind the end of `path` and force it to the device; a crash may leave a part of it."""
+    with path.open("ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
