@@ -1,40 +1,90 @@
-"""Loggers: `metrics.jsonl` is the truth; the others are fed from a spool."""
+"""Loggers: `metrics.jsonl` is the truth about a run; each of the others follows it in its own time."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rlox.configs import LoggerConfig
-from rlox.errors import MissingExtraError
-from rlox.loggers.base import Row, Sink, Spool
-from rlox.loggers.files import CsvSink, JsonLines, read_rows
+from rlox.configs import LoggerConfig, RunConfig
+from rlox.errors import MissingExtraError, StorageError
+from rlox.loggers.base import Row, Sink
+from rlox.loggers.csv import CsvSink
+from rlox.loggers.follow import Delivery, Follower, finish
+from rlox.loggers.jsonl import METRICS, JsonLines, read_rows
 from rlox.loggers.tensorboard import TensorboardSink
 
-__all__ = ["JsonLines", "Row", "Sink", "Spool", "check_loggers", "open_loggers", "read_rows"]
+__all__ = [
+    "LOGGERS",
+    "METRICS",
+    "Delivery",
+    "Follower",
+    "JsonLines",
+    "Logger",
+    "Row",
+    "Sink",
+    "catch_up",
+    "check_loggers",
+    "finish",
+    "open_loggers",
+    "read_rows",
+]
+
+
+@dataclass(frozen=True)
+class Logger:
+    """How the sink of a logger besides jsonl is made; `LOGGER_CONFIGS` has its configuration.
+
+    `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be
+    quick and leave connections to `Sink.open`. `package` is imported by the sink, and names the extra
+    that installs it.
+    """
+
+    sink: Callable[[Any, Path, RunConfig], Sink]
+    package: str | None = None
+
+
+LOGGERS: dict[str, Logger] = {
+    "csv": Logger(lambda own, folder, run: CsvSink(folder / "metrics.csv")),
+    "tensorboard": Logger(
+        lambda own, folder, run: TensorboardSink(folder / "tb", run.algo.unit),
+        package="tensorboard",
+    ),
+}
 
 
 def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
     """Raise `MissingExtraError` now if a chosen logger's package is not installed."""
-    wanted = {config.name for config in configs.values()}
-    if "tensorboard" in wanted and importlib.util.find_spec("tensorboard") is None:
-        raise MissingExtraError(
-            "logger=tensorboard needs tensorboard: pip install 'rlox[tensorboard]'"
-        )
+    for name in _chosen(configs):
+        package = LOGGERS[name].package
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise MissingExtraError(f"logger={name} needs {package}: pip install 'rlox[{package}]'")
 
 
-def open_loggers(
-    configs: Mapping[str, LoggerConfig], folder: Path, step: int = 0, unit: str = "env_steps"
-) -> list[Spool]:
-    """The chosen loggers besides jsonl, each behind its spool, going on after `step` of the unit."""
-    check_loggers(configs)
-    spools: list[Spool] = []
-    for config in configs.values():
-        if config.name == "csv":
-            spools.append(
-                Spool(CsvSink(folder / "metrics.csv", read_rows(folder / "metrics.jsonl")), "csv")
-            )
-        elif config.name == "tensorboard":
-            spools.append(Spool(TensorboardSink(folder / "tb", step, unit), "tensorboard"))
-    return spools
+def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
+    """The chosen loggers besides jsonl, where they stopped in `folder`; not started yet."""
+    check_loggers(config.logger)
+    chosen = _chosen(config.logger)
+    return [Follower(n, LOGGERS[n].sink(own, folder, config), folder) for n, own in chosen.items()]
+
+
+def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
+    """Hand the loggers of a run that has ended the rows that they lack; by name, what came of it.
+
+    `config` is the run's own; `timeout` the seconds after which what is left stays for another time,
+    with a warning. `StorageError` if `folder` has no `metrics.jsonl`. No other process may be writing
+    to the folder.
+    """
+    if not (folder / METRICS).is_file():
+        raise StorageError(f"{folder} has no {METRICS}; name the folder of a run")
+    followers = open_loggers(folder, config)
+    for follower in followers:
+        follower.start()
+    return finish(followers, timeout)
+
+
+def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
+    """The configurations of loggers that follow, by name: one each, as each has one place."""
+    return {own.name: own for own in configs.values() if own.name in LOGGERS}

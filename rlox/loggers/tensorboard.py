@@ -2,37 +2,119 @@
 
 from __future__ import annotations
 
+import io
+import os
+import struct
+import time
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from rlox.errors import MissingExtraError
+from rlox.disk import append_file
 from rlox.loggers.base import Row
 
 __all__ = ["TensorboardSink"]
 
+PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
+HEAD = 2  # records before the first row: the format's version, and the begin of a session
+FRAME = struct.Struct(
+    "<QI"
+)  # a record is its length, a checksum of that, its bytes, their checksum
+CHECKSUM = 4
+
 
 class TensorboardSink:
-    """Scalars under `tb/`, one tag a metric, at the row's `unit`.
+    """Scalars in one file of `folder`, one event a row, one tag a metric, at the row's `unit`.
 
-    `purge` hides what an earlier session wrote after that step.
+    Events are counted, so no row is ever there twice. Where rows are taken back, a new file takes the
+    place of the old one: it begins with the mark of a session at step 0, at which TensorBoard, also one
+    that is running, forgets what it read before. Such a mark also hides files that others wrote here
+    earlier. An event's time is when the file was begun plus the `seconds` of its row, whenever it was
+    written.
     """
 
-    def __init__(self, folder: Path, purge: int = 0, unit: str = "env_steps") -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise MissingExtraError(
-                "logger=tensorboard needs tensorboard: pip install 'rlox[tensorboard]'"
-            ) from error
+    def __init__(self, folder: Path, unit: str) -> None:
+        events = import_module("tensorboard.compat.proto.event_pb2")
+        records = import_module("tensorboard.summary.writer.record_writer")
+        self.folder = folder
         self._unit = unit
-        self._writer = SummaryWriter(str(folder), purge_step=purge + 1 if purge else None)
+        self._event, self._session = events.Event, events.SessionLog
+        self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
+        self._writer, self._checksum = records.RecordWriter, records.masked_crc32c
+        self._path = folder
+        self._begun = 0.0  # when, in seconds of the epoch
 
-    def write(self, row: Row) -> None:
-        """Add the row's scalars."""
-        step = int(row[self._unit] or 0)
-        for name, value in row.items():
-            if value is not None and name != self._unit:
-                self._writer.add_scalar(name, value, step)
+    def open(self, rows: int) -> int:
+        """Keep the first `rows` events of rows; how many there are."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files = sorted(self.folder.glob(f"{PREFIX}*{SUFFIX}"))
+        ends = self._ends(files[-1]) if files else []
+        held = len(ends) - HEAD
+        if held < 0 or held > rows:
+            kept = files[-1].read_bytes()[: ends[HEAD + rows - 1]] if held > rows else self._head()
+            if held >= 0 or not files:
+                files.append(self._new_path())
+            files[-1].write_bytes(b"")
+            append_file(files[-1], kept)
+        elif ends[-1] < files[-1].stat().st_size:  # an event that a kill cut short
+            os.truncate(files[-1], ends[-1])
+        self._path = files[-1]
+        # only emptied: a TensorBoard that was reading an old file goes on to the new one
+        for old in files[:-1]:
+            if old.stat().st_size:
+                os.truncate(old, 0)
+        with self._path.open("rb") as file:
+            (length, _) = FRAME.unpack(file.read(FRAME.size))
+            self._begun = self._event.FromString(file.read(length)).wall_time
+        return min(max(held, 0), rows)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append one event a row."""
+        append_file(self._path, self._records([self._of(row) for row in rows]))
 
     def close(self) -> None:
-        """Flush and close the event file."""
-        self._writer.close()
+        """Nothing is held open."""
+
+    def _of(self, row: Row) -> Any:
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in row.items()
+            if value is not None and name != self._unit
+        ]
+        return self._event(
+            wall_time=self._begun + float(row.get("seconds") or 0.0),
+            step=int(row.get(self._unit) or 0),
+            summary=self._summary(value=values),
+        )
+
+    def _head(self) -> bytes:
+        begin = self._session(status=self._session.START)
+        version = self._event(wall_time=time.time(), file_version="brain.Event:2")
+        return self._records([version, self._event(session_log=begin, step=0)])
+
+    def _new_path(self) -> Path:
+        """A file behind all there are, in the order of names, in which they are read."""
+        there = (path.name.split(".")[3] for path in self.folder.glob(f"{PREFIX}*"))
+        now = max([int(time.time()), *(int(name) + 1 for name in there if name.isdigit())])
+        return self.folder / f"{PREFIX}{now:010d}{SUFFIX}"
+
+    def _records(self, events: list[Any]) -> bytes:
+        data = io.BytesIO()
+        writer = self._writer(data)
+        for event in events:
+            writer.write(event.SerializeToString())
+        return data.getvalue()
+
+    def _ends(self, path: Path) -> list[int]:
+        """Where each whole record of a file ends."""
+        ends, end, size = [], 0, path.stat().st_size
+        with path.open("rb") as file:
+            while len(head := file.read(FRAME.size)) == FRAME.size:
+                length, checksum = FRAME.unpack(head)
+                end += FRAME.size + length + CHECKSUM
+                if end > size or checksum != self._checksum(head[:8]):
+                    break
+                ends.append(end)
+                file.seek(end)
+        return ends

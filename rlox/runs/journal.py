@@ -8,29 +8,36 @@ from pathlib import Path
 
 from rlox.configs import RunConfig
 from rlox.errors import StorageError
-from rlox.loggers import JsonLines, Row, open_loggers, read_rows
+from rlox.loggers import METRICS, Delivery, JsonLines, Row, finish, open_loggers, read_rows
 from rlox.runs.checkpoint import Checkpoint
 from rlox.types import Episode, Unit
 
 __all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
 
-METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+EPISODES = "episodes.jsonl"
+CLOSE_SECONDS = 5.0  # that the end of a run waits for its loggers
 
 
 class Journal:
-    """Writes rows; `offsets` is where a run resumed from `step` goes on in each file."""
+    """Writes rows; `offsets` is where a resumed run goes on in each file.
 
-    def __init__(self, folder: Path, config: RunConfig, offsets: dict[str, int], step: int) -> None:
+    The loggers follow `metrics.jsonl` by themselves; here they only learn where it is cut.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig, offsets: dict[str, int]) -> None:
         patience = config.checkpoint.storage_timeout
+        self._loggers = open_loggers(folder, config)
+        for logger in self._loggers:
+            logger.rewind(offsets.get(METRICS, 0))
         self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
         self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
-        self._sinks = open_loggers(config.logger, folder, step, config.algo.unit)
+        self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
+        for logger in self._loggers:
+            logger.start()
 
     def write(self, row: Row) -> None:
-        """A row of metrics, for `metrics.jsonl` and every logger."""
+        """A row of metrics, for `metrics.jsonl` and so for every logger."""
         self._metrics.write(row)
-        for sink in self._sinks:
-            sink.write(row)
 
     def write_episodes(self, episodes: Iterable[Episode]) -> None:
         """One line a finished episode."""
@@ -58,10 +65,12 @@ class Journal:
     def close(self) -> None:
         """Write what waits and close every file, also where one of them cannot be written."""
         with ExitStack() as stack:
-            for sink in reversed(self._sinks):
-                stack.callback(sink.close)
+            stack.callback(self._finish)
             stack.callback(self._episodes.close)
             stack.callback(self._metrics.close)
+
+    def _finish(self) -> None:
+        self.deliveries = finish(self._loggers, CLOSE_SECONDS)
 
 
 def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from rlox.errors import NonFiniteError, StorageError
-from rlox.loggers import read_rows
+from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import (
     REPLAY,
@@ -108,6 +108,11 @@ class Session:
         self._signalled = True
         self.algorithm.stop(reason)
 
+    @property
+    def deliveries(self) -> dict[str, Delivery]:
+        """What came of each logger, once the session has run."""
+        return self._journal.deliveries
+
     def run(self) -> Outcome:
         """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
@@ -143,7 +148,7 @@ class Session:
         resumed, settings = self._resumed, self.config.checkpoint
         finished = not self._start.left
         offsets = offsets_of(self.folder, resumed, finished) if resumed else {}
-        self._journal = Journal(self.folder, self.config, offsets, self._start.now)
+        self._journal = Journal(self.folder, self.config, offsets)
         store = CheckpointStore(
             self.folder / "checkpoints", settings.keep, resumed=resumed, unit=self._start.unit
         )

@@ -36,7 +36,7 @@ class Bench:
     def __init__(self, folder: Path, timeout: float = 60.0) -> None:
         self.folder, self.disk = folder, Refusing()
         config = make_run({"algo": {"name": "ppo"}, "env": {"id": "CartPole-v1"}})
-        self.journal = Journal(folder, config, {}, 0)
+        self.journal = Journal(folder, config, {})
         store = CheckpointStore(folder / "checkpoints", keep=1, disk=self.disk)
         self.saver = Saver(store, self.journal, timeout)
 

@@ -1,25 +1,24 @@
-"""`metrics.jsonl`, `episodes.jsonl` and `metrics.csv`."""
+"""JSON lines: `metrics.jsonl`, which is the truth about a run, and `episodes.jsonl`."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import logging
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rlox.errors import StorageError
-from rlox.loggers.base import Row
 
-__all__ = ["CsvSink", "JsonLines", "read_rows"]
+__all__ = ["METRICS", "JsonLines", "read_rows", "rows_from"]
 
 log = logging.getLogger("rlox.loggers")
 
+METRICS = "metrics.jsonl"
 MAX_WAITING = 64 << 20  # bytes of rows kept in memory while the disk refuses
 RETRY_SECONDS = 0.2
 
@@ -102,50 +101,22 @@ class JsonLines:
             ) from error
 
 
-class CsvSink:
-    """`metrics.csv`; a metric that first shows later adds a column, and the file is rewritten.
-
-    `earlier` are the rows from before a run was resumed. A write that the disk refuses is made up
-    for by the next one, at the latest by `close`.
-    """
-
-    def __init__(self, path: Path, earlier: Iterable[Row] = ()) -> None:
-        self.path = path
-        self._rows: list[Row] = list(earlier)
-        self._columns = list(dict.fromkeys(name for row in self._rows for name in row))
-        self._in_file = 0  # rows that the file has
-
-    def write(self, row: Row) -> None:
-        """Append a row."""
-        self._rows.append(row)
-        if new := [name for name in row if name not in self._columns]:
-            self._columns += new
-            self._in_file = 0
-        with contextlib.suppress(OSError):
-            self._save()
-
-    def close(self) -> None:
-        """Write what the disk refused before."""
-        if self._in_file < len(self._rows):
-            self._save()
-
-    def _save(self) -> None:
-        begun, self._in_file = self._in_file, 0
-        with self.path.open("a" if begun else "w", newline="") as file:
-            writer = csv.DictWriter(file, self._columns)
-            if not begun:
-                writer.writeheader()
-            writer.writerows(self._rows[begun:])
-        self._in_file = len(self._rows)
-
-
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file so far; a line cut short by a crash is left out."""
-    rows: list[dict[str, Any]] = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
-    return rows
+    """The whole rows of a JSON-lines file so far; none where there is no file."""
+    return [row for row, _ in rows_from(path)] if path.exists() else []
+
+
+def rows_from(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """The whole rows from a byte offset on, each with the offset behind it.
+
+    What follows the last newline is a row that is being written, or that a crash cut short.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        while (line := file.readline()).endswith(b"\n"):
+            offset += len(line)
+            with contextlib.suppress(ValueError):
+                yield json.loads(line), offset
 
 
 def _finite(value: Any) -> Any:

@@ -1,0 +1,74 @@
+"""`metrics.csv`: one line a row, one column a metric."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlox.disk import append_file, replace_file
+from rlox.loggers.base import Row
+
+__all__ = ["CsvSink"]
+
+END = b"\r\n"
+
+
+class CsvSink:
+    """Lines of `path` in the order of the rows; a metric that first shows later adds a column.
+
+    The cell of a metric that a row lacks, or that is null there, is empty. Lines are counted and cut
+    off, so no row is ever there twice.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._columns: list[str] = []
+        self._begun = False  # whether there is a line of names
+
+    def open(self, rows: int) -> int:
+        """Keep the first `rows` lines below the names, without any not the names either."""
+        self._columns, self._begun = [], False
+        if not self.path.exists():
+            return 0
+        held = 0
+        with self.path.open("rb") as file:
+            names = file.readline()
+            end = len(names) if rows and names.endswith(END) else 0
+            self._begun = end > 0
+            self._columns = next(csv.reader([names.decode(errors="replace")])) if end else []
+            commas = max(len(self._columns) - 1, 0)
+            while end and held < rows and (line := file.readline()).endswith(END):
+                if line.count(b",") != commas:
+                    break
+                end, held = end + len(line), held + 1
+        if end < self.path.stat().st_size:
+            os.truncate(self.path, end)
+        return held
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append lines; for a new column the file is replaced first."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        if (new := [name for name in names if name not in self._columns]) or not self._begun:
+            self._widen(self._columns + new)
+        text = io.StringIO(newline="")
+        csv.DictWriter(text, self._columns).writerows(rows)
+        append_file(self.path, text.getvalue().encode())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _widen(self, columns: list[str]) -> None:
+        """Replace the file by one with these columns: those it has, and others behind them."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        if self._begun:
+            with self.path.open(newline="", encoding="utf-8") as file:
+                lines = csv.reader(file)
+                next(lines)
+                writer.writerows(line + [""] * (len(columns) - len(line)) for line in lines)
+        replace_file(self.path, text.getvalue().encode())
+        self._columns, self._begun = columns, True

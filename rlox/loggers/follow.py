@@ -1,0 +1,209 @@
+"""How a logger follows `metrics.jsonl`: from a stored position on, in a thread of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from rlox.disk import replace_file
+from rlox.errors import StorageError
+from rlox.loggers.base import Sink
+from rlox.loggers.jsonl import METRICS, rows_from
+
+__all__ = ["Delivery", "Follower", "Position", "finish"]
+
+log = logging.getLogger("rlox.loggers")
+
+BATCH = 256  # rows at most in one write
+PAUSE_SECONDS = 1.0  # between writes while the run goes on, so that a backlog does not slow it
+RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
+LONGEST_RETRY = 30.0
+
+# By the file of the position: a thread that was not waited for any longer may still be in a write.
+_threads: WeakValueDictionary[Path, threading.Thread] = WeakValueDictionary()
+
+
+@dataclass(frozen=True)
+class Position:
+    """How much of `metrics.jsonl` a logger has: whole rows, and the bytes that they take."""
+
+    offset: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a logger was handed, how many rows it still lacks, and the error in the way, if any."""
+
+    sent: int
+    left: int
+    error: Exception | None
+
+    def __str__(self) -> str:
+        lacks = f"lacks {self.left} rows" if self.left else "has every row"
+        return f"{lacks}: {self.error or 'it did not take them in time'}"
+
+
+class Follower:
+    """Hands the rows of a folder's `metrics.jsonl` to a sink, each in its turn.
+
+    The position behind the last row that the sink took is kept in `loggers/<name>.json`. A failure is
+    tried again, after longer and longer pauses, and what was missed is caught up; neither that nor a
+    slow sink is noticed by whoever writes the rows. A kill after a row was taken and before the
+    position was stored is made good by `Sink.open`.
+    """
+
+    def __init__(self, name: str, sink: Sink, folder: Path) -> None:
+        self.name = name
+        self._sink = sink
+        self._metrics = folder / METRICS
+        self._file = folder / "loggers" / f"{name}.json"
+        self._position = self._stored = _read_position(self._file)
+        self._sent = 0
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        self._abandoned = False
+        self._before: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=f"rlox-{name}", daemon=True)
+
+    def rewind(self, offset: int) -> None:
+        """Before rows from `offset` on are cut off: the sink will take back those that it has."""
+        if self._position.offset > offset:
+            self._position = _position_at(self._metrics, offset=offset)
+            self._store()
+
+    def start(self) -> None:
+        """Follow the file, until `end`; after whoever of this process follows it for the same sink."""
+        place = self._file.resolve()
+        self._before = _threads.get(place)
+        _threads[place] = self._thread
+        self._thread.start()
+
+    def end(self) -> None:
+        """No row will be added: what there is, is to be handed on now."""
+        self._ended.set()
+
+    def wait(self, timeout: float) -> Delivery:
+        """What came of it, after `timeout` seconds at most; what is left then stays for later."""
+        self._thread.join(max(timeout, 0.0))
+        self._abandoned = self._thread.is_alive()
+        left = sum(1 for _ in rows_from(self._metrics, self._position.offset))
+        return Delivery(self._sent, left, self._error)
+
+    def _run(self) -> None:
+        ready, retry = False, RETRY_SECONDS
+        while self._before and self._before.is_alive() and not self._abandoned:
+            self._before.join(RETRY_SECONDS)
+        while not self._abandoned:
+            ended = self._ended.is_set()  # asked before reading: every row there will be is there
+            try:
+                ready = ready or self._open()
+                done = not self._send() and ended
+            except Exception as error:  # a third party's sink may raise anything; training goes on
+                ready = False
+                self._failed(error)
+                if ended:
+                    time.sleep(RETRY_SECONDS)
+                self._ended.wait(retry)
+                retry = min(2 * retry, LONGEST_RETRY)
+            else:
+                self._error, retry = None, RETRY_SECONDS
+                if done:
+                    break
+                self._ended.wait(PAUSE_SECONDS)
+        self._close()
+
+    def _open(self) -> bool:
+        """Have the sink hold what the position says, or move the position to what it holds."""
+        position = self._position
+        if not _ends_a_row(self._metrics, position.offset):  # edited by someone
+            position = _position_at(self._metrics, offset=position.offset)
+        held = self._sink.open(position.rows)
+        if held < position.rows:
+            position = _position_at(self._metrics, rows=held)
+        self._position = position
+        return True
+
+    def _send(self) -> bool:
+        """Hand on the next rows; whether there were any."""
+        found = list(islice(rows_from(self._metrics, self._position.offset), BATCH))
+        if found:
+            self._sink.write([row for row, _ in found])
+            if self._abandoned:
+                return False
+            self._position = Position(found[-1][1], self._position.rows + len(found))
+            self._sent += len(found)
+        if self._position != self._stored:
+            self._store()
+        return bool(found)
+
+    def _store(self) -> None:
+        try:
+            self._file.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._file}: {error}") from error
+        replace_file(self._file, json.dumps(asdict(self._position)).encode() + b"\n")
+        self._stored = self._position
+
+    def _failed(self, error: Exception) -> None:
+        if self._error is None:
+            log.warning("logger %s: %s; it is tried again and catches up", self.name, error)
+        self._error = error
+
+    def _close(self) -> None:
+        try:
+            self._sink.close()
+        except Exception as error:
+            self._error = self._error or error
+
+
+def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]:
+    """Have all of them catch up, within `timeout` seconds; warns of those that could not."""
+    for follower in followers:
+        follower.end()
+    deadline = time.monotonic() + timeout
+    found = {f.name: f.wait(deadline - time.monotonic()) for f in followers}
+    for name, delivery in found.items():
+        if delivery.left or delivery.error:
+            warnings.warn(
+                f"logger {name} {delivery}; metrics.jsonl has every row, "
+                "rlox.loggers.catch_up(folder, config) sends what is missing",
+                stacklevel=2,
+            )
+    return found
+
+
+def _read_position(file: Path) -> Position:
+    """What is stored; the beginning where there is none, or none that can be read."""
+    if not file.exists():
+        return Position()
+    try:
+        found = json.loads(file.read_bytes())
+        return Position(max(int(found["offset"]), 0), max(int(found["rows"]), 0))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("%s is damaged (%s); the logger begins anew", file, error)
+        return Position()
+
+
+def _position_at(metrics: Path, offset: int | None = None, rows: int | None = None) -> Position:
+    """Behind the last whole row within `offset` bytes, or behind the first `rows` rows."""
+    position = Position()
+    for _, end in rows_from(metrics) if metrics.exists() else ():
+        if (offset is not None and end > offset) or position.rows == rows:
+            break
+        position = Position(end, position.rows + 1)
+    return position
+
+
+def _ends_a_row(metrics: Path, offset: int) -> bool:
+    with metrics.open("rb") as file:
+        file.seek(max(offset - 1, 0))
+        return offset == 0 or file.read(1) == b"\n"

@@ -1,0 +1,291 @@
+"""What every registered logger promises, over its spec: it ends up with the rows of `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.disk import FaultyDisk
+
+from rlox.configs import LOGGER_CONFIGS, RunConfig, make_run
+from rlox.errors import MissingExtraError
+from rlox.loggers import LOGGERS, METRICS, JsonLines, Row, Sink, catch_up, check_loggers, follow
+from rlox.runs import journal
+from rlox.runs.journal import Journal
+
+from .logger_specs import SPECS, Series
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "logger"
+every_logger = pytest.mark.parametrize("name", SPECS)
+
+
+def test_every_registered_logger_has_a_spec_a_configuration_and_nothing_else_has() -> None:
+    assert set(SPECS) == set(LOGGERS)
+    assert set(LOGGER_CONFIGS) == set(LOGGERS) | {"jsonl"} == {p.stem for p in CONF.glob("*.yaml")}
+    assert {name: config().name for name, config in LOGGER_CONFIGS.items()} == {
+        name: name for name in LOGGER_CONFIGS
+    }
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers that do not wait long, and take few rows at a time."""
+    monkeypatch.setattr(follow, "BATCH", 3)
+    monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(follow, "RETRY_SECONDS", 0.001)
+
+
+def run_with(name: str) -> RunConfig:
+    return make_run({"logger": {name: {"name": name}}})
+
+
+def rows(count: int, mark: float = 0.0) -> list[dict[str, Any]]:
+    """A training row every 64 steps, an evaluation at each third; numbers null, late and large."""
+    found: list[dict[str, Any]] = []
+    for i in range(1, count + 1):
+        now = {"env_steps": 64 * i, "updates": i, "seconds": i / 7}
+        row: dict[str, Any] = {**now, "loss/policy": mark - i / 3, "train/return_mean": None}
+        if i > 1:
+            row["train/return_mean"] = float("nan") if i == 3 else 1e-7 * i
+        if i > 4:
+            row["late, and with a comma"] = 123456789 + i
+        found.append(row)
+        if i % 3 == 0:
+            found.append({**now, "eval/return_mean": mark + i, "eval/infinite": float("inf")})
+    return found
+
+
+def truth(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
+
+
+def holds(name: str, folder: Path) -> tuple[Series, Series]:
+    """What the logger has, and what it is to have."""
+    return SPECS[name].read(folder), SPECS[name].series(truth(folder))
+
+
+def journal_of(folder: Path, name: str, written: Sequence[Row], cut: int = 0) -> Journal:
+    """A session in `folder` that goes on after row `cut` and writes rows."""
+    folder.mkdir(exist_ok=True)
+    lines = (folder / METRICS).read_bytes().splitlines(True) if cut else []
+    made = Journal(folder, run_with(name), {METRICS: sum(map(len, lines[:cut]))})
+    for row in written:
+        made.write(row)
+    return made
+
+
+def append(folder: Path, written: Sequence[Row]) -> None:
+    """Rows that no logger saw."""
+    log = JsonLines(folder / METRICS, (folder / METRICS).stat().st_size)
+    for row in written:
+        log.write(row)
+    log.close()
+
+
+def leave(folder: Path, name: str, written: Sequence[Row], cut: int = 0) -> None:
+    """A whole session."""
+    journal_of(folder, name, written, cut).close()
+
+
+class Around:
+    """A sink in front of the registered one, whose `write` goes through `meddle`."""
+
+    def __init__(self, inner: Sink, meddle: Callable[[Sink, Sequence[Row]], None]) -> None:
+        self.inner, self.meddle = inner, meddle
+        self.open, self.close = inner.open, inner.close
+
+    def write(self, found: Sequence[Row]) -> None:
+        self.meddle(self.inner, found)
+
+
+Meddler = Callable[[Sink, Sequence[Row]], None]
+
+
+@pytest.fixture
+def meddled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Meddler], None]]:
+    def place(name: str, meddle: Meddler) -> None:
+        real = LOGGERS[name]
+        sink = lambda *args: Around(real.sink(*args), meddle)  # noqa: E731
+        monkeypatch.setitem(LOGGERS, name, replace(real, sink=sink))
+
+    return place  # type: ignore[return-value]
+
+
+@every_logger
+def test_the_rows_that_are_written_are_the_rows_that_are_read(name: str, tmp_path: Path) -> None:
+    leave(tmp_path, name, rows(10))
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+    assert len(expected["updates"]) == 13
+    assert "eval/infinite" not in found
+    assert len(found["late, and with a comma"]) == 6
+
+
+@every_logger
+@pytest.mark.parametrize("had", [0, 2, 5, 8, 13])
+def test_a_resumed_run_has_each_row_once_however_far_the_logger_was(
+    name: str, had: int, tmp_path: Path
+) -> None:
+    first = rows(10)
+    leave(tmp_path, name, first[:had])
+    append(tmp_path, first[had:])
+    # a checkpoint between the training row and the evaluation of step 384
+    assert first[7]["env_steps"] == first[6]["env_steps"] == 384
+    leave(tmp_path, name, rows(12, mark=0.5)[7:], cut=7)
+    assert len(truth(tmp_path)) == 16
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+
+
+@every_logger
+def test_a_run_that_starts_anew_in_its_folder_leaves_nothing_of_the_old_one(
+    name: str, tmp_path: Path
+) -> None:
+    leave(tmp_path, name, rows(9))
+    leave(tmp_path, name, rows(2, mark=0.5))
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+    assert "eval/return_mean" not in found
+
+
+@every_logger
+def test_a_logger_that_is_stuck_keeps_nobody_waiting_and_gets_every_row_later(
+    name: str, tmp_path: Path, meddled: Callable[[str, Meddler], None]
+) -> None:
+    gate = threading.Event()
+
+    def slowly(inner: Sink, found: Sequence[Row]) -> None:
+        assert gate.wait(60)
+        inner.write(found)
+
+    meddled(name, slowly)
+    made = journal_of(tmp_path, name, rows(30))  # returns although no row can be taken
+    assert len(truth(tmp_path)) == 40
+    gate.set()
+    made.close()
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+
+
+@every_logger
+def test_a_logger_that_fails_for_a_while_after_half_a_write_has_each_row_once(
+    name: str, tmp_path: Path, meddled: Callable[[str, Meddler], None]
+) -> None:
+    calls = itertools.count(1)
+
+    def failing(inner: Sink, found: Sequence[Row]) -> None:
+        if next(calls) in (1, 3, 4, 5):
+            inner.write(found[: len(found) // 2])
+            raise ConnectionError("reset by peer")
+        inner.write(found)
+
+    meddled(name, failing)
+    leave(tmp_path, name, rows(10))
+    assert next(calls) > 8
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+
+
+@every_logger
+def test_what_a_run_could_not_deliver_is_caught_up_afterwards_each_row_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused, calls = LOGGERS[name], threading.Event(), itertools.count(1)
+
+    def down(inner: Sink, found: Sequence[Row]) -> None:
+        if next(calls) > 2:
+            inner.write(found[:1])
+            refused.set()
+            raise ConnectionError("refused")
+        inner.write(found)
+
+    broken = replace(real, sink=lambda *args: Around(real.sink(*args), down))
+    monkeypatch.setitem(LOGGERS, name, broken)
+    monkeypatch.setattr(journal, "CLOSE_SECONDS", 0.05)
+    made = journal_of(tmp_path, name, rows(10))
+    assert refused.wait(60)
+    with pytest.warns(UserWarning, match=rf"logger {name} lacks \d+ rows: refused; .*catch_up"):
+        made.close()
+    missing = made.deliveries[name].left
+    assert 7 <= missing < 13
+    monkeypatch.setitem(LOGGERS, name, real)
+    assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(missing, 0, None)
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+    assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(0, 0, None)
+
+
+def killed_in_call(k: int, work: Callable[[], object]) -> bool:
+    """Fork, work, SIGKILL in disk call k; whether the work came that far."""
+    if (pid := os.fork()) == 0:
+        try:
+            with FaultyDisk(k, error=None, torn=30):
+                work()
+        finally:
+            os._exit(0)  # whatever came, the tests go on in the parent only
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@every_logger
+@pytest.mark.parametrize("what", ["while it catches up", "while a resumed run takes rows back"])
+def test_whichever_disk_call_is_the_last_every_row_is_there_once_afterwards(
+    name: str, what: str, tmp_path: Path
+) -> None:
+    leave(tmp_path / "before", name, rows(3))
+    for k in itertools.count(1):
+        folder = shutil.copytree(tmp_path / "before", tmp_path / str(k))
+        if what == "while it catches up":
+            append(folder, rows(5)[4:])
+            work: Callable[[], object] = lambda: catch_up(folder, run_with(name))  # noqa: B023, E731
+        else:
+            work = lambda: leave(folder, name, rows(5, mark=0.5)[2:], cut=2)  # noqa: B023, E731
+        killed = killed_in_call(k, work)
+        work()
+        assert len(truth(folder)) == 6
+        found, expected = holds(name, folder)
+        assert found == expected, k
+        if not killed:
+            break
+    assert k > 6
+
+
+@every_logger
+def test_a_logger_whose_files_are_gone_or_cut_short_is_given_its_rows_again(
+    name: str, tmp_path: Path
+) -> None:
+    leave(tmp_path, name, rows(10))
+    kept = {"metrics.jsonl", "episodes.jsonl", "loggers"}
+    files = [p for p in tmp_path.rglob("*") if p.is_file() and not kept & set(p.parts)]
+    assert files
+    for spoil in (Path.unlink, lambda path: os.truncate(path, path.stat().st_size // 2)):
+        for path in (p for p in tmp_path.rglob("*") if p.is_file() and not kept & set(p.parts)):
+            spoil(path)
+        assert catch_up(tmp_path, run_with(name))[name].left == 0
+        found, expected = holds(name, tmp_path)
+        assert found == expected
+
+
+@every_logger
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, real = LOGGERS[name].package, importlib.util.find_spec
+    if package is None:
+        assert check_loggers(run_with(name).logger) is None
+        return
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda wanted: None if wanted == package else real(wanted)
+    )
+    message = rf"logger={name} needs {package}: pip install 'rlox\[{package}\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        check_loggers(run_with(name).logger)

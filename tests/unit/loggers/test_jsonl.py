@@ -1,0 +1,51 @@
+"""JSON lines: every row is in the file when `write` returns, and whole rows are read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlox.errors import StorageError
+from rlox.loggers import JsonLines, read_rows
+from rlox.loggers.jsonl import rows_from
+
+
+def test_json_lines_are_flushed_row_by_row_with_null_for_what_is_not_finite(tmp_path: Path) -> None:
+    log = JsonLines(tmp_path / "m.jsonl")
+    log.write({"a": 1.5, "b": float("nan"), "c": None, "d": float("-inf"), "e": 3})
+    content = (tmp_path / "m.jsonl").read_bytes()
+    assert json.loads(content) == {"a": 1.5, "b": None, "c": None, "d": None, "e": 3}
+    assert log.offset == len(content)
+    log.close()
+    again = JsonLines(tmp_path / "m.jsonl", len(content))
+    assert again.offset == len(content)
+    again.write({"a": 2})
+    assert again.offset == (tmp_path / "m.jsonl").stat().st_size
+    again.close()
+
+
+def test_a_log_that_cannot_be_opened_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        JsonLines(tmp_path / "missing" / "m.jsonl")
+
+
+def test_whole_rows_are_read_from_an_offset_on_each_with_the_offset_behind_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "m.jsonl"
+    file.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3}')
+    assert list(rows_from(file)) == [({"a": 1}, 9), ({"a": 2}, 18)]
+    assert list(rows_from(file, 9)) == [({"a": 2}, 18)]
+    assert list(rows_from(file, 18)) == []
+    file.write_bytes(file.read_bytes() + b"\n")
+    assert list(rows_from(file, 18)) == [({"a": 3}, 27)]
+    assert read_rows(file) == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_damaged_line_is_passed_over_and_a_missing_file_has_no_rows(tmp_path: Path) -> None:
+    file = tmp_path / "m.jsonl"
+    file.write_bytes(b'{"a": 1}\n\x00\x00\x00\n{"a": 2}\n')
+    assert list(rows_from(file)) == [({"a": 1}, 9), ({"a": 2}, 22)]
+    assert read_rows(tmp_path / "none.jsonl") == []
