@@ -61,7 +61,7 @@ def replace_file(path: Path, data: bytes, disk: Disk | None = None) -> None:
     except OSError as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {error}") from error
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def append_file(path: Path, data: bytes) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.loggers import read_rows
+
 RAW, MEAN, FINAL = "#6baed6", "#08519c", "#d94801"
 MAX_POINTS = 20_000
 
 
 def learning_curve(run: Path) -> Path | None:
     """Draw the learning curve of a run folder; `None` when no episode has ended."""
-    episodes = _rows(run / "episodes.jsonl")
+    episodes = read_rows(run / "episodes.jsonl")
     if not episodes:
         return None
     steps = np.array([row["env_steps"] for row in episodes], float)
@@ -73,7 +75,7 @@ def _draw(run: Path, steps: NDArray[np.float64], returns: NDArray[np.float64]) -
 
 
 def _evaluations(axes: Any, run: Path, result: dict[str, Any] | None) -> None:
-    rows = [r for r in _rows(run / "metrics.jsonl") if r.get("eval/return_mean") is not None]
+    rows = [r for r in read_rows(run / "metrics.jsonl") if r.get("eval/return_mean") is not None]
     during = [r for r in rows if result is None or r["env_steps"] < result["env_steps"]]
     if during:
         axes.plot(
@@ -109,13 +111,6 @@ def _result(run: Path) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = json.loads(path.read_text())
     return result
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
 
 
 def _short(value: float) -> str:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rlox.configs import RunConfig, plain
+from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.messages import Interrupted
@@ -47,19 +48,14 @@ def write_text(path: Path, text: str, patience: float = 0.0) -> None:
 
     A disk that refuses is asked again for `patience` seconds.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     begun = time.monotonic()
     while True:
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            replace_file(path, text.encode())
             return
-        except OSError as error:
+        except StorageError:
             if time.monotonic() - begun >= patience:
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+                raise
         time.sleep(RETRY_SECONDS)
 
 

@@ -45,6 +45,9 @@ def run_session(
         session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
         with signals.stopping(lambda: session.request_stop("signal")):
             outcome = session.run()
+    for name, delivery in session.deliveries.items():
+        if not delivery.complete:
+            print(f"  logger {name} {delivery}; metrics.jsonl has every row", file=sys.stderr)
     killed = outcome.reason == "signal"
     data = summary.result(config, outcome, KILLED if killed else DONE)
     data["resume_grade"] = algorithm.source.resume_grade

@@ -47,6 +47,11 @@ class Delivery:
     left: int
     error: Exception | None
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing and nothing failed."""
+        return not self.left and self.error is None
+
     def __str__(self) -> str:
         lacks = f"lacks {self.left} rows" if self.left else "has every row"
         return f"{lacks}: {self.error or 'it did not take them in time'}"
@@ -172,7 +177,7 @@ def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]
     deadline = time.monotonic() + timeout
     found = {f.name: f.wait(deadline - time.monotonic()) for f in followers}
     for name, delivery in found.items():
-        if delivery.left or delivery.error:
+        if not delivery.complete:
             warnings.warn(
                 f"logger {name} {delivery}; metrics.jsonl has every row, "
                 "rlox.loggers.catch_up(folder, config) sends what is missing",

@@ -69,6 +69,20 @@ def test_a_run_leaves_everything_that_rebuilds_its_numbers(
     assert read_status(run)["step"] == 384
 
 
+def test_a_logger_that_could_not_be_served_is_told_and_the_run_is_done(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any, rows: Any) -> None:
+        raise OSError("no such server")
+
+    monkeypatch.setattr("rlox.loggers.csv.CsvSink.write", refuse)
+    monkeypatch.setattr("rlox.runs.journal.CLOSE_SECONDS", 0.1)
+    result = cli("train", *TINY, "log.every=128", "logger=csv")
+    assert result.code == 0
+    assert "logger csv lacks 3 rows: no such server; metrics.jsonl has every row" in result.err
+    assert read_status(only_run(tmp_path / "runs"))["status"] == "done"
+
+
 def test_the_result_has_the_agreed_keys_and_true_numbers(cli: Cli, tmp_path: Path) -> None:
     assert cli("train", *TINY, "total_steps=300", "eval.episodes=8").code == 0
     data = json.loads((only_run(tmp_path / "runs") / "result.json").read_text())
