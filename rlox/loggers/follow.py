@@ -23,7 +23,7 @@ __all__ = ["Delivery", "Follower", "Position", "finish"]
 log = logging.getLogger("rlox.loggers")
 
 BATCH = 256  # rows at most in one write
-PAUSE_SECONDS = 1.0  # between writes while the run goes on, so that a backlog does not slow it
+PAUSE_SECONDS = 1.0  # between looks at the file; a backlog takes half of a thread's time at most
 RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
 LONGEST_RETRY = 30.0
 
@@ -109,9 +109,10 @@ class Follower:
             self._before.join(RETRY_SECONDS)
         while not self._abandoned:
             ended = self._ended.is_set()  # asked before reading: every row there will be is there
+            begun = time.monotonic()
             try:
                 ready = ready or self._open()
-                done = not self._send() and ended
+                sent = self._send()
             except Exception as error:  # a third party's sink may raise anything; training goes on
                 ready = False
                 self._failed(error)
@@ -121,9 +122,9 @@ class Follower:
                 retry = min(2 * retry, LONGEST_RETRY)
             else:
                 self._error, retry = None, RETRY_SECONDS
-                if done:
+                if ended and not sent:
                     break
-                self._ended.wait(PAUSE_SECONDS)
+                self._ended.wait(time.monotonic() - begun if sent == BATCH else PAUSE_SECONDS)
         self._close()
 
     def _open(self) -> bool:
@@ -137,18 +138,18 @@ class Follower:
         self._position = position
         return True
 
-    def _send(self) -> bool:
-        """Hand on the next rows; whether there were any."""
+    def _send(self) -> int:
+        """Hand on the next rows; how many there were."""
         found = list(islice(rows_from(self._metrics, self._position.offset), BATCH))
         if found:
             self._sink.write([row for row, _ in found])
             if self._abandoned:
-                return False
+                return 0
             self._position = Position(found[-1][1], self._position.rows + len(found))
             self._sent += len(found)
         if self._position != self._stored:
             self._store()
-        return bool(found)
+        return len(found)
 
     def _store(self) -> None:
         try:

@@ -276,6 +276,17 @@ def test_a_logger_whose_files_are_gone_or_cut_short_is_given_its_rows_again(
 
 
 @every_logger
+def test_a_run_folder_without_positions_is_followed_from_its_first_row(
+    name: str, tmp_path: Path
+) -> None:
+    leave(tmp_path, name, rows(10))
+    shutil.rmtree(tmp_path / "loggers")
+    assert catch_up(tmp_path, run_with(name))[name] == follow.Delivery(13, 0, None)
+    found, expected = holds(name, tmp_path)
+    assert found == expected
+
+
+@every_logger
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.child import Nursery
+from faults.child import Nursery, reached
 from faults.report import FULL, record
 
 from rlox.loggers import read_rows
@@ -57,8 +58,11 @@ def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
 ) -> None:
     chance, kills = random.Random(3), 100 if FULL else 8
     for _ in range(kills):
+        before, end = reached(tmp_path), time.monotonic() + 60
         pid = nursery.start(tmp_path, config(100_000), resume=True)
-        nursery.kill(pid, chance.uniform(0.2, 0.6))
+        while reached(tmp_path) == before and time.monotonic() < end:
+            time.sleep(0.005)
+        nursery.kill(pid, chance.uniform(0.05, 0.3))
     last = max(row["env_steps"] for row in read_rows(tmp_path / "metrics.jsonl"))
     assert nursery.run(tmp_path, config(last // ROLLOUT + 4), resume=True) == 0
     assert require_every_row_once(tmp_path) >= last // ROLLOUT + 4

@@ -178,6 +178,22 @@ def test_pauses_between_attempts_grow_up_to_a_limit(
     assert waited[:6] == [0.001, 0.002, 0.004, 0.008, 0.008, 0.008]
 
 
+def test_a_backlog_is_handed_on_in_batches_and_a_look_that_finds_few_rows_is_followed_by_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "BATCH", 3)
+    monkeypatch.setattr(follow, "PAUSE_SECONDS", 60.0)
+    sink = Memory()
+    add(tmp_path, range(10))
+    follower = Follower("memory", sink, tmp_path)
+    follower.start()
+    assert eventually(lambda: len(sink.steps) == 10)
+    add(tmp_path, [10])
+    time.sleep(0.05)
+    assert len(sink.steps) == 10
+    assert finish([follower], 60)["memory"] == Delivery(11, 0, None)
+
+
 def test_a_sink_that_stays_broken_costs_the_end_of_a_run_its_timeout_and_is_reported(
     tmp_path: Path,
 ) -> None:
