@@ -60,14 +60,22 @@ def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
     for name in _chosen(configs):
         package = LOGGERS[name].package
         if package is not None and importlib.util.find_spec(package) is None:
-            raise MissingExtraError(f"logger={name} needs {package}: pip install 'rlox[{package}]'")
+            raise MissingExtraError(_needs(name))
 
 
 def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
     """The chosen loggers besides jsonl, where they stopped in `folder`; not started yet."""
     check_loggers(config.logger)
-    chosen = _chosen(config.logger)
-    return [Follower(n, LOGGERS[n].sink(own, folder, config), folder) for n, own in chosen.items()]
+    followers: list[Follower] = []
+    for name, own in _chosen(config.logger).items():
+        try:
+            sink = LOGGERS[name].sink(own, folder, config)
+        except ImportError as error:  # installed, but too old or in pieces
+            if LOGGERS[name].package is None:
+                raise
+            raise MissingExtraError(f"{_needs(name)} ({error})") from error
+        followers.append(Follower(name, sink, folder))
+    return followers
 
 
 def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str, Delivery]:
@@ -88,3 +96,8 @@ def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str
 def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
     """The configurations of loggers that follow, by name: one each, as each has one place."""
     return {own.name: own for own in configs.values() if own.name in LOGGERS}
+
+
+def _needs(name: str) -> str:
+    package = LOGGERS[name].package
+    return f"logger={name} needs {package}: pip install 'rlox[{package}]'"

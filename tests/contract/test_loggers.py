@@ -300,3 +300,17 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     message = rf"logger={name} needs {package}: pip install 'rlox\[{package}\]'"
     with pytest.raises(MissingExtraError, match=message):
         check_loggers(run_with(name).logger)
+
+
+@every_logger
+def test_a_package_that_is_broken_is_named_with_how_to_install_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> Sink:
+        raise ImportError("no module named protobuf")
+
+    monkeypatch.setitem(LOGGERS, name, replace(LOGGERS[name], sink=broken))
+    package = LOGGERS[name].package
+    told = rf"needs {package}: pip .* \(no module named protobuf" if package else "^no module"
+    with pytest.raises(MissingExtraError if package else ImportError, match=told):
+        journal_of(tmp_path, name, [])

@@ -56,7 +56,7 @@ def require_every_row_once(run: Path) -> int:
 def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
     nursery: Nursery, tmp_path: Path
 ) -> None:
-    chance, kills = random.Random(3), 100 if FULL else 8
+    chance, kills = random.Random(3), 100 if FULL else 6
     for _ in range(kills):
         before, end = reached(tmp_path), time.monotonic() + 60
         pid = nursery.start(tmp_path, config(100_000), resume=True)
