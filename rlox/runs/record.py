@@ -12,10 +12,10 @@ import safetensors.numpy
 import torch
 from numpy.typing import NDArray
 
+from rlox.disk import replace_file
 from rlox.envs.make import single_factory
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.store import replace_file
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.training.actor import Actor
 from rlox.training.setup import torch_threads
