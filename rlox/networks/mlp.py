@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-_IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+_IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
     nn.Tanh: torch.tanh_,
     nn.ReLU: torch.relu_,
 }
@@ -36,18 +37,26 @@ def mlp(sizes: Sequence[int], activation: str = "tanh") -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def inference(net: nn.Sequential) -> Callable[[Tensor], Tensor]:
+def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
     """`net` as a plain function for many small calls without gradients.
 
     Skips module dispatch, which costs as much as the arithmetic at the batch sizes of collection,
-    and applies activations in place; the same kernels on the same weights, so the same bits.
+    and applies activations in place; the same kernels on the same weights, so the same bits. A net
+    of other layers than `mlp` makes, or with hooks, comes back as it is.
     """
-    linear = [(m.weight, m.bias) for m in net if isinstance(m, nn.Linear)]
-    if len(net) != 2 * len(linear) - 1 or type(net[0]) is not nn.Linear:
+    if type(net) is not nn.Sequential:
         return net
-    activation = _IN_PLACE.get(type(net[1])) if len(net) > 1 else None
-    if activation is None:
+    layers = list(net._modules.values())
+    kinds = nn.Linear, type(layers[1] if len(layers) > 1 else None)
+    activation = _IN_PLACE.get(kinds[1])
+    if activation is None or len(layers) % 2 == 0 or net._forward_hooks or net._forward_pre_hooks:
         return net
+    for i, layer in enumerate(layers):
+        if type(layer) is not kinds[i % 2] or layer._forward_hooks or layer._forward_pre_hooks:
+            return net
+    # not `layer.weight`: an attribute of a module is looked up in four places
+    parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
+    linear = [(p["weight"], p["bias"]) for p in parameters]
 
     def forward(x: Tensor) -> Tensor:
         for weight, bias in linear[:-1]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +31,39 @@ def acting(policy: nn.Module) -> Iterator[None]:
 
     Each part then goes back to the mode it was in, also one that its owner keeps in another mode.
     """
-    awake = [module for module in policy.modules() if module.training]
-    # A flag like any other: what torch looks up when a parameter is set takes longer than an action.
-    for module in awake:
-        object.__setattr__(module, "training", False)
+    awake, scripted = _awake(policy)
     try:
+        for flags in awake:
+            flags["training"] = False
+        for module in scripted:
+            module.training = False
         yield
     finally:
-        for module in awake:
-            object.__setattr__(module, "training", True)
+        for flags in awake:
+            flags["training"] = True
+        for module in scripted:
+            module.training = True
+
+
+def _awake(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
+    """The attributes of the parts in training mode, and such parts that keep theirs elsewhere.
+
+    Looked up at each call, as `train()` may be called at any time; by hand, as `modules()` and the
+    setting of an attribute, which may be a parameter, take longer than an action.
+    """
+    awake: list[dict[str, Any]] = []
+    scripted: list[nn.Module] = []  # by TorchScript: in their graph
+    waiting = [policy]
+    for module in waiting:
+        flags = module.__dict__
+        if "training" not in flags:
+            if module.training:
+                scripted.append(module)
+        elif flags["training"]:
+            awake.append(flags)
+        if parts := module._modules:
+            waiting += [part for part in parts.values() if part is not None]
+    return awake, scripted
 
 
 class Policy(nn.Module, ABC):

@@ -26,8 +26,7 @@ class GaussianPolicy(MLPActorCritic):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The mean `[B, act_dim]`."""
-        mean: Tensor = self.actor(obs)
-        return mean
+        return inference(self.actor)(obs)
 
 
 class ContinuousPolicy(GaussianPolicy):

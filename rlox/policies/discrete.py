@@ -57,8 +57,7 @@ class DiscretePolicy(MLPActorCritic):
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
-        logits: Tensor = self.actor(obs)
-        return logits.argmax(-1)
+        return inference(self.actor)(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

@@ -49,7 +49,7 @@ class Actor:
         policy = self.policy
         chosen = policy.mode(seen) if generator is None else policy.sample(seen, generator)
         actions: NDArray[Any] = chosen.cpu().numpy()
-        if not np.isfinite(actions).all():
+        if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
                 "the policy's action is not finite; look at its weights and at the observation"
             )
