@@ -7,14 +7,31 @@ position is a number that a checkpoint can hold. Torch generators are re-keyed a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import torch
 
 from rlox._core import stream_seed
 
-__all__ = ["Streams"]
+__all__ = ["Streams", "keyed"]
+
+
+@contextmanager
+def keyed(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """Run a block whose code draws from torch's default generators, which start at `key` in it.
+
+    Those of the CPU and of `devices` (each CUDA device and MPS has its own); afterwards they are as
+    they were. For code that is not ours to change: module constructors, a user's own policy.
+    """
+    with ExitStack() as forks:
+        forks.enter_context(torch.random.fork_rng(devices=[]))  # the CPU's
+        torch.default_generator.manual_seed(key)
+        for device in {d for d in devices if d.type not in ("cpu", "meta")}:
+            forks.enter_context(torch.random.fork_rng([device], device_type=device.type))
+            start = torch.Generator(device=device).manual_seed(key).get_state()
+            torch.get_device_module(device).set_rng_state(start, device)
+        yield
 
 
 class Streams:
@@ -31,12 +48,8 @@ class Streams:
         """A torch generator at the start of the stream `(name, counter)`."""
         return torch.Generator(device=device).manual_seed(self.key(name, counter))
 
-    @contextmanager
-    def default(self, name: str, counter: int = 0) -> Iterator[None]:
-        """Run a block whose code draws from torch's default generator, leaving that untouched.
-
-        For code that is not ours to change: module constructors, a user's own policy.
-        """
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(self.key(name, counter))
-            yield
+    def default(
+        self, name: str, counter: int = 0, device: torch.device | None = None
+    ) -> AbstractContextManager[None]:
+        """`keyed` by the stream `(name, counter)`; with `device`, its default generator too."""
+        return keyed(self.key(name, counter), () if device is None else (device,))

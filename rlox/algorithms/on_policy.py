@@ -102,7 +102,10 @@ def on_policy_parts(
     if tools.policy is not None:
         policy = as_actor_critic(tools.policy)
     else:
-        with tools.streams.default("init"), torch_threads(config.torch_threads):
+        with (
+            tools.streams.default("init", device=tools.device),
+            torch_threads(config.torch_threads),
+        ):
             policy = make_policy(algo, env.observations.dim, env.actions)
     policy = policy.to(tools.device)
     learner = make_learner(policy)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError
 from rlox.policies.base import ActorCritic, Sampler
+from rlox.rng import keyed
 
 __all__ = ["UserPolicy", "as_actor_critic"]
 
@@ -44,11 +45,11 @@ class UserPolicy(ActorCritic):
         self._methods = [methods]  # in a list: not registered a second time
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
-        """Calls `get_action_and_logprob` with torch's default generator keyed for each step."""
+        """Calls `get_action_and_logprob` with torch's default generators keyed for each step."""
+        devices = self._devices()
 
         def sample(obs: Tensor, t: int) -> Tensor:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(generator.initial_seed() + t)
+            with keyed(generator.initial_seed() + t, {obs.device, *devices}):
                 action: Tensor = self._methods[0].get_action_and_logprob(obs)[0]
             return action
 
@@ -71,13 +72,22 @@ class UserPolicy(ActorCritic):
             action: Tensor = module.mode(obs)
             return action
         output: Tensor = module.actor(obs)
-        with torch.random.fork_rng(devices=[]):  # only its kind is of interest
+        with keyed(0, {obs.device, *self._devices()}):  # only its kind is of interest
             sampled = module.get_action_and_logprob(obs)[0]
         return output if sampled.is_floating_point() else output.argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The module's own sample."""
-        action, log_prob = self._methods[0].get_action_and_logprob(obs)
+        """The module's own sample; with a `generator` a function of the next number of that."""
+        if generator is None:
+            action, log_prob = self._methods[0].get_action_and_logprob(obs)
+            return action, log_prob
+        key = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
+        with keyed(int(key), {obs.device, *self._devices()}):
+            action, log_prob = self._methods[0].get_action_and_logprob(obs)
         return action, log_prob
+
+    def _devices(self) -> set[torch.device]:
+        """Where the module is, and so draws: it has no generator of its own that could be keyed."""
+        return {tensor.device for tensor in (*self.module.parameters(), *self.module.buffers())}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
-from rlox.rng import Streams
+from rlox.rng import Streams, keyed
 
 
 def test_a_stream_is_a_function_of_seed_name_and_counter() -> None:
@@ -38,3 +41,59 @@ def test_an_error_inside_the_block_restores_the_generator_too() -> None:
     except KeyError:
         pass
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Accelerators:
+    """Stands in for CUDA devices 0 and 1: their default generators, and which of them were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = torch.Generator
+        self.generators = [real().manual_seed(100 + i) for i in range(2)]
+        self.asked: set[int] = set()
+        monkeypatch.setattr(torch, "Generator", lambda device="cpu": real())
+        monkeypatch.setattr(torch.cuda, "get_rng_state", lambda d: self.of(d).get_state())
+        monkeypatch.setattr(torch.cuda, "set_rng_state", lambda s, d: self.of(d).set_state(s))
+
+    def of(self, device: torch.device) -> torch.Generator:
+        assert device.index is not None
+        self.asked.add(device.index)
+        return self.generators[device.index]
+
+
+def test_a_devices_generator_is_keyed_with_the_cpus_and_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake, drawn = Accelerators(monkeypatch), []
+    devices = {torch.device("cuda:1"), torch.device("cpu"), torch.device("meta")}
+    for seed in (1, 2):
+        fake.generators[1].manual_seed(seed)
+        before = [torch.get_rng_state(), *(g.get_state() for g in fake.generators)]
+        with keyed(7, devices):
+            drawn.append(torch.cat([torch.rand(3), torch.rand(3, generator=fake.generators[1])]))
+        after = [torch.get_rng_state(), *(g.get_state() for g in fake.generators)]
+        assert all(map(torch.equal, before, after))
+    assert torch.equal(*drawn)
+    assert fake.asked == {1}
+
+
+def test_a_named_block_keys_its_device_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, drawn = Accelerators(monkeypatch), []
+    for counter in (0, 0, 1):
+        with Streams(7).default("init", counter, torch.device("cuda:0")):
+            drawn.append(torch.rand(3, generator=fake.generators[0]).tolist())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_a_real_accelerators_generator_is_keyed_and_put_back(kind: str) -> None:
+    module: Any = torch.get_device_module(kind)
+    if not module.is_available():
+        pytest.skip(f"no {kind} here")
+    device, drawn = torch.device(kind, 0), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = module.get_rng_state(device)
+        with keyed(7, [device]):
+            drawn.append(torch.rand(3, device=device).cpu())
+        assert torch.equal(module.get_rng_state(device), before)
+    assert torch.equal(*drawn)

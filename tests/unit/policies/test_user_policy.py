@@ -1,0 +1,112 @@
+"""A user's own policy draws from generators that it is given, wherever it is, and leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.policies import UserMlp
+from torch import Tensor
+
+import rlox.policies.user
+from rlox.algorithms import PPO
+from rlox.policies import UserPolicy
+from rlox.rng import keyed
+
+OBS = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+
+
+def seeded(seed: int) -> UserMlp:
+    with keyed(seed):
+        return UserMlp(4, 2)
+
+
+def test_sampled_predictions_are_a_function_of_the_seed_and_how_many_there_were() -> None:
+    histories = []
+    for foreign in (1, 2):
+        algorithm = PPO("CartPole-v1", policy=seeded(3), n_envs=2, n_steps=16, seed=5)
+        torch.manual_seed(foreign)
+        before = torch.get_rng_state()
+        histories.append([algorithm.predict(OBS, deterministic=False).tolist() for _ in range(3)])
+        assert torch.equal(torch.get_rng_state(), before)
+    assert histories[0] == histories[1]
+    assert len({tuple(actions) for actions in histories[0]}) == 3
+
+
+def test_samples_go_on_with_the_generator_they_are_drawn_with() -> None:
+    policy, rows = UserPolicy(seeded(3)), torch.from_numpy(OBS)
+    one, other = (torch.Generator().manual_seed(8) for _ in range(2))
+    drawn = [policy.get_action_and_logprob(rows, one)[0] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert all(torch.equal(a, policy.get_action_and_logprob(rows, other)[0]) for a in drawn)
+
+
+def test_without_a_generator_the_modules_own_sample_is_torchs() -> None:
+    policy, module, rows = UserPolicy(seeded(3)), seeded(3), torch.from_numpy(OBS)
+    with keyed(4):
+        mine = policy.get_action_and_logprob(rows)
+    with keyed(4):
+        assert all(map(torch.equal, mine, module.get_action_and_logprob(rows)))
+
+
+class OnAnAccelerator(UserMlp):
+    """Says that its parameters are on the second CUDA device, a buffer on the first."""
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return iter([SimpleNamespace(device=torch.device("cuda:1"))])
+
+    def buffers(self, recurse: bool = True) -> Any:
+        return iter([SimpleNamespace(device=torch.device("cuda:0"))])
+
+
+@pytest.mark.parametrize("way", ["sampler", "get_action_and_logprob", "mode"])
+def test_every_device_of_the_module_and_of_its_observations_is_keyed_while_it_draws(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, open_now, seen = OnAnAccelerator(4, 2), [], []
+
+    @contextmanager
+    def watched(key: int, devices: set[torch.device]) -> Iterator[None]:
+        open_now.append(devices)
+        yield
+        open_now.pop()
+
+    def draw(obs: Tensor) -> tuple[Tensor, Tensor]:
+        seen.extend(open_now)
+        return torch.zeros(len(obs)), torch.zeros(len(obs))
+
+    monkeypatch.setattr(rlox.policies.user, "keyed", watched)
+    monkeypatch.setattr(module, "get_action_and_logprob", draw)
+    policy, rows = UserPolicy(module), torch.from_numpy(OBS)
+    if way == "sampler":
+        policy.sampler(2, 50, torch.Generator())(rows, 0)
+    elif way == "mode":
+        policy.mode(rows)
+    else:
+        policy.get_action_and_logprob(rows, torch.Generator())
+    assert seen == [{torch.device("cpu"), torch.device("cuda:0"), torch.device("cuda:1")}]
+    assert not open_now
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_a_module_on_an_accelerator_trains_to_the_same_weights_and_leaves_its_generator(
+    kind: str,
+) -> None:
+    backend: Any = torch.get_device_module(kind)
+    if not backend.is_available():
+        pytest.skip(f"no {kind} here")
+    results = []
+    for foreign in (1, 2):
+        algorithm = PPO("CartPole-v1", policy=seeded(3), device=kind, n_steps=16, seed=5)
+        torch.manual_seed(foreign)
+        before = backend.get_rng_state()
+        algorithm.train(256)
+        drawn = algorithm.predict(OBS, deterministic=False)
+        assert torch.equal(backend.get_rng_state(), before)
+        results.append((drawn.tolist(), algorithm.policy.module.actor[0].weight.tolist()))
+    assert results[0] == results[1]
