@@ -17,10 +17,12 @@ __all__ = [
 
 
 class Callback:
-    """Override what you need. Every method receives `algo`, and where it applies `step`, `metrics`.
+    """Override what you need. Every method receives `algo`, and where it applies what follows.
 
     `step` counts the run's unit, environment steps for most; `metrics` has `mean_reward` and the last
-    update's metrics.
+    update's metrics, and `train/success_rate` where episodes say whether they reached their goal;
+    `episodes` are the `rlox.types.Episode`s that ended since the call before, each with the `info` of
+    its last step where the environment gives one (`is_success`, say).
     """
 
     def on_training_start(self, **kwargs: Any) -> None:

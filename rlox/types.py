@@ -90,6 +90,13 @@ class Episode(NamedTuple):
     env: int
     total_reward: float
     length: int
+    info: Mapping[str, Any] | None = None  # of its last step; None from environments without infos
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it reached its goal, where its info says so by `is_success`."""
+        told = (self.info or {}).get("is_success")
+        return None if told is None else bool(told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,13 @@ class EpisodeTracker:
         self.returns += rewards
         self.lengths += 1
 
-    def finish(self, index: NDArray[np.int64], env_steps: int) -> list[Episode]:
-        """Close the episodes of the environments `index`, which ended at `env_steps`."""
+    def finish(
+        self, index: NDArray[np.int64], env_steps: int, infos: Sequence[Mapping[str, Any]] = ()
+    ) -> list[Episode]:
+        """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`."""
         ended = [
-            Episode(env_steps, int(i), float(self.returns[i]), int(self.lengths[i])) for i in index
+            Episode(env_steps, int(i), float(self.returns[i]), int(self.lengths[i]), info)
+            for i, info in zip_longest(index, infos)
         ]
         self.returns[index] = 0.0
         self.lengths[index] = 0
@@ -46,11 +50,15 @@ class EpisodeTracker:
 
 
 class RecentEpisodes:
-    """Returns and lengths of the last 100 finished training episodes, and how many there were."""
+    """Returns and lengths of the last 100 finished training episodes, and how many there were.
+
+    Also how many of the last 100 that said so (`Episode.success`) reached their goal.
+    """
 
     def __init__(self, window: int = 100) -> None:
         self._returns: deque[float] = deque(maxlen=window)
         self._lengths: deque[int] = deque(maxlen=window)
+        self._successes: deque[bool] = deque(maxlen=window)
         self.count = 0
 
     def extend(self, episodes: Iterable[Episode]) -> None:
@@ -58,6 +66,8 @@ class RecentEpisodes:
         for episode in episodes:
             self._returns.append(episode.total_reward)
             self._lengths.append(episode.length)
+            if episode.success is not None:
+                self._successes.append(episode.success)
             self.count += 1
 
     @property
@@ -70,11 +80,17 @@ class RecentEpisodes:
         """Mean length of the window; `None` before the first episode ends."""
         return float(np.mean(self._lengths)) if self._lengths else None
 
+    @property
+    def success_rate(self) -> float | None:
+        """Part of the window that reached its goal; `None` before the first episode that says so."""
+        return float(np.mean(self._successes)) if self._successes else None
+
     def state(self) -> dict[str, Any]:
         """The window and the count."""
         return {
             "returns": list(self._returns),
             "lengths": list(self._lengths),
+            "successes": list(self._successes),
             "count": self.count,
         }
 
@@ -83,4 +99,5 @@ class RecentEpisodes:
         window = self._returns.maxlen
         self._returns = deque(map(float, state["returns"]), window)
         self._lengths = deque(map(int, state["lengths"]), window)
+        self._successes = deque(map(bool, state.get("successes", ())), window)  # none of before
         self.count = int(state["count"])

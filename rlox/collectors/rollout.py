@@ -178,7 +178,7 @@ class RolloutCollector:
             self.env_steps += self.n_envs
             self.tracker.add(rewards)
             if finals is not None:
-                episodes += self.tracker.finish(finals.envs, self.env_steps)
+                episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
             self._normalize(arena, t, finals)
             if finals is not None:
                 cut += _cut_off(finals, arena.terminated[t], t)

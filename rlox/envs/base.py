@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -19,13 +19,20 @@ class Finals(NamedTuple):
 
     envs: NDArray[np.int64]  # [k], ascending
     obs: NDArray[np.float32]  # [k, obs_dim]
+    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the steps that ended them; none from Rust
 
 
 class VectorEnv(Protocol):
     """`n_envs` environments stepped together, each reset in the same step that ends its episode.
 
     After a step that ended environment i, row i of `obs` is the first observation of its next
-    episode and the ended episode's last observation is in `Finals`.
+    episode and the ended episode's last observation is in `Finals`, with the info of its last step
+    (`is_success`, say), which `Episode` carries on to callbacks.
+
+    The infos of all steps are kept only where they were asked for (`make_vec(keep_infos=True)`): to
+    send them from subprocesses costs more than most steps do. `infos[i]` then belongs to row i of
+    `obs`: for an episode that has just begun it is the info of its reset. It holds until the next
+    step. Environments in Rust have no infos: theirs is empty either way.
     """
 
     n_envs: int
@@ -34,6 +41,7 @@ class VectorEnv(Protocol):
     observations: ObservationCodec
     actions: ActionCodec
     resume_grade: str  # "exact", or "episode_start" where the state cannot be saved
+    infos: Sequence[Mapping[str, Any]]  # [n_envs] of the last step or reset; empty unless kept
 
     def reset_into(self, obs: NDArray[np.float32]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""

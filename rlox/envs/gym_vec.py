@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +17,7 @@ from rlox._core import set_num_threads, stream_seed
 from rlox.envs.base import Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
 from rlox.errors import EnvError
 
 __all__ = ["EnvFactory", "SubprocessGymVecEnv", "SyncGymVecEnv"]
@@ -32,8 +33,13 @@ class SyncGymVecEnv:
     elsewhere it starts new episodes from other seeds, so that it does not repeat its first ones.
     """
 
-    def __init__(self, factories: Sequence[EnvFactory], seed: int, name: str) -> None:
+    infos: Sequence[Mapping[str, Any]] = ()
+
+    def __init__(
+        self, factories: Sequence[EnvFactory], seed: int, name: str, keep_infos: bool = False
+    ) -> None:
         self.name = name
+        self.keep_infos = keep_infos
         self.envs = [make() for make in factories]
         self.n_envs = len(self.envs)
         self.seed = seed
@@ -49,8 +55,9 @@ class SyncGymVecEnv:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = _start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
-        for i, env in enumerate(self.envs):
-            self._restart(i, env, obs[i], seeds[i])
+        infos = [self._restart(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
+        if self.keep_infos:
+            self.infos = infos
 
     def step_into(
         self,
@@ -64,9 +71,11 @@ class SyncGymVecEnv:
         given = self.actions.to_env(actions)
         index: list[int] = []
         last: list[NDArray[np.float32]] = []
+        infos: list[Mapping[str, Any]] = []
+        final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
             try:
-                seen, reward, term, trunc, _ = env.step(given[i])
+                seen, reward, term, trunc, info = env.step(given[i])
                 rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
             except Exception as error:
                 raise _raised(self.name, i, "step", error) from error
@@ -74,8 +83,12 @@ class SyncGymVecEnv:
             if term or trunc:
                 index.append(i)
                 last.append(obs[i].copy())
-                self._restart(i, env, obs[i])
-        return Finals(np.asarray(index, np.int64), np.stack(last)) if index else None
+                final_infos.append(dict(info))  # which the reset may write over
+                info = self._restart(i, env, obs[i])
+            infos.append(info)
+        if self.keep_infos:
+            self.infos = infos
+        return Finals(np.asarray(index, np.int64), np.stack(last), final_infos) if index else None
 
     def state(self) -> dict[str, Any]:
         """How often it was started, and the environments' own state where it can be saved."""
@@ -100,19 +113,20 @@ class SyncGymVecEnv:
 
     def _restart(
         self, i: int, env: gym.Env[Any, Any], row: NDArray[np.float32], seed: int | None = None
-    ) -> None:
+    ) -> dict[str, Any]:
         try:
-            first, _ = env.reset(seed=seed)
+            first, info = env.reset(seed=seed)
         except Exception as error:
             raise _raised(self.name, i, "reset", error) from error
         self._encode(i, first, row)
+        return info
 
     def _encode(self, i: int, observation: Any, row: NDArray[np.float32]) -> None:
         try:
             self.observations.encode_into(observation, row)
         except (ValueError, TypeError, IndexError) as error:
             raise EnvError(
-                f"{self.name} (copy {i}) gave an observation of shape {np.shape(observation)}, "
+                f"{self.name} (copy {i}) gave an observation of shape {shape_of(observation)}, "
                 f"expected {self.observation_space}: {error}"
             ) from error
 
@@ -121,17 +135,24 @@ class SubprocessGymVecEnv:
     """Gymnasium's AsyncVectorEnv: one subprocess per environment, with a deadline for every step."""
 
     resume_grade = "episode_start"
+    infos: Sequence[Mapping[str, Any]] = ()
 
     def __init__(
-        self, factories: Sequence[EnvFactory], seed: int, name: str, step_timeout: float
+        self,
+        factories: Sequence[EnvFactory],
+        seed: int,
+        name: str,
+        step_timeout: float,
+        keep_infos: bool = False,
     ) -> None:
         self.name = name
+        self.keep_infos = keep_infos
         self.seed = seed
         self.starts = 0
         self.timeout = step_timeout
         # spawn: a fork of a process with torch's threads can deadlock
         self.vec: Any = AsyncVectorEnv(
-            [_InWorker(make) for make in factories],
+            [_InWorker(make, keep_infos) for make in factories],
             autoreset_mode=AutoresetMode.SAME_STEP,
             context="spawn",
             daemon=True,
@@ -146,8 +167,9 @@ class SubprocessGymVecEnv:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = _start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
-        first, _ = self._answer("reset", lambda: self._reset(seeds))
+        first, infos = self._answer("reset", lambda: self._reset(seeds))
         obs[:] = self.observations.encode_batch(first)
+        self._keep(infos)
 
     def step_into(
         self,
@@ -163,11 +185,12 @@ class SubprocessGymVecEnv:
             "step", lambda: self._step(given)
         )
         obs[:] = self.observations.encode_batch(seen)
+        self._keep(infos)
         index = np.flatnonzero(terminated | truncated)
         if not len(index):
             return None
-        finals = np.stack([np.asarray(infos["final_obs"][i]) for i in index])
-        return Finals(index, self.observations.encode_batch(finals))
+        finals = self.observations.encode_batch([infos["final_obs"][i] for i in index])
+        return Finals(index, finals, _unpacked(infos["final_info"], index))
 
     def state(self) -> dict[str, Any]:
         """How often it was started; the rest lives in the subprocesses."""
@@ -191,6 +214,10 @@ class SubprocessGymVecEnv:
         self.vec.step_async(actions)
         return self.vec.step_wait(timeout=self.timeout)
 
+    def _keep(self, infos: Mapping[str, Any]) -> None:
+        if self.keep_infos:
+            self.infos = _unpacked(infos, range(self.n_envs))
+
     def _answer(self, call: str, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
@@ -213,13 +240,47 @@ class SubprocessGymVecEnv:
 class _InWorker:
     """Makes an environment; in a subprocess, of which each has a CPU, with one thread for rlox."""
 
-    def __init__(self, make: EnvFactory) -> None:
+    def __init__(self, make: EnvFactory, keep_infos: bool) -> None:
         self.make = make
+        self.keep_infos = keep_infos
 
     def __call__(self) -> gym.Env[Any, Any]:
         if multiprocessing.parent_process() is not None:
             set_num_threads(1)
-        return self.make()
+        return _Sender(self.make(), self.keep_infos)
+
+
+class _Sender(gym.Wrapper[Any, Any, Any, Any]):
+    """Sends infos whole, in a tuple, and only those that are read; Gymnasium joins others to arrays.
+
+    A last observation is a copy, as Gymnasium sends it after the reset, which may write over it.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], keep_infos: bool) -> None:
+        super().__init__(env)
+        self.keep_infos = keep_infos
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset, with the info in its tuple if it is kept."""
+        first, info = self.env.reset(**options)
+        return first, {"info": (info,)} if self.keep_infos else {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, with the info in its tuple if it is kept or the last of an episode."""
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        ended = terminated or truncated
+        sent = {"info": (copy.deepcopy(info) if ended else info,)}
+        return (
+            copy.deepcopy(seen) if ended else seen,
+            reward,
+            terminated,
+            truncated,
+            sent if ended or self.keep_infos else {},
+        )
+
+
+def _unpacked(infos: Mapping[str, Any], index: Iterable[int]) -> list[Mapping[str, Any]]:
+    return [infos["info"][i][0] for i in index]
 
 
 def _raised(name: str, i: int, call: str, error: Exception) -> EnvError:

@@ -76,8 +76,10 @@ def single_factory(
     return wrapped
 
 
-def make_vec(config: EnvConfig, seed: int, source: EnvSource | None = None) -> VectorEnv:
-    """The vectorised training environment."""
+def make_vec(
+    config: EnvConfig, seed: int, source: EnvSource | None = None, keep_infos: bool = False
+) -> VectorEnv:
+    """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
     engine = native_engine(config.id) if source is None and uses_native(config) else None
     if engine is not None:
         name = config.id.rpartition(":")[2]
@@ -94,8 +96,8 @@ def make_vec(config: EnvConfig, seed: int, source: EnvSource | None = None) -> V
     make = single_factory(config, source)
     factories = [make] * config.n_envs
     if config.workers == "subprocess":
-        return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout)
-    return SyncGymVecEnv(factories, seed, config.id)
+        return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout, keep_infos)
+    return SyncGymVecEnv(factories, seed, config.id, keep_infos)
 
 
 def factory_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class NativeVecEnv:
     """`rlox.VecEnv` as a `VectorEnv`: one call into Rust steps every environment."""
 
     resume_grade = "exact"
+    infos: Sequence[Mapping[str, Any]] = ()
 
     def __init__(
         self,

@@ -173,13 +173,17 @@ class Algorithm(ABC):
         self.stop_reason = reason
 
     def summary(self) -> dict[str, float | int]:
-        """The last update's metrics with the counters and `mean_reward`."""
+        """The last update's metrics with the counters, `mean_reward` and, where episodes end in
+        success or not, `train/success_rate`.
+        """
         row = {
             **self._last.metrics,
             "env_steps": self.clock.env_steps,
             "updates": self.clock.updates,
         }
-        mean = self.recent.mean_return
+        mean, rate = self.recent.mean_return, self.recent.success_rate
+        if rate is not None:
+            row["train/success_rate"] = rate
         return row | {"mean_reward": float("nan") if mean is None else mean}
 
     def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
@@ -282,11 +286,12 @@ class Algorithm(ABC):
         if not (self._callbacks or self._logger):
             return
         metrics = self.summary()
+        told = {"algo": self, "step": clock.now, "metrics": metrics, "episodes": progress.episodes}
         if self._logger:
             self._logger.on_train_step(clock.now, metrics)
         for callback in self._callbacks:
-            callback.on_rollout_end(algo=self, step=clock.now, metrics=metrics)
-            if callback.on_step(algo=self, step=clock.now, metrics=metrics) is False:
+            callback.on_rollout_end(**told)
+            if callback.on_step(**told) is False:
                 self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:

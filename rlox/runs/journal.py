@@ -40,14 +40,16 @@ class Journal:
         self._metrics.write(row)
 
     def write_episodes(self, episodes: Iterable[Episode]) -> None:
-        """One line a finished episode."""
+        """One line a finished episode, with `is_success` where its environment said so."""
         for e in episodes:
+            told = {} if e.success is None else {"is_success": e.success}
             self._episodes.write(
                 {
                     "env_steps": e.env_steps,
                     "env": e.env,
                     "return": e.total_reward,
                     "length": e.length,
+                    **told,
                 }
             )
 

@@ -271,6 +271,7 @@ class Session:
 
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()
+        rate = algorithm.recent.success_rate
         self._row_at = algorithm.clock.now
         return {
             **self._position(),
@@ -278,6 +279,7 @@ class Session:
             "train/return_mean": algorithm.recent.mean_return,
             "train/length_mean": algorithm.recent.mean_length,
             "train/episodes": algorithm.recent.count,
+            **({} if rate is None else {"train/success_rate": rate}),
             **self._means.row(),
             "time/steps_per_second": self._speed(),
         }

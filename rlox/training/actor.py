@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlox.envs.normalize import ObservationNormalizer
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, ShapeError
 from rlox.policies.base import Policy, acting
 
@@ -56,14 +56,17 @@ class Actor:
         return self.actions.to_env(actions)
 
     def predict(self, obs: Any, generator: torch.Generator | None = None) -> int | NDArray[Any]:
-        """The action for one raw observation (an `int` for Discrete) or for a batch."""
+        """The action for one raw observation (an `int` for Discrete) or for a batch.
+
+        A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts.
+        """
         codec = self.observations
-        single = codec.is_single(obs)
         try:
-            rows = codec.encode_batch(np.asarray(obs)[None] if single else np.asarray(obs))
+            single = codec.is_single(obs)
+            rows = codec.encode_one(obs) if single else codec.encode_batch(obs)
         except (ValueError, IndexError, TypeError) as error:
             raise ShapeError(
-                f"observation has shape {np.shape(obs)}, expected {codec.space.shape} or a batch of it"
+                f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it"
             ) from error
         with self.ready():
             actions = self.act(rows, generator)

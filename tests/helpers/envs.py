@@ -25,6 +25,7 @@ class ScriptedVecEnv:
     """
 
     resume_grade = "exact"
+    infos: Sequence[Mapping[str, Any]] = ()
 
     def __init__(
         self,

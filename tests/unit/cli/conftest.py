@@ -61,14 +61,16 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 class DictObservation(gym.Env[Any, Any]):
     """An observation space that PPO cannot use."""
 
-    observation_space = spaces.Dict({"position": spaces.Box(-1.0, 1.0, (2,))})
+    observation_space = spaces.Dict(
+        {"body": spaces.Dict({"position": spaces.Box(-1.0, 1.0, (2,))})}
+    )
     action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        return {"position": np.zeros(2, np.float32)}, {}
+        return {"body": {"position": np.zeros(2, np.float32)}}, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return {"position": np.zeros(2, np.float32)}, 0.0, True, False, {}
+        return {"body": {"position": np.zeros(2, np.float32)}}, 0.0, True, False, {}
 
 
 class Breaking(gym.Env[Any, Any]):

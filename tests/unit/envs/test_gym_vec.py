@@ -145,7 +145,6 @@ def test_a_wrong_number_of_actions_is_an_error(actions: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("observation", "action", "named"),
     [
-        (spaces.Dict({"a": spaces.Discrete(2)}), spaces.Discrete(2), "observation space"),
         (spaces.Tuple([spaces.Discrete(2)]), spaces.Discrete(2), "observation space"),
         (spaces.MultiDiscrete([2, 3]), spaces.Discrete(2), "observation space"),
         (spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2), "image observations"),
