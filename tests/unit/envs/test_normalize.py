@@ -39,6 +39,25 @@ def test_moments_of_many_merges_are_those_of_all_the_data() -> None:
     assert moments.var == pytest.approx(data.var(0) * weight + prior, rel=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(1,), (3,), (8,), (1, 1), (8, 4), (64, 17), (300, 5)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_merge_is_made_of_numpys_mean_and_variance_bit_for_bit(
+    shape: tuple[int, ...], dtype: type
+) -> None:
+    rng = np.random.default_rng(sum(shape))
+    ours, theirs = RunningMoments(shape[1:]), RunningMoments(shape[1:])
+    for _ in range(20):
+        batch = rng.normal(30.0, 5.0, shape).astype(dtype)
+        ours.update(batch)
+        n, mean, var = shape[0], batch.mean(0, np.float64), batch.var(0, np.float64)
+        delta, total = mean - theirs.mean, theirs.count + n
+        spread = np.square(delta) * theirs.count * n / total
+        theirs.var = (theirs.var * theirs.count + var * n + spread) / total
+        theirs.mean, theirs.count = theirs.mean + delta * n / total, total
+        assert np.array_equal(ours.mean, theirs.mean)
+        assert np.array_equal(ours.var, theirs.var)
+
+
 def test_collected_moments_are_numpys_over_every_observation_seen() -> None:
     script = random_script(np.random.default_rng(1), 50, 32)
     collector = RolloutCollector(config=BOTH, env=ScriptedVecEnv(*script))
