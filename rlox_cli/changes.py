@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import OverrideParseException
 
 from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import ConfigError
-from rlox_cli import check, messages, schema
+from rlox_cli import messages
 from rlox_cli.help import value_text
+from rlox_cli.run_schema import RUN
+from rlox_cli.schema import is_open
 
 # What a run may change without becoming another one; the rest is frozen in its config.yaml.
 FREE = ("total_steps", "eval", "checkpoint", "log", "stop", "device", "torch_threads", "threads")
@@ -64,8 +66,8 @@ def apply(frozen: RunConfig, overrides: Sequence[str]) -> RunConfig:
     data = plain(frozen)
     for override in overrides:
         key = override.partition("=")[0]
-        _require_key(key, override, frozen.algo.name)
-        _put(data, key.split("."), _value(key, override))
+        _require_key(key, override, data)
+        _put(data, key.split("."), _value(override))
     config = make_run(data)
     refused = [change for change in differences(plain(frozen), plain(config)) if not change.allowed]
     if refused:
@@ -99,12 +101,13 @@ def describe(change: Change, config: RunConfig) -> str:
     return f"{text} (last digits may differ)" if change.key in NUMERIC else text
 
 
-def _require_key(key: str, override: str, algo: str) -> None:
-    names = schema.key_names("train", [algo])
+def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
+    parts = RUN.parts_of(data)
+    names = RUN.names(parts)
     bare = key.lstrip("+~")
     if bare != key:
         raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")
-    if key in (*schema.GROUPS, "tuned", "exp"):
+    if key in (*(group.name for group in RUN.groups), *RUN.presets):
         raise ConfigError(
             f"{override}: a resumed run keeps its {key}; leave it out, "
             f"or start a new run: rlox train {override}"
@@ -113,19 +116,19 @@ def _require_key(key: str, override: str, algo: str) -> None:
         raise ConfigError(f"{override}: a resumed run stays in its folder and takes no hydra.*")
     if any(name.startswith(f"{key}.") for name in names):
         raise ConfigError(f"{override}: expected a group of keys, e.g. {key}.<key>=<value>")
-    if "=" in override and key not in names and not check.OPEN.match(key):
-        raise messages.unknown_key(key, names)
+    if "=" in override and key not in names and not is_open(key, RUN.keys(parts)):
+        raise messages.unknown_key(key, names, RUN.owners(key))
 
 
-def _value(key: str, override: str) -> Any:
+def _value(override: str) -> Any:
     """The value as Hydra's grammar reads it; nothing is composed, looked up or resolved."""
     try:
         (parsed,) = OverridesParser.create().parse_overrides([override])
         if parsed.is_sweep_override():
             raise ConfigError(f"{override} has several values; resume=RUN continues one run")
         return parsed.value()
-    except HydraException as error:
-        raise messages.from_hydra(error, [key], lambda group: []) from error
+    except OverrideParseException as error:
+        raise messages.malformed(error) from error
 
 
 def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:

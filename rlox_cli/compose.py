@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -17,64 +17,111 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import check, messages, schema, sweep
-from rlox_cli.source import GymnasiumSource, RloxSearchPath, conf_folders, group_options
+from rlox_cli import messages, sweep, validate
+from rlox_cli.command import Call, Command
+from rlox_cli.options import conf_folders, group_options
+from rlox_cli.source import GymnasiumSource, RloxSearchPath
 
 CONF = "pkg://rlox_cli.conf"
-NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
 Task = Callable[[DictConfig], Any]
 
 
 class SweepTask(Protocol):
     """A task that is told the plan and keeps how each job ended."""
 
-    plan: sweep.Plan | None
+    plan: sweep.SweepPlan | None
     outcomes: list[dict[str, Any]]
 
     def __call__(self, config: DictConfig) -> Any:
         """Do one job."""
 
 
-def run(command: str, args: list[str], task: Task) -> None:
-    """Compose `command` from the overrides in `args` and call `task` once per job.
+def run(call: Call, task: Task) -> None:
+    """Compose the command from its overrides and call `task` once per job.
 
     Every mistake in the overrides raises a `ConfigError`; Hydra's own flags (`--cfg`, `--info`,
-    `-m`, `--config-dir`, ...) do what they do in any Hydra application.
+    `-m`, `--config-dir`, ...) do what they do in any Hydra application. What the task raises comes
+    after all jobs, the first of it.
     """
-    parsed = parse_flags(args)
-    _install()
-    overrides = rewrite(command, parsed.overrides, conf_folders(parsed.config_dir))
-    with _translated(command, parsed):
-        if parsed.cfg in ("job", "all"):
-            _check(command, overrides, parsed)
-        _hydra(command, [*_flags(args, parsed.overrides), *overrides], task)
+    line = Line.read(call.command, call.args)
+    job = _Job(task)
+    with line.translated():
+        if line.parsed.cfg in ("job", "all"):
+            _check(line)
+        _hydra(line.command, [*line.flags, *line.overrides], job)
+    if job.error is not None:
+        raise job.error
 
 
-def run_sweep(command: str, args: list[str], task: SweepTask) -> int:
+def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
     """Check every job of a sweep, run them, write the summary; the exit code of the whole."""
-    parsed = parse_flags(args)
-    _install()
-    overrides = rewrite(command, parsed.overrides, conf_folders(parsed.config_dir))
-    if not any(o.startswith("hydra.sweep.dir=") for o in overrides):
-        overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
-    flags = _flags(args, parsed.overrides)
-    with _translated(command, parsed):
+    line = Line.read(call.command, args)
+    if not any(o.startswith("hydra.sweep.dir=") for o in line.overrides):
+        line.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
+    with line.translated():
         with _loader() as app:
-            name = parsed.config_name or command
-            plan = sweep.plan(app, name, [*overrides, *_search_path(parsed)])
+            plan = sweep.plan(app, line.primary, [*line.overrides, *line.search_path()])
         task.plan = plan
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
             place = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
             try:
-                _hydra(command, [*flags, *overrides, *place], task)
+                _hydra(line.command, [*line.flags, *line.overrides, *place], task)
             finally:
                 code = sweep.finish(plan, task.outcomes)
     return code
+
+
+@dataclass(frozen=True)
+class Line:
+    """The arguments of a command, taken apart: Hydra's flags, and overrides as Hydra takes them."""
+
+    command: Command
+    parsed: argparse.Namespace
+    flags: list[str]
+    overrides: list[str]
+    folders: list[Path]
+
+    @classmethod
+    def read(cls, command: Command, args: list[str]) -> Line:
+        """Take them apart; `ConfigError` for what cannot be."""
+        parsed = parse_flags(args)
+        command.schema.register()
+        for plugin in (GymnasiumSource, RloxSearchPath):
+            Plugins.instance().register(plugin)
+        folders = conf_folders(parsed.config_dir)
+        given: list[str] = parsed.overrides
+        overrides = [o for override in given for o in command.rewrite(override, folders)]
+        return cls(command, parsed, _flags(args, given), overrides, folders)
+
+    @property
+    def primary(self) -> str:
+        """The primary configuration."""
+        return self.parsed.config_name or self.command.name
+
+    def search_path(self) -> list[str]:
+        """`--config-dir` for Hydra's compose API, which has no such option."""
+        if self.parsed.config_dir is None:
+            return []
+        return [f"hydra.searchpath=[file://{Path(self.parsed.config_dir).absolute()}]"]
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """What Hydra raises inside comes out as a `ConfigError` in the house's words."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            schema = self.command.schema
+            names = schema.names(schema.chosen(self.parsed.overrides, self.folders))
+            raise messages.from_hydra(
+                error, names, lambda group: group_options(group, self.folders), schema.owners
+            ) from error
 
 
 def parse_flags(args: list[str]) -> argparse.Namespace:
@@ -96,57 +143,30 @@ def parse_flags(args: list[str]) -> argparse.Namespace:
     return parsed
 
 
-def rewrite(command: str, overrides: list[str], folders: list[Path]) -> list[str]:
-    """Spellings that Hydra crashes on or refuses, in ones that it takes."""
-    if command == "evaluate":
-        return list(overrides)
-    return [o for override in overrides for o in _rewrite_one(override, folders)]
+class _Job:
+    """A task whose error waits until Hydra is done, and is not taken for one of composition."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.error: Exception | None = None
+
+    def __call__(self, config: DictConfig) -> Any:
+        try:
+            return self.task(config)
+        except Exception as error:
+            self.error = self.error or error
+            return None
 
 
-def _rewrite_one(override: str, folders: list[Path]) -> Iterator[str]:
-    key, equals, value = override.partition("=")
-    if key.lstrip("+~") == "resume":
-        if override == "resume=null":
-            return
-        raise ConfigError(f"{override}: to go on with a run: rlox train resume=RUN")
-    if key.lstrip("~") in ("algo", "env", "buffer") and value in ("null", ""):
-        raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
-    if key == "exp" and value == "null":
-        return
-    if value == "null":
-        value = NULL_OPTIONS.get(key, value)
-    if key == "tuned":
-        value = ",".join("none" if v == "null" else v for v in value.split(","))
-        _require_tuned(value, folders)
-    # `env.kwargs` is open: its keys belong to the environment, so struct mode must not judge them.
-    if re.match(r"\+?env\.kwargs\.", key):
-        key = "++" + key.removeprefix("+")
-    yield f"{key}{equals}{value}"
+def _check(line: Line) -> None:
+    """Hydra prints a config without calling the task, so validate it first.
 
-
-def _require_tuned(value: str, folders: list[Path]) -> None:
-    """Reject unknown presets: Hydra silently skips a missing option of an optional group."""
-    found = group_options("tuned", folders)
-    for name in value.split(","):
-        if "$" not in name and name not in ("none", *found):
-            raise messages.unknown_option("tuned", name, found)
-
-
-def _check(command: str, overrides: list[str], parsed: argparse.Namespace) -> None:
-    """Hydra prints a config without calling the task, so validate it first."""
+    A key that has to be given may be missing in what is only looked at.
+    """
     with _loader():
-        config = hydra.compose(parsed.config_name or command, [*overrides, *_search_path(parsed)])
-    if command != "evaluate":
-        check.run_config(config)
-    elif not OmegaConf.is_missing(config, "run"):
-        check.evaluate_config(config)
-
-
-def _search_path(parsed: argparse.Namespace) -> list[str]:
-    """`--config-dir` for Hydra's compose API, which has no such option."""
-    if parsed.config_dir is None:
-        return []
-    return [f"hydra.searchpath=[file://{Path(parsed.config_dir).absolute()}]"]
+        config = hydra.compose(line.primary, [*line.overrides, *line.search_path()])
+    if not validate.not_given(validate.plain_data(config), line.command.schema):
+        line.command.check(config)
 
 
 @contextmanager
@@ -157,21 +177,15 @@ def _loader() -> Iterator[Hydra]:
         yield app
 
 
-def _hydra(command: str, argv: list[str], task: Task) -> None:
+def _hydra(command: Command, argv: list[str], task: Task) -> None:
     with _hydra_environment(argv):
         try:
-            hydra.main(version_base="1.3", config_path=CONF, config_name=command)(task)()
+            hydra.main(version_base="1.3", config_path=CONF, config_name=command.name)(task)()
         except OSError as error:
             if isinstance(error, HydraException):  # "no such option" is one of both kinds
                 raise
             # Tasks keep their errors to themselves: this is a folder that Hydra makes.
             raise StorageError(f"{error.filename} cannot be written: {error.strerror}") from error
-
-
-def _install() -> None:
-    schema.register()
-    for plugin in (GymnasiumSource, RloxSearchPath):
-        Plugins.instance().register(plugin)
 
 
 def _flags(args: list[str], overrides: list[str]) -> list[str]:
@@ -197,15 +211,3 @@ def _hydra_environment(argv: list[str]) -> Iterator[None]:
         os.environ.pop("HYDRA_FULL_ERROR")
         if full is not None:
             os.environ["HYDRA_FULL_ERROR"] = full
-
-
-@contextmanager
-def _translated(command: str, parsed: argparse.Namespace) -> Iterator[None]:
-    folders = conf_folders(parsed.config_dir)
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        names = schema.key_names(command, schema.chosen_algos(parsed.overrides))
-        raise messages.from_hydra(error, names, lambda g: group_options(g, folders)) from error

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from rlox.configs import ALGO_CONFIGS
 from rlox.configs.params import expectation
-from rlox_cli.schema import Key, chosen_algos, command_keys
-from rlox_cli.source import group_options
+from rlox_cli.command import Command
+from rlox_cli.exit_codes import MEANINGS
+from rlox_cli.options import conf_folders, group_options
+from rlox_cli.schema import Group, Key, Schema
 
-CONF = Path(__file__).parent / "conf"
-LISTED_GROUPS = ("algo", "buffer", "logger", "tuned", "exp")
-NOTES = {
-    "train": "Trains one agent. Several values (seed=0,1,2) need rlox sweep or -m.",
-    "sweep": (
-        "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
-        "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME."
-    ),
-    "evaluate": "Plays the policy of a run and writes every return to RUN/eval/<checkpoint>.json.",
-}
-RESUME = """\
-resume (rlox train resume=RUN [key=value ...])
-  resume=RUN                            goes on with the run in folder RUN, in the same folder: one
-                                        that was stopped, killed or failed goes on at its newest
-                                        whole checkpoint, one that is done with a larger
-                                        total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
-                                        stop.*, device, torch_threads and threads may change; the
-                                        rest is frozen in RUN/config.yaml, read as plain data"""
 FLAGS = """\
 flags (Hydra's, all of them work)
   --cfg job            print the configuration instead of running
@@ -39,65 +21,25 @@ flags (Hydra's, all of them work)
   -m                   one run per combination of values
   +key=value, ~key     add or remove a key
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
+INDENT = 38
 
 
-def command_help(command: str, args: Sequence[str] = ()) -> str:
-    """The help text of one subcommand, with the keys of the algorithms that `args` name."""
-    algos = chosen_algos(args)
-    parts = [f"usage: rlox {command} [key=value ...]", NOTES[command]]
-    if command != "evaluate":
-        parts.append(_groups())
-    keys = command_keys(command, algos)
-    for section in dict.fromkeys(_section(k) for k in keys):
-        if section == "algo":
-            parts += [_algo(command, name, algos) for name in algos]
-        else:
-            title = f"{section or 'run'} (key=default  meaning)"
-            parts.append("\n".join([title, *(_line(k) for k in keys if _section(k) == section)]))
-    if command == "train":
-        parts.append(RESUME)
-    return "\n\n".join([*parts, FLAGS])
-
-
-def _algo(command: str, name: str, shown: Sequence[str]) -> str:
-    others = ", ".join(f"algo={other}" for other in ALGO_CONFIGS if other not in shown)
-    title = f"algo={name} (key=default  meaning{f'; others: {others}' if others else ''})"
-    keys = [key for key in command_keys(command, [name]) if _section(key) == "algo"]
-    return "\n".join([title, *map(_line, keys)])
-
-
-def _groups() -> str:
-    lines = [
-        "groups (group=option)",
-        "  env      any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
-    ]
-    for group in LISTED_GROUPS:
-        names = group_options(group, [CONF])
-        if names:
-            listed = ", ".join(names)
-            lines += textwrap.wrap(
-                listed, _width() - 11, initial_indent=f"  {group:<9}", subsequent_indent=" " * 11
-            )
-    lines.append(
-        "  several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null"
-    )
-    return "\n".join(lines)
-
-
-def _section(key: Key) -> str:
-    return key.name.split(".")[0] if "." in key.name else ""
-
-
-def _line(key: Key) -> str:
-    head = f"  {key.name}={value_text(key.default)}"
-    choices = key.field.metadata.get("choices")
-    accepts = "" if choices and len(choices) == 1 else expectation(key.field)
-    meaning = str(key.field.metadata.get("doc", "")) + (f"; {accepts}" if accepts else "")
-    indent = " " * 38
-    wrapped = textwrap.wrap(
-        meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=indent
-    )
-    return "\n".join(wrapped or [head])
+def command_help(command: Command, args: Sequence[str] = ()) -> str:
+    """The help text of one command, with the keys of the options that `args` choose."""
+    schema = command.schema
+    parts = schema.chosen(args, conf_folders())
+    blocks = [f"usage: rlox {command.name} [key=value ...]", command.notes]
+    if schema.groups:
+        blocks.append(_groups(schema))
+    for group in schema.groups:
+        chosen = [(p.mount, tag) for p in parts if p.group == group for tag in p.tags]
+        shown = {tag for _, tag in chosen}
+        blocks += [_option(group, tag, mount, shown) for mount, tag in chosen]
+    rest = schema.keys(())
+    for section in dict.fromkeys(_section(key) for key in rest):
+        blocks.append(_block(section or "run", (k for k in rest if _section(k) == section)))
+    blocks += [command.more] * bool(command.more)
+    return "\n\n".join([*blocks, FLAGS, _codes(command)])
 
 
 def value_text(value: Any) -> str:
@@ -109,6 +51,50 @@ def value_text(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{','.join(map(value_text, value))}]"
     return str(value)
+
+
+def _option(group: Group, tag: str, mount: str, shown: Collection[str]) -> str:
+    """The keys of one option, under its name where the group has others."""
+    keys = group.part(tag, mount).keys
+    if len(group.registry) == 1:
+        return _block(group.name, keys)
+    others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown)
+    return _block(f"{group.name}={tag}", keys, f"; others: {others}" if others else "")
+
+
+def _block(title: str, keys: Iterable[Key], more: str = "") -> str:
+    return "\n".join([f"{title} (key=default  meaning{more})", *map(_line, keys)])
+
+
+def _groups(schema: Schema) -> str:
+    lines, folders = ["groups (group=option)"], conf_folders()
+    listed = {group.name: group.listed for group in schema.groups}
+    for group in (*listed, *schema.presets):
+        names = listed.get(group) or ", ".join(group_options(group, folders))
+        if names:
+            lines += textwrap.wrap(
+                names, _width() - 11, initial_indent=f"  {group:<9}", subsequent_indent=" " * 11
+            )
+    return "\n".join([*lines, f"  {schema.hint}"] if schema.hint else lines)
+
+
+def _codes(command: Command) -> str:
+    return "\n".join(["exit codes", *(f"  {code:<4} {MEANINGS[code]}" for code in command.codes)])
+
+
+def _section(key: Key) -> str:
+    return key.name.split(".")[0] if "." in key.name else ""
+
+
+def _line(key: Key) -> str:
+    head = f"  {key.name}={value_text(key.default)}"
+    choices = key.field.metadata.get("choices")
+    accepts = "" if choices and len(choices) == 1 else expectation(key.field)
+    meaning = key.doc + (f"; {accepts}" if accepts else "")
+    wrapped = textwrap.wrap(
+        meaning, _width(), initial_indent=f"{head:<36}  ", subsequent_indent=" " * INDENT
+    )
+    return "\n".join(wrapped or [head])
 
 
 def _width() -> int:

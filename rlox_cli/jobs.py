@@ -11,8 +11,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, plain
+from rlox_cli.options import conf_folders, group_options
 from rlox_cli.run_folder import DONE, is_locked, read_config, read_status
-from rlox_cli.source import conf_folders, group_options
 from rlox_cli.sweep import job_slug
 
 # Keys that say where and whether, not what: they do not make a job another one.

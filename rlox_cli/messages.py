@@ -1,4 +1,4 @@
-"""Errors in words: what was wrong, the nearest right name, and the exit code it means."""
+"""Errors in words: what was wrong, and the nearest right name."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from hydra.errors import OverrideParseException
 
 from rlox.configs import nearest
-from rlox.errors import (
-    ConfigError,
-    EnvError,
-    NonFiniteError,
-    RloxError,
-    StorageError,
-    UnknownNameError,
-)
-from rlox_cli import schema
+from rlox.errors import ConfigError, RloxError, UnknownNameError
 
-OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
 MAX_LINES = 8
 LISTED_OPTIONS = 20
 
@@ -35,30 +26,6 @@ SYNONYMS = {
     "num_envs": "env.n_envs",
     "env_id": "env.id",
 }
-
-
-class Interrupted(BaseException):
-    """A signal asked the process to stop; carries its number."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
-
-    @property
-    def code(self) -> int:
-        """The exit code by which a shell knows the signal."""
-        return 128 + self.signum
-
-
-def exit_code(error: BaseException) -> int:
-    """The exit code of cli.md for an error."""
-    table = ((ConfigError, WRONG_USE), (NonFiniteError, NON_FINITE), (EnvError, ENVIRONMENT))
-    for kind, code in table:
-        if isinstance(error, kind):
-            return code
-    if isinstance(error, StorageError):
-        return STORAGE
-    return FAILED
 
 
 def describe(error: BaseException) -> str:
@@ -88,11 +55,10 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(repr(u) for u in unique)}?" if unique else ""
 
 
-def unknown_key(key: str, names: Iterable[str]) -> ConfigError:
-    """The error for a key that no dataclass declares, or only another algorithm's."""
-    names = list(names)
-    if "algo" in names and (theirs := schema.owners(key)):
-        return ConfigError(f"unknown key '{key}': it belongs to algo={' and algo='.join(theirs)}")
+def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
+    """The error for a key that no dataclass declares, or only those of the options `owners`."""
+    if owners:
+        return ConfigError(f"unknown key '{key}': it belongs to {' and '.join(owners)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
 
 
@@ -110,11 +76,17 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
 
 
 def from_hydra(
-    error: BaseException, names: Sequence[str], options: Callable[[str], list[str]]
+    error: BaseException,
+    names: Sequence[str],
+    options: Callable[[str], list[str]],
+    owners: Callable[[str], list[str]],
 ) -> ConfigError:
-    """Hydra's and OmegaConf's composition errors, reworded; `options` lists a group."""
+    """Hydra's and OmegaConf's composition errors, reworded.
+
+    `options` lists those of a group, `owners` those that have a key.
+    """
     if isinstance(error, OverrideParseException):
-        return _malformed(error)
+        return malformed(error)
     text = "\n".join(str(e) for e in _chain(error) if str(e))
     if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         return unknown_option(match[1], match[2], options(match[1]))
@@ -122,11 +94,11 @@ def from_hydra(
         group = match[1]
         if group in names and "." not in group:  # a group of which no option exists
             return unknown_option(group, _value_of(group, text), options(group))
-        return unknown_key(group, names)
+        return unknown_key(group, names, owners(group))
     if match := re.search(r"Could not delete from config\. '([^']+)' does not exist", text):
-        return unknown_key(match[1], names)
+        return unknown_key(match[1], names, owners(match[1]))
     if match := re.search(r"config group override, but config group '([^']+)' does not", text):
-        return unknown_key(match[1], names)
+        return unknown_key(match[1], names, owners(match[1]))
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return ConfigError(
             f"{match[1]} has several values\n"
@@ -138,7 +110,8 @@ def from_hydra(
     return ConfigError(shorten(_without_links(text), 6))
 
 
-def _malformed(error: OverrideParseException) -> ConfigError:
+def malformed(error: OverrideParseException) -> ConfigError:
+    """The error for an override that Hydra's grammar does not know."""
     override = error.override
     if "=" not in override and not override.startswith("~"):
         return ConfigError(

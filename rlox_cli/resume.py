@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from rlox.configs import RunConfig, plain
 from rlox.envs.ids import find_spec
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
-from rlox_cli import changes, check, jobs, plain_yaml, provenance
+from rlox_cli import changes, jobs, plain_yaml, provenance, validate
 from rlox_cli.changes import Change
-from rlox_cli.messages import OK
+from rlox_cli.command import Call
+from rlox_cli.exit_codes import OK
 from rlox_cli.run_folder import (
     DONE,
     RunFolder,
@@ -34,8 +35,7 @@ from rlox_cli.run_folder import (
     write_json,
     write_text,
 )
-from rlox_cli.session import report_failure, run_session, title
-from rlox_cli.signals import Signals
+from rlox_cli.run_training import report_failure, run_training, title
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -45,7 +45,7 @@ log = logging.getLogger("rlox.cli")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Continuation:
     """A run folder and what it shall be continued with."""
 
     path: Path
@@ -55,10 +55,10 @@ class Plan:
     status: dict[str, Any]
 
     @classmethod
-    def read(cls, path: Path, overrides: list[str]) -> Plan:
+    def read(cls, path: Path, overrides: list[str]) -> Continuation:
         """Read and check everything but the checkpoints."""
         try:
-            frozen = check.saved_config(read_config(path))
+            frozen = validate.saved_config(read_config(path))
         except ConfigError as error:
             source = str(path / "config.yaml")
             prefix = "" if str(error).startswith(source) else f"{source}: "
@@ -90,25 +90,27 @@ class Plan:
             )
 
 
-def resume(args: Sequence[str], signals: Signals, full_trace: bool) -> int:
+def resume_run(call: Call) -> int:
     """Continue one run; the exit code."""
-    name, overrides = changes.split(args)
+    name, overrides = changes.split(call.args)
     path = find_run(name)
-    plan = Plan.read(path, overrides)
+    plan = Continuation.read(path, overrides)
     if plan.finished():
         return _say_done(plan)
     find_spec(plan.config.env.id)
     check_loggers(plan.config.logger)
-    check.try_environment(plan.config)
+    validate.try_environment(plan.config)
     folder = RunFolder.reopen(path)
     try:
         with folder:
-            plan = Plan.read(path, overrides)  # again: from here on nobody else writes to it
+            plan = Continuation.read(
+                path, overrides
+            )  # again: from here on nobody else writes to it
             if plan.finished():
                 return _say_done(plan)
-            return _continue(plan, folder, ["rlox", "train", *args], signals)
+            return _continue(plan, folder, call)
     except Exception as error:
-        return report_failure(error, path if folder.begun else None, full_trace)[0]
+        return report_failure(error, path if folder.begun else None, call)[0]
 
 
 def find_run(name: str) -> Path:
@@ -133,7 +135,7 @@ def find_run(name: str) -> Path:
     raise ConfigError(f"resume={name}: not a run folder, {missing} is missing{nearest_runs(path)}")
 
 
-def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signals) -> int:
+def _continue(plan: Continuation, folder: RunFolder, call: Call) -> int:
     from rlox import build  # late: it brings torch, which wrong use should not wait for
 
     with _warnings_shown():
@@ -144,7 +146,7 @@ def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signal
         _require_own(plan, saved)
         grade = "exact" if _goes_on(algorithm, saved) else "episode_start"
         folder.restart(step)
-        origin = provenance.collect(plan.config, command)
+        origin = provenance.collect(plan.config, call.line)
         _keep_previous(plan, {**origin, "resumed_at": step, "resume_grade": grade})
         _set_damaged_aside(plan.path, step)
         print(f"{title(plan.config)}\n  folder  {plan.path}")
@@ -153,8 +155,8 @@ def _continue(plan: Plan, folder: RunFolder, command: list[str], signals: Signal
         where = _where(algorithm, saved, grade)
         log.info("%s", where)
         print(f"  {where}", flush=True)
-        code: int = run_session(algorithm, plan.config, folder, signals, saved)["code"]
-        return code
+        ended = run_training(algorithm, plan.config, folder, call.signals, saved)
+        return int(ended["code"])
 
 
 def _where(algorithm: Algorithm, saved: Checkpoint | None, grade: str) -> str:
@@ -173,7 +175,7 @@ def _goes_on(algorithm: Algorithm, saved: Checkpoint | None) -> bool:
     return saved is None or algorithm.source.continues(saved.state["source"])
 
 
-def _require_own(plan: Plan, saved: Checkpoint | None) -> None:
+def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
     """The checkpoints must be there and belong to the configuration beside them."""
     if saved is None:
         if damaged := _checkpoints(plan.path):
@@ -193,7 +195,7 @@ def _require_own(plan: Plan, saved: Checkpoint | None) -> None:
             )
 
 
-def _keep_previous(plan: Plan, origin: dict[str, Any]) -> None:
+def _keep_previous(plan: Continuation, origin: dict[str, Any]) -> None:
     """`.hydra/resumeN/`: the configuration and result until now, what changes them, from where."""
     hydra, number = plan.path / ".hydra", 1
     while (hydra / f"resume{number}").exists():
@@ -237,7 +239,7 @@ def _status(path: Path) -> dict[str, Any]:
         return {}  # killed before it was written, or damaged: the checkpoints decide
 
 
-def _say_done(plan: Plan) -> int:
+def _say_done(plan: Continuation) -> int:
     print(
         f"done: {plan.path} has taken its {plan.status['step']:,} steps "
         f"({plan.status.get('reason')}); nothing was changed\n"

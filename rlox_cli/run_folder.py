@@ -22,7 +22,7 @@ from rlox.configs import RunConfig, plain
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import plain_yaml
-from rlox_cli.messages import Interrupted
+from rlox_cli.signals import Interrupted
 
 RUNNING, DONE, FAILED, KILLED = "running", "done", "failed", "killed"
 HEARTBEAT_SECONDS = 5.0

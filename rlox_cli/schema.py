@@ -1,43 +1,24 @@
-"""The dataclasses of `rlox.configs` as Hydra config nodes, and the list of every key they define.
+"""Which keys a command takes: fields of the dataclasses in `rlox.configs`, option by option.
 
-Leaves are registered untyped on purpose: Hydra's struct mode finds unknown keys, and
-`rlox.configs.make_run` alone judges types and ranges, so each mistake has one wording.
+What the command line chooses (`algo=ppo`, `buffer=rollout`, `logger=[csv]`) is a tagged union, a
+`Group`: one registry says which dataclass an option has. Nothing else here knows an option's name.
+
+Hydra gets the leaves untyped on purpose: its struct mode finds unknown keys, and `rlox.configs`
+alone judges types and ranges, so each mistake has one wording.
 """
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
-from rlox.configs import (
-    ALGO_CONFIGS,
-    BUFFER_CONFIGS,
-    LOGGER_CONFIGS,
-    EnvConfig,
-    RunConfig,
-    param,
-    plain,
-)
+from rlox_cli.options import CONF, file_of, read_plain
 
-GROUPS = ("algo", "env", "buffer", "logger")
-DEFAULT_ALGO = RunConfig().algo.name  # as conf/train.yaml
-
-
-@dataclass(frozen=True)
-class EvaluateConfig:
-    """What `rlox evaluate` takes."""
-
-    run: str = param(doc="the run folder to evaluate")
-    checkpoint: str = param(
-        "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
-    )
-    episodes: int = param(50, "episodes; all are finished and counted", within="[1, inf)")
-    seed: int = param(
-        100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
-    )
-    video: bool = param(False, "also film the first episode, as mp4 under videos/")
+REQUIRED = "???"  # the value of a key that has no default and was not given, as in Hydra
 
 
 @dataclass(frozen=True)
@@ -47,7 +28,11 @@ class Key:
     name: str
     field: Field[Any]
     hint: Any
-    brought: Any = None  # the default that the algorithm has in place of the field's
+
+    @property
+    def doc(self) -> str:
+        """What it means, in one line."""
+        return str(self.field.metadata.get("doc", ""))
 
     @property
     def required(self) -> bool:
@@ -55,90 +40,222 @@ class Key:
         return self.field.default is MISSING and self.field.default_factory is MISSING
 
     @property
+    def open(self) -> bool:
+        """Whether the keys below it are the environment's, or whoever's, and not ours."""
+        return typing.get_origin(self.hint) is dict
+
+    @property
     def default(self) -> Any:
         """The default value, `???` when the key must be given."""
-        if self.brought is not None:
-            return self.brought
         if self.field.default is not MISSING:
             return self.field.default
-        return "???" if self.field.default_factory is MISSING else self.field.default_factory()
+        return REQUIRED if self.field.default_factory is MISSING else self.field.default_factory()
 
 
-def command_keys(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[Key]:
-    """Every key that `command` accepts with these algorithms, in the order of the dataclasses."""
-    if command == "evaluate":
-        return list(_keys(EvaluateConfig, ""))
-    found: list[Key] = []
-    for algo in algos:
-        keys = _keys(ALGO_CONFIGS[algo], "algo.")
-        found += [k for k in keys if k.name not in {f.name for f in found}]
-    found += _keys(EnvConfig, "env.")
-    for kind in dict.fromkeys(kind for algo in algos for kind in ALGO_CONFIGS[algo].buffers):
-        keys = _keys(BUFFER_CONFIGS[kind], "buffer.")
-        found += [k for k in keys if k.name not in {f.name for f in found}]
-    found += [k for k in _keys(RunConfig, "") if k.name.split(".")[0] not in GROUPS]
-    return [replace(key, brought=ALGO_CONFIGS[algos[0]].brings.get(key.name)) for key in found]
+@dataclass(frozen=True)
+class Group:
+    """A part of the configuration that the command line chooses: a tagged union.
 
-
-def chosen_algos(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The algorithms that a command line names, several in a sweep; else the default one.
-
-    All of them where a preset or an expression names it.
+    `registry` has the dataclass of each tag, which is the option's `name` in a composed
+    configuration. With `many`, several are chosen at once, each under a name of its own.
     """
-    given = [o.partition("=")[2] for o in overrides if o.startswith("algo=")]
-    if any(o.startswith("exp=") and o != "exp=null" for o in overrides) or "(" in "".join(given):
-        return tuple(ALGO_CONFIGS)
-    known = [name for name in (given[-1] if given else "").split(",") if name in ALGO_CONFIGS]
-    return tuple(known) or (DEFAULT_ALGO,)
+
+    name: str
+    registry: Mapping[str, type[Any]]
+    many: bool = False
+    listed: str = ""  # what --help says where the options are too many to list
+
+    def tag(self, option: str, folders: Sequence[Path]) -> str | None:
+        """The tag of an option: itself, or that of the option which its file is built on."""
+        if len(self.registry) == 1:
+            return next(iter(self.registry))
+        waiting, seen = [option], set[str]()
+        while waiting:
+            name = waiting.pop(0)
+            if name in self.registry:
+                return name
+            if name not in seen:
+                seen.add(name)
+                waiting += _built_on(file_of(self.name, name, folders))
+        return None
+
+    def part(self, tag: str | None, mount: str = "") -> Part:
+        """The part that a tag fills; of a tag that is unknown, every key that it could have."""
+        known = tag is not None and tag in self.registry
+        return Part(self, (str(tag),) if known else tuple(self.registry), mount)
 
 
-def owners(key: str) -> list[str]:
-    """The algorithms that have a key."""
-    return [
-        name for name, cls in ALGO_CONFIGS.items() if key in (k.name for k in _keys(cls, "algo."))
-    ]
+@dataclass(frozen=True)
+class Part:
+    """A chosen option, and where its keys stand: below `algo.`, or below `logger.csv.`."""
+
+    group: Group
+    tags: tuple[str, ...]
+    mount: str = ""
+
+    @property
+    def keys(self) -> list[Key]:
+        """Every key of the option."""
+        prefix = f"{self.group.name}.{self.mount}." if self.mount else f"{self.group.name}."
+        return _unique(k for tag in self.tags for k in keys_of(self.group.registry[tag], prefix))
 
 
-def key_names(command: str, algos: Sequence[str] = (DEFAULT_ALGO,)) -> list[str]:
-    """Names that may stand left of `=`: the keys and, for train, the groups."""
-    names = [k.name for k in command_keys(command, algos)]
-    if command == "evaluate":
-        return names
-    return [*GROUPS, "tuned", "exp", "resume", *names]
+@dataclass(frozen=True)
+class Schema:
+    """What may stand left of `=` for one command.
+
+    `declares` is the dataclass of the whole, with a field for each group. Besides the keys there are
+    groups of presets, which only set keys, and words with which the command does something else.
+    `primary` is the file in conf/ whose defaults say what is chosen unless told otherwise.
+    """
+
+    name: str
+    declares: type[Any]
+    primary: str
+    groups: tuple[Group, ...] = ()
+    presets: tuple[str, ...] = ()
+    choosing: tuple[str, ...] = ()  # the presets that may also choose options
+    words: tuple[str, ...] = ()
+    hint: str = ""  # for --help, below the groups
+
+    def chosen(self, overrides: Iterable[str], folders: Sequence[Path] = (CONF,)) -> list[Part]:
+        """What a command line chooses in each group, several options in a sweep.
+
+        All options of a group where a preset or an expression chooses.
+        """
+        pairs = [o.lstrip("+").partition("=") for o in overrides if "=" in o]
+        given = {key: value for key, _, value in pairs}
+        unless_told = None if self._preset_chooses(given) else self._defaults()
+        options: dict[str, list[str]] = {}
+        found: list[Part] = []
+        for group in self.groups:
+            options[group.name] = named = _options(group, given, unless_told, options)
+            tags = {option: group.tag(option, folders) for option in named}
+            known = {option: tag for option, tag in tags.items() if tag is not None}
+            if group.many:
+                found += [group.part(tag, option) for option, tag in known.items()]
+            else:
+                found += [
+                    group.part(tag) for tag in dict.fromkeys(known.values() or group.registry)
+                ]
+        return found
+
+    def parts_of(self, data: Mapping[str, Any]) -> list[Part]:
+        """What a composed or saved configuration has chosen."""
+        found: list[Part] = []
+        for group in self.groups:
+            node = data.get(group.name)
+            if group.many:
+                inner = node if isinstance(node, Mapping) else {}
+                found += [group.part(_tag(value), str(name)) for name, value in inner.items()]
+            else:
+                found.append(group.part(_tag(node)))
+        return found
+
+    def keys(self, parts: Iterable[Part]) -> list[Key]:
+        """Every key, in the order of the groups and then of the dataclass."""
+        chosen = {group.name for group in self.groups}
+        rest = (k for k in keys_of(self.declares, "") if k.name.split(".")[0] not in chosen)
+        return _unique([*(key for part in parts for key in part.keys), *rest])
+
+    def names(self, parts: Iterable[Part]) -> list[str]:
+        """Everything that may stand left of `=`."""
+        groups = [group.name for group in self.groups]
+        return [*groups, *self.presets, *self.words, *(key.name for key in self.keys(parts))]
+
+    def owners(self, key: str) -> list[str]:
+        """The options that have a key, as they are chosen: `algo=ppo`."""
+        return [
+            f"{group.name}={tag}"
+            for group in self.groups
+            for tag in group.registry
+            if key in (k.name for k in group.part(tag, tag if group.many else "").keys)
+        ]
+
+    def register(self) -> None:
+        """Put the nodes into Hydra's ConfigStore, where the files in conf/ refer to them."""
+        from hydra.core.config_store import ConfigStore
+
+        store = ConfigStore.instance()
+        for group in self.groups:
+            for tag, cls in group.registry.items():
+                store.store(
+                    group=f"schema/{group.name}", name=tag, node=_node(cls), provider="rlox"
+                )
+        chosen: dict[str, Any] = {group.name: {} for group in self.groups if group.many}
+        single = {group.name for group in self.groups}
+        rest = {key: value for key, value in _node(self.declares).items() if key not in single}
+        store.store(group="schema", name=self.name, node={**rest, **chosen}, provider="rlox")
+
+    def _preset_chooses(self, given: Mapping[str, str]) -> bool:
+        return any(given.get(preset, "null") != "null" for preset in self.choosing)
+
+    def _defaults(self) -> dict[str, Any]:
+        listed = read_plain(CONF / f"{self.primary}.yaml").get("defaults", [])
+        return {k: v for entry in listed if isinstance(entry, dict) for k, v in entry.items()}
 
 
-def register() -> None:
-    """Put the nodes into Hydra's ConfigStore, where the files in conf/ refer to them."""
-    from hydra.core.config_store import ConfigStore
-
-    store = ConfigStore.instance()
-    for name, cls in ALGO_CONFIGS.items():
-        store.store(group="schema/algo", name=name, node=plain(cls()), provider="rlox")
-        store.store(group="schema/brings", name=name, node=_tree(cls.brings), provider="rlox")
-    for name, logger in LOGGER_CONFIGS.items():
-        store.store(group="schema/logger", name=name, node=plain(logger()), provider="rlox")
-    for name, buffer in BUFFER_CONFIGS.items():
-        store.store(group="schema/buffer", name=name, node=plain(buffer()), provider="rlox")
-    store.store(group="schema", name="env", node=plain(EnvConfig()), provider="rlox")
-    run = {k: v for k, v in plain(RunConfig()).items() if k not in GROUPS}
-    store.store(group="schema", name="run", node={**run, "logger": {}}, provider="rlox")
-    evaluate = {k.name: k.default for k in command_keys("evaluate")}
-    store.store(group="schema", name="evaluate", node=evaluate, provider="rlox")
-
-
-def _tree(dotted: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"env.n_envs": 1}` as a tree."""
-    tree: dict[str, Any] = {}
-    for key, value in dotted.items():
-        group, _, name = key.rpartition(".")
-        (tree.setdefault(group, {}) if group else tree)[name] = value
-    return tree
-
-
-def _keys(cls: type[Any], prefix: str) -> Iterator[Key]:
+def keys_of(cls: type[Any], prefix: str) -> Iterator[Key]:
+    """The keys that a dataclass declares, those of dataclasses inside it included."""
     hints = typing.get_type_hints(cls)
     for field in fields(cls):
         if is_dataclass(hints[field.name]):
-            yield from _keys(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
+            yield from keys_of(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
         else:
             yield Key(f"{prefix}{field.name}", field, hints[field.name])
+
+
+def is_open(key: str, keys: Iterable[Key]) -> bool:
+    """Whether `key` stands below one that takes any names."""
+    return any(key.startswith(f"{k.name}.") for k in keys if k.open)
+
+
+def _options(
+    group: Group,
+    given: Mapping[str, str],
+    defaults: Mapping[str, Any] | None,
+    before: Mapping[str, list[str]],
+) -> list[str]:
+    """The options that are named for a group; those of groups before it stand for `${group}`."""
+    if group.name in given:
+        value: Any = given[group.name]
+    elif defaults is None:
+        return list(group.registry)
+    else:
+        value = defaults.get(group.name)
+    named = [str(v) for v in value] if isinstance(value, list) else _listed(str(value or ""))
+    for name, options in before.items():
+        named = [n.replace(f"${{{name}}}", o) for n in named for o in options]
+    expression = any(mark in name for name in named for mark in "($")
+    return list(group.registry) if expression else list(dict.fromkeys(named))
+
+
+def _listed(value: str) -> list[str]:
+    return [name for name in re.split(r"[\[\],\s]+", value) if name and name != "null"]
+
+
+def _built_on(file: Mapping[str, Any]) -> list[str]:
+    """Names of options that the file of an option refers to: its tag, then what it begins with."""
+    entries = file.get("defaults") or ()
+    options = [e.split("@")[0].rsplit("/")[-1] for e in entries if isinstance(e, str)]
+    return [str(file["name"]), *options] if "name" in file else options
+
+
+def _tag(node: Any) -> str | None:
+    return str(node.get("name")) if isinstance(node, Mapping) else None
+
+
+def _node(cls: type[Any]) -> dict[str, Any]:
+    """The defaults of a dataclass as plain data, `???` where there is none."""
+    tree: dict[str, Any] = {}
+    for key in keys_of(cls, ""):
+        *path, last = key.name.split(".")
+        inner = tree
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = list(key.default) if isinstance(key.default, tuple) else key.default
+    return tree
+
+
+def _unique(keys: Iterable[Key]) -> list[Key]:
+    return list({key.name: key for key in reversed(list(keys))}.values())[::-1]

@@ -6,13 +6,24 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from rlox_cli.messages import Interrupted
-
 HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(BaseException):
+    """A signal asked the process to stop; carries its number."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+    @property
+    def code(self) -> int:
+        """The exit code by which a shell knows the signal."""
+        return 128 + self.signum
 
 
 class Signals:
@@ -54,4 +65,5 @@ class Signals:
             raise Interrupted(signum)
         self._stop()
         name = signal.Signals(signum).name
-        os.write(2, f"\n{name}: saving, then stopping; again: at once\n".encode())
+        with suppress(OSError):  # nobody may be left to read it
+            os.write(2, f"\n{name}: saving, then stopping; again: at once\n".encode())

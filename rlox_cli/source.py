@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from hydra.core.config_search_path import ConfigSearchPath
@@ -13,25 +12,7 @@ from omegaconf import OmegaConf
 
 from rlox.envs.ids import env_ids, find_spec
 from rlox.errors import MissingExtraError, UnknownNameError
-
-
-def conf_folders(config_dir: str | None = None) -> list[Path]:
-    """The conf folders in force: the shipped one, RLOX_CONF_PATH, and `--config-dir`."""
-    user = [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
-    extra = [config_dir] if config_dir else []
-    return [Path(__file__).parent / "conf", *(Path(p).absolute() for p in [*user, *extra])]
-
-
-def group_options(group: str, folders: list[Path]) -> list[str]:
-    """The options of a config group: files in the conf folders, and for env the registered ids."""
-    found = {
-        path.relative_to(folder / group).with_suffix("").as_posix()
-        for folder in folders
-        for path in (folder / group).rglob("*.yaml")
-    }
-    if group == "tuned":  # the file exists because Hydra refuses null here; people write null
-        found = {"null" if name == "none" else name for name in found}
-    return sorted(found.union(env_ids()) if group == "env" else found)
+from rlox_cli.options import own_folders
 
 
 def _known(env_id: str) -> bool:
@@ -89,8 +70,7 @@ class RloxSearchPath(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Called by Hydra while it assembles the search path."""
-        user = [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
-        for number, folder in enumerate(user):
+        for number, folder in enumerate(own_folders()):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
         search_path.append("rlox-gymnasium", "gymnasium://")
 

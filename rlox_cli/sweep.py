@@ -18,14 +18,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.errors import ConfigError
-from rlox_cli import check, sweep_summary
-from rlox_cli.messages import FAILED, OK
+from rlox_cli import sweep_summary, validate
+from rlox_cli.exit_codes import FAILED, OK
 
 SLUG_LENGTH = 100
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """A checked sweep; `jobs` is unknown for sweepers that choose as they go."""
 
     folder: Path
@@ -34,25 +34,25 @@ class Plan:
     common: frozenset[str] = frozenset()  # overrides that all jobs share
 
 
-def plan(app: Hydra, name: str, overrides: list[str]) -> Plan:
+def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     """Compose and validate every job before the first one starts."""
     master = app.compose_config(
         name, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN, with_log_configuration=False
     )
     folder = Path(str(master.hydra.sweep.dir))
     if not str(OmegaConf.select(master, "hydra.sweeper._target_")).endswith(".BasicSweeper"):
-        return Plan(folder, None, False)
+        return SweepPlan(folder, None, False)
     grid, configs = _grid(app, master), []
     for job in grid:
         try:
-            configs.append(check.run_config(app.config_loader.load_sweep_config(master, job)))
+            configs.append(validate.run_config(app.config_loader.load_sweep_config(master, job)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
     common = frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
-    return Plan(folder, len(grid), all(config.dry_run for config in configs), common)
+    return SweepPlan(folder, len(grid), all(config.dry_run for config in configs), common)
 
 
-def finish(planned: Plan, outcomes: Sequence[dict[str, Any]]) -> int:
+def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]]) -> int:
     """Write and print the summary; the exit code of the sweep."""
     codes = {outcome["code"] for outcome in outcomes}
     if not planned.dry and planned.folder.is_dir():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlox_cli.messages import OK
+from rlox_cli.exit_codes import OK
 from rlox_cli.run_folder import read_status, write_text
 
 COLUMNS = (

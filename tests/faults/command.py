@@ -81,9 +81,9 @@ def _announce(phase: str, count: int) -> None:
         return first
 
     if phase == "composing":
-        from rlox_cli import check
+        from rlox_cli import validate
 
-        check.run_config = said(check.run_config)
+        validate.run_config = said(validate.run_config)
         return
     import rlox.runs.session as session
     from rlox import build

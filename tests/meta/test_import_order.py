@@ -23,7 +23,7 @@ ROWS = (
 )
 LEVEL = {name: level for level, row in enumerate(ROWS) for name in row.split()}
 MODULES = sorted(p for p in (ROOT / "rlox").rglob("*.py") if p != ROOT / "rlox" / "__init__.py")
-RUNNER = sorted((ROOT / "rlox_cli").glob("*.py"))
+RUNNER = sorted((ROOT / "rlox_cli").rglob("*.py"))
 
 
 def imported(source: str) -> Iterator[str]:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import Cli
 from omegaconf import OmegaConf
 
 from rlox.configs import EnvConfig, PPOConfig, RunConfig, make_run, plain
-from rlox_cli.source import conf_folders, group_options
-
-from .conftest import Cli
+from rlox_cli.options import conf_folders, group_options
 
 
 def composed(cli: Cli, *overrides: str) -> dict[str, Any]:

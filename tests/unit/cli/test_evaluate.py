@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.cli import Cli
 
 from rlox_cli.plot import learning_curve, moving_mean
-
-from .conftest import Cli
 
 
 def test_every_return_is_written_with_mean_iqm_and_interval(cli: Cli, trained: Path) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import TINY, Cli
+from helpers.tree import tree
 
 import rlox.build
 import rlox.runs.session
@@ -23,8 +25,6 @@ from rlox.errors import ConfigError, NonFiniteError
 from rlox_cli import plot, progress
 from rlox_cli.main import main
 from rlox_cli.run_folder import RunFolder, read_config, read_status
-
-from .conftest import TINY, Cli
 
 TENSORS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 SMALL = (*TINY, "total_steps=640", "checkpoint.every=128", "log.every=128")
@@ -42,13 +42,6 @@ def outcome(run: Path) -> tuple[Any, ...]:
     episodes = (run / "episodes.jsonl").read_bytes()
     score = json.loads((run / "result.json").read_text())["episodes"]
     return tensors, rows(run), episodes, score
-
-
-def tree(run: Path) -> dict[str, Any]:
-    """Every file of a folder but its lock and log, to see whether it was touched."""
-    found = [p for p in sorted(run.rglob("*")) if p.name not in ("log.txt", ".lock")]
-    files = [p for p in found if p.is_file()]
-    return {str(p.relative_to(run)): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
 
 
 def stopping(number: int, *steps: int) -> Callable[[Any, Any], None]:

@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers.cli import Cli, Result
+from helpers.tree import tree
 
 from rlox_cli.run_folder import RunFolder
-
-from .conftest import Cli, Result
-from .test_resume import tree
 
 FROZEN = [
     ("algo.gamma=0.9", "algo.gamma=0.9: this run is frozen at algo.gamma=0.99"),

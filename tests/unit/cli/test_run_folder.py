@@ -15,8 +15,8 @@ import pytest
 from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import ConfigError, NonFiniteError, StorageError
 from rlox_cli import provenance, run_folder
-from rlox_cli.messages import Interrupted
 from rlox_cli.run_folder import RunFolder, is_locked, read_config, read_status, slug
+from rlox_cli.signals import Interrupted
 
 
 def config_in(root: Path, env: str = "CartPole-v1") -> RunConfig:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import TINY, Cli, only_run
 
 import rlox.build
 import rlox.runs.session
@@ -23,10 +24,8 @@ from rlox.errors import (
     StorageError,
 )
 from rlox_cli import plot, progress
-from rlox_cli.messages import exit_code
+from rlox_cli.exit_codes import exit_code
 from rlox_cli.run_folder import read_config, read_status
-
-from .conftest import TINY, Cli, only_run
 
 LEARNING_CURVE = plot.learning_curve
 RESULT_KEYS = {
@@ -180,13 +179,6 @@ def test_an_environment_that_breaks_ends_the_run_as_failed(cli: Cli, tmp_path: P
     assert result.code in (1, 4)
     assert "the motor burnt out" in result.err
     assert read_status(only_run(tmp_path / "runs"))["status"] == "failed"
-
-
-def test_an_unwritable_place_is_a_storage_failure(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for override in ("run_root=file", "hydra.run.dir=file/x"):
-        result = cli("train", *TINY, override)
-        assert (result.code, "cannot be written" in result.err) == (5, True)
 
 
 def test_a_plot_that_fails_does_not_lose_the_run(

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+from helpers.cli import Cli, assert_explained
 
 from rlox.envs import ids
-
-from .conftest import Cli, Result
 
 WRONG = [
     ("env=CartPol-v1", "CartPole-v1"),
@@ -57,14 +56,6 @@ WRONG = [
 ]
 
 
-def assert_explained(result: Result, hint: str, folder: Path) -> None:
-    assert result.code == 2
-    assert hint in result.err
-    assert len(result.err.strip().splitlines()) <= 8
-    assert "Traceback" not in result.err + result.out
-    assert list(folder.iterdir()) == []
-
-
 @pytest.mark.parametrize(("override", "hint"), WRONG)
 def test_a_wrong_override_is_explained_and_leaves_nothing(
     cli: Cli, tmp_path: Path, override: str, hint: str
@@ -75,11 +66,6 @@ def test_a_wrong_override_is_explained_and_leaves_nothing(
 @pytest.mark.parametrize("override", ["algo.clip_eps=2", "seed=x", "env=CartPol-v1", "+x=1"])
 def test_showing_a_wrong_config_is_wrong_use_too(cli: Cli, tmp_path: Path, override: str) -> None:
     assert_explained(cli("train", "--cfg", "job", override), override.split("=")[0][1:], tmp_path)
-
-
-@pytest.mark.parametrize("override", ["seed=0,x", "algo.clip_eps=0.1,2", "env=CartPole-v1,CartPol"])
-def test_a_sweep_with_one_wrong_job_starts_none(cli: Cli, tmp_path: Path, override: str) -> None:
-    assert_explained(cli("sweep", override), override.split("=")[0], tmp_path)
 
 
 def test_an_unknown_command_names_the_nearest(cli: Cli, tmp_path: Path) -> None:
@@ -137,22 +123,6 @@ def test_the_full_trace_is_shown_when_asked_for(cli: Cli, monkeypatch: pytest.Mo
     result = cli("train", "seed=x")
     assert result.code == 2
     assert "Traceback" in result.err
-
-
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        ((), "run=RUN"),
-        (("run=nowhere",), "nowhere"),
-        (("run=x", "episodes=0"), "[1, inf)"),
-        (("rn=x",), "'run'"),
-        (("run=x", "episode=3"), "'episodes'"),
-    ],
-)
-def test_a_wrong_evaluation_is_explained(
-    cli: Cli, tmp_path: Path, args: tuple[str, ...], hint: str
-) -> None:
-    assert_explained(cli("evaluate", *args), hint, tmp_path)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "a2c,ppo"])

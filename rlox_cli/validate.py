@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlox.configs import RunConfig, make, make_run
+from rlox.configs import RunConfig, make_run
 from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
-from rlox_cli import messages, schema
-
-# Parts of the tree whose keys no dataclass lists: belonging to the environment, or checked by name.
-OPEN = re.compile(r"(env\.kwargs|logger)(\.|$)")
+from rlox_cli import messages
+from rlox_cli.run_schema import RUN
+from rlox_cli.schema import REQUIRED, Key, Schema
 
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    made = saved_config(plain_data(config))
+    made = make_run(known_data(config, RUN))
     find_spec(made.env.id)
     return made
 
 
 def saved_config(data: dict[str, Any]) -> RunConfig:
     """The configuration in plain data, of a run folder for one; imports nothing it names."""
-    _reject_unknown("train", data)
+    require_known(data, RUN)
     return make_run(data)
 
 
-def evaluate_config(config: DictConfig) -> schema.EvaluateConfig:
-    """The validated configuration of one evaluation."""
+def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
+    """The plain data of a composed configuration; `ConfigError` for keys unknown or not given."""
     data = plain_data(config)
-    _reject_unknown("evaluate", data)
-    if data.get("run") in (None, "???"):
-        raise ConfigError("missing key 'run': name the run folder, rlox evaluate run=RUN")
-    return make(schema.EvaluateConfig, data)
+    require_known(data, schema)
+    return data
 
 
 def try_environment(config: RunConfig) -> None:
@@ -67,21 +63,32 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
     return {str(k): v for k, v in cast(dict[Any, Any], data).items() if k != "hydra"}
 
 
-def _reject_unknown(command: str, data: dict[str, Any]) -> None:
-    algo = data.get("algo", {})
-    named = algo.get("name") if isinstance(algo, dict) else None
-    names = schema.key_names(command, schema.chosen_algos([f"algo={named}"]))
+def require_known(data: dict[str, Any], schema: Schema) -> None:
+    """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
+    parts = schema.parts_of(data)
+    keys, names = schema.keys(parts), schema.names(parts)
     known = set(names)
     for name in names:
-        parts = name.split(".")
-        known.update(".".join(parts[:depth]) for depth in range(1, len(parts)))
-    for key in _flat(data):
-        if key not in known and not OPEN.match(key):
-            raise messages.unknown_key(key, names)
+        whole = name.split(".")
+        known.update(".".join(whole[:depth]) for depth in range(1, len(whole)))
+    for name, _ in _flat(data):
+        # below a key that takes no names there is a value of the wrong type, which `make` says
+        if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
+            raise messages.unknown_key(name, names, schema.owners(name))
+    for key in not_given(data, schema):
+        word = key.name.split(".")[-1].upper()
+        raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}")
 
 
-def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def not_given(data: dict[str, Any], schema: Schema) -> list[Key]:
+    """The keys without a default that have no value either."""
+    values = dict(_flat(data))
+    keys = schema.keys(schema.parts_of(data))
+    return [key for key in keys if key.required and values.get(key.name) in (None, REQUIRED)]
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
-        yield f"{prefix}{key}"
+        yield f"{prefix}{key}", value
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

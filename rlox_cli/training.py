@@ -1,4 +1,4 @@
-"""`rlox train`: from a composed config to a finished run folder."""
+"""Jobs of training: from a composed config to a finished run folder, once or many times."""
 
 from __future__ import annotations
 
@@ -9,24 +9,41 @@ from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
 from rlox.loggers import check_loggers
-from rlox_cli import check, jobs, provenance
+from rlox_cli import compose, jobs, provenance, validate
+from rlox_cli.command import Call
+from rlox_cli.exit_codes import OK
 from rlox_cli.jobs import Job
-from rlox_cli.messages import OK, Interrupted
 from rlox_cli.run_folder import FAILED, KILLED, RunFolder
-from rlox_cli.session import report_failure, run_session, title
-from rlox_cli.signals import Signals
-from rlox_cli.sweep import Plan
+from rlox_cli.run_training import report_failure, run_training, title
+from rlox_cli.signals import Interrupted
+from rlox_cli.sweep import SweepPlan
+
+MULTIRUN = ("-m", "--multirun")
+
+
+def train(call: Call) -> int:
+    """Train as the command line says, several times where it asks for that; the exit code."""
+    if set(MULTIRUN) & set(call.args):
+        return sweep(call)
+    task = TrainTask(call)
+    compose.run(call, task)
+    return task.code
+
+
+def sweep(call: Call) -> int:
+    """Train once per combination of values; the exit code of the whole."""
+    asked = set(MULTIRUN) & set(call.args)
+    args = call.args if asked else [MULTIRUN[1], *call.args]
+    return compose.run_sweep(call, args, TrainTask(call))
 
 
 class TrainTask:
     """What Hydra calls once per job; it never raises an error, so that a sweep goes on."""
 
-    def __init__(self, command: list[str], signals: Signals, full_trace: bool = False) -> None:
-        self.command = command
-        self.signals = signals
-        self.full_trace = full_trace
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.code = OK
-        self.plan: Plan | None = None  # of a sweep
+        self.plan: SweepPlan | None = None
         self.outcomes: list[dict[str, Any]] = []
 
     def __call__(self, config: DictConfig) -> dict[str, Any]:
@@ -50,7 +67,7 @@ class TrainTask:
         return ended
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
-        config = check.run_config(composed)
+        config = validate.run_config(composed)
         check_loggers(config.logger)
         if job.sweep is not None and not config.dry_run:
             if (done := jobs.finished(job, config)) is not None:
@@ -61,7 +78,7 @@ class TrainTask:
                 job.folder = busy
                 print(f"  running in another process: {busy}")
                 return {"status": "skipped"}
-        check.try_environment(config)
+        validate.try_environment(config)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for
 
         with closing(build(config)) as algorithm:
@@ -71,15 +88,15 @@ class TrainTask:
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
                 grade = {"resume_grade": algorithm.source.resume_grade}
-                folder.start(config, provenance.collect(config, self.command) | grade)
+                folder.start(config, provenance.collect(config, self.call.line) | grade)
                 jobs.save_hydra(folder.path, composed)
                 print(f"{_title(config, job)}\n  folder  {folder.path}", flush=True)
-                return run_session(algorithm, config, folder, self.signals)
+                return run_training(algorithm, config, folder, self.call.signals)
 
     def _failed(self, error: Exception, job: Job) -> dict[str, Any]:
         if job.folder is not None and not job.folder.exists():
             job.folder = None
-        code, text = report_failure(error, job.folder, self.full_trace)
+        code, text = report_failure(error, job.folder, self.call)
         return {"code": code, "message": text}
 
     def _tidy(self, job: Job) -> None:

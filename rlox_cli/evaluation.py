@@ -1,44 +1,20 @@
-"""`rlox evaluate`: play a saved policy and write every episode's return."""
+"""An evaluation of a run: its policy is played, and every episode's return written."""
 
 from __future__ import annotations
 
 import os
-import sys
-import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from rlox.configs import RunConfig, make_run
-from rlox.errors import CheckpointError, ConfigError
-from rlox_cli import check, messages, summary
-from rlox_cli.messages import OK
+from rlox.errors import CheckpointError, ConfigError, StorageError
+from rlox_cli import summary
+from rlox_cli.commands.evaluate import EvaluateConfig
 from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
-from rlox_cli.schema import EvaluateConfig
 
 
-class EvaluateTask:
-    """What Hydra calls once per evaluation; it never raises an error."""
-
-    def __init__(self, full_trace: bool = False) -> None:
-        self.full_trace = full_trace
-        self.code = OK
-
-    def __call__(self, composed: DictConfig) -> dict[str, Any] | None:
-        """Evaluate and return what was written."""
-        try:
-            return evaluate(check.evaluate_config(composed))
-        except Exception as error:
-            if self.full_trace:
-                traceback.print_exception(error)
-            print(messages.shorten(f"rlox evaluate: {messages.describe(error)}"), file=sys.stderr)
-            self.code = messages.exit_code(error)
-            return None
-
-
-def evaluate(config: EvaluateConfig) -> dict[str, Any]:
+def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     """Play `config.episodes` episodes and write `eval/<checkpoint>.json` in the run folder."""
     run = Path(config.run)
     trained = trained_config(run)
@@ -46,7 +22,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     from rlox.algorithms import ALGORITHMS
 
     name = slug(config.checkpoint)
-    video = run / "videos" / f"{name}.mp4" if config.video else None
+    target = _folder(run / "eval") / f"{name}.json"
+    video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
     facade = ALGORITHMS[trained.algo.name]
     with closing(facade.from_checkpoint(checkpoint, replay=False)) as algorithm:
         played = algorithm.evaluate(episodes=config.episodes, seed=config.seed)
@@ -54,8 +31,6 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
             algorithm.evaluate(episodes=1, seed=config.seed, video=video)
     data = _document(config, trained, checkpoint, played, video)
-    target = run / "eval" / f"{name}.json"
-    target.parent.mkdir(exist_ok=True)
     write_json(target, data)
     low, high = data["ci95"]
     print(
@@ -73,6 +48,15 @@ def trained_config(run: Path) -> RunConfig:
     if not path.is_file():
         raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")
     return make_run(read_config(run))
+
+
+def _folder(path: Path) -> Path:
+    """A folder that is there; `StorageError` before anything is played."""
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
 def _checkpoint(run: Path, name: str) -> Path:

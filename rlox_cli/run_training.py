@@ -1,4 +1,4 @@
-"""A session of training in a locked run folder: progress, result, plot, status; fresh or resumed."""
+"""Training in a locked run folder, fresh or resumed: progress, result, plot, status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rlox._core import set_num_threads
 from rlox.configs import RunConfig
 from rlox_cli import messages, plot, progress, summary
-from rlox_cli.messages import OK, WRONG_USE
+from rlox_cli.command import Call
+from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.run_folder import DONE, KILLED, RunFolder, write_json
 from rlox_cli.signals import Signals
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rlox.cli")
 
 
-def run_session(
+def run_training(
     algorithm: Algorithm,
     config: RunConfig,
     folder: RunFolder,
@@ -62,15 +63,15 @@ def run_session(
     return {"status": data["status"], "code": code}
 
 
-def report_failure(error: Exception, folder: Path | None, full_trace: bool) -> tuple[int, str]:
+def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:
     """Print what went wrong; the exit code and the text. `folder`: where the run had begun."""
-    code, text = messages.exit_code(error), messages.describe(error)
+    code, text = exit_code(error), messages.describe(error)
     if folder is not None:
-        code = messages.FAILED if code == WRONG_USE else code
+        code = FAILED if code == WRONG_USE else code
         text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
-    if full_trace:
+    if call.full_trace:
         traceback.print_exception(error)
-    print(messages.shorten(f"rlox train: {text}"), file=sys.stderr, flush=True)
+    print(messages.shorten(f"rlox {call.command.name}: {text}"), file=sys.stderr, flush=True)
     return code, text
 
 

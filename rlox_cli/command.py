@@ -1,0 +1,55 @@
+"""What a command of `rlox` is: a file in `rlox_cli/commands` has one as `COMMAND`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from rlox_cli.signals import Signals
+
+
+def as_given(override: str, folders: Sequence[Path]) -> Iterable[str]:
+    """An override as it was written."""
+    return (override,)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: how it is described, which keys it takes, and what it does.
+
+    `conf/<name>.yaml` is its primary configuration. Importing the file brings neither Hydra nor torch:
+    the functions import what they need.
+    """
+
+    name: str
+    summary: str  # its line in `rlox --help`
+    notes: str  # what its own help begins with
+    examples: tuple[str, ...]
+    schema: Schema
+    codes: tuple[int, ...]  # the exit codes it may end with
+    check: Callable[[DictConfig], Any]  # a composed configuration, validated; else ConfigError
+    run: Callable[[Call], int]  # does it; the exit code
+    rewrite: Callable[[str, Sequence[Path]], Iterable[str]] = as_given  # spellings for Hydra
+    more: str = ""  # what its help says after the keys
+
+
+@dataclass(frozen=True)
+class Call:
+    """One use of a command."""
+
+    command: Command
+    args: list[str]  # what follows the command's name
+    signals: Signals
+    full_trace: bool = False  # HYDRA_FULL_ERROR=1
+
+    @property
+    def line(self) -> list[str]:
+        """The command line, as it was typed."""
+        return ["rlox", self.command.name, *self.args]

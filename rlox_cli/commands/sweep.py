@@ -1,0 +1,34 @@
+"""`rlox sweep`: one run per combination of values, the same as `rlox train -m`."""
+
+from __future__ import annotations
+
+from rlox_cli.command import Call, Command
+from rlox_cli.commands.train import check, rewrite
+from rlox_cli.exit_codes import FAILED, OK, SIGINT, SIGTERM, STORAGE, WRONG_USE
+from rlox_cli.run_schema import RUN
+
+# Flags with which Hydra shows something instead of running jobs.
+SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
+
+
+def _run(call: Call) -> int:
+    from rlox_cli.training import sweep, train
+
+    shows = SHOWING & {arg.split("=")[0] for arg in call.args}
+    return train(call) if shows else sweep(call)
+
+
+COMMAND = Command(
+    name="sweep",
+    summary="one run per combination of values, the same as train -m",
+    notes=(
+        "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
+        "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME."
+    ),
+    examples=("rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",),
+    schema=RUN,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, SIGINT, SIGTERM),
+    check=check,
+    run=_run,
+    rewrite=rewrite,
+)

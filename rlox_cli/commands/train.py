@@ -1,0 +1,69 @@
+"""`rlox train`: one agent, from a configuration or on from where a run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox_cli import exit_codes
+from rlox_cli.command import Call, Command
+from rlox_cli.run_schema import RUN
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from rlox.configs import RunConfig
+
+RESUME = """\
+resume (rlox train resume=RUN [key=value ...])
+  resume=RUN                            goes on with the run in folder RUN, in the same folder: one
+                                        that was stopped, killed or failed goes on at its newest
+                                        whole checkpoint, one that is done with a larger
+                                        total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
+                                        stop.*, device, torch_threads and threads may change; the
+                                        rest is frozen in RUN/config.yaml, read as plain data"""
+
+
+def rewrite(override: str, folders: Sequence[Path]) -> Iterable[str]:
+    """Spellings of a run's overrides that Hydra crashes on or refuses, in ones that it takes."""
+    from rlox_cli.overrides import run_override
+
+    return run_override(override, folders)
+
+
+def check(composed: DictConfig) -> RunConfig:
+    """The validated configuration of one job."""
+    from rlox_cli import validate
+
+    return validate.run_config(composed)
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import changes
+
+    if changes.requested(call.args):
+        from rlox_cli.resume import resume_run
+
+        return resume_run(call)
+    from rlox_cli.training import train
+
+    return train(call)
+
+
+COMMAND = Command(
+    name="train",
+    summary="train one agent, or go on with one: resume=RUN",
+    notes="Trains one agent. Several values (seed=0,1,2) need rlox sweep or -m.",
+    examples=(
+        "rlox train algo=ppo env=CartPole-v1",
+        "rlox train env=Pendulum-v1 total_steps=2e5 seed=1 logger=[csv,tensorboard]",
+        "rlox train resume=runs/CartPole-v1/ppo/NAME total_steps=2e6",
+    ),
+    schema=RUN,
+    codes=tuple(exit_codes.MEANINGS),
+    check=check,
+    run=_run,
+    rewrite=rewrite,
+    more=RESUME,
+)

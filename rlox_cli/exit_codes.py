@@ -1,0 +1,30 @@
+"""Exit codes: what each means, and which an error has."""
+
+from __future__ import annotations
+
+from rlox.errors import ConfigError, EnvError, NonFiniteError, StorageError
+
+OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
+SIGINT, SIGTERM = 130, 143
+
+MEANINGS = {
+    OK: "done",
+    FAILED: "failed; of a sweep: some job failed",
+    WRONG_USE: "wrong use: configuration, unknown names, a missing optional package",
+    NON_FINITE: "stopped at a non-finite number",
+    ENVIRONMENT: "the environment failed",
+    STORAGE: "what is to be written cannot be written",
+    SIGINT: "Ctrl-C",
+    SIGTERM: "SIGTERM",
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error."""
+    table = (
+        (ConfigError, WRONG_USE),
+        (NonFiniteError, NON_FINITE),
+        (EnvError, ENVIRONMENT),
+        (StorageError, STORAGE),
+    )
+    return next((code for kind, code in table if isinstance(error, kind)), FAILED)

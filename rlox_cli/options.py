@@ -1,0 +1,57 @@
+"""Folders of configuration files, and the options that they have for each group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import ConfigError
+from rlox_cli import plain_yaml
+
+CONF = Path(__file__).parent / "conf"
+
+
+def conf_folders(config_dir: str | None = None) -> list[Path]:
+    """The conf folders in force: the shipped one, RLOX_CONF_PATH, and `--config-dir`."""
+    extra = [config_dir] if config_dir else []
+    return [CONF, *(Path(p).absolute() for p in [*own_folders(), *extra])]
+
+
+def own_folders() -> list[str]:
+    """The folders in RLOX_CONF_PATH, as they are written there."""
+    return [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
+
+
+def group_options(group: str, folders: Iterable[Path]) -> list[str]:
+    """The options of a config group: files in the conf folders, and for env the registered ids."""
+    found = {
+        path.relative_to(folder / group).with_suffix("").as_posix()
+        for folder in folders
+        for path in (folder / group).rglob("*.yaml")
+    }
+    if group == "tuned":  # the file exists because Hydra refuses null here; people write null
+        found = {"null" if name == "none" else name for name in found}
+    if group == "env":
+        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
+
+        found.update(env_ids())
+    return sorted(found)
+
+
+def file_of(group: str, option: str, folders: Iterable[Path]) -> dict[str, Any]:
+    """What the file of an option says, the last folder's first; empty where there is none to read."""
+    for folder in reversed(list(folders)):
+        path = folder / group / f"{option}.yaml"
+        if path.is_file():
+            return read_plain(path)
+    return {}
+
+
+def read_plain(path: Path) -> dict[str, Any]:
+    """A configuration file as plain data; empty where it is none: Hydra says what is wrong with it."""
+    try:
+        return plain_yaml.load(path)
+    except (ConfigError, OSError):
+        return {}

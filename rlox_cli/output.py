@@ -1,0 +1,82 @@
+"""Standard output and error that may go away: a pipe's reader, a terminal, room on a disk.
+
+What is shown is never a reason to end a command: once a stream fails, the rest of it is dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
+
+
+class Lasting:
+    """A text stream whose writes do not fail; characters that it cannot say become `?`."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._gone = stream is None  # closed before the command began
+
+    def write(self, text: str) -> int:
+        """Write while somebody reads."""
+        with self._kept():
+            if self._stream is not None and not self._gone:
+                self._stream.write(self._sayable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        """Write each of them."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Hand on what is held back."""
+        with self._kept():
+            if self._stream is not None and not self._gone:
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether a terminal shows it."""
+        with suppress(OSError, ValueError):
+            return self._stream is not None and not self._gone and self._stream.isatty()
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def _sayable(self, text: str) -> str:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        return text.encode(encoding, "replace").decode(encoding)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError):  # ValueError: somebody closed it
+            self._drop()
+
+    def _drop(self) -> None:
+        """From here on nowhere: also what is still held back, which Python writes when it exits."""
+        self._gone = True
+        with suppress(OSError, ValueError, AttributeError):  # it may have no file number
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, cast(TextIO, self._stream).fileno())
+            os.close(nowhere)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """While active, standard output and error are `Lasting`; both are flushed at the end."""
+    before = sys.stdout, sys.stderr
+    ours = Lasting(sys.stdout), Lasting(sys.stderr)
+    sys.stdout, sys.stderr = cast(TextIO, ours[0]), cast(TextIO, ours[1])
+    try:
+        yield
+    finally:
+        for stream in ours:
+            stream.flush()
+        sys.stdout, sys.stderr = before

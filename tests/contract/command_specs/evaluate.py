@@ -1,0 +1,21 @@
+"""`rlox evaluate`: a run that is there is played, and a file is written into it."""
+
+from __future__ import annotations
+
+from rlox_cli.commands.evaluate import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=("run=RUN", "episodes=3"),
+    busy="rlox.training.evaluate:Evaluator.__call__",
+    unwritable=(((), "RUN/eval"), (("video=true",), "RUN/videos")),
+    least=("run=nowhere",),
+    conflicts=(
+        ((), "give run=RUN"),
+        (("run=nowhere",), "nowhere"),
+        (("run=nowhere", "episode=3"), "'episodes'"),
+        (("rn=nowhere",), "'run'"),
+    ),
+)

@@ -1,0 +1,24 @@
+"""`rlox sweep`: the keys of `rlox train`, several values of each."""
+
+from __future__ import annotations
+
+from helpers.cli import TINY
+
+from rlox_cli.commands.sweep import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=(*TINY, "total_steps=128", "seed=1,2"),
+    busy="rlox_cli.progress:Lines.__call__",
+    unwritable=((("hydra.sweep.dir=file/x",), "file"),),
+    conflicts=(
+        (("seed=0,x",), "in the job: seed=x"),
+        (("env=CartPole-v1,CartPol-v1",), "'CartPole-v1'"),
+        (("algo=a2c,ppo", "algo.clip_eps=0.1"), "it belongs to algo=ppo"),
+        (("resume=RUN",), "rlox train resume=RUN"),
+        (("sed=0,1",), "'seed'"),
+    ),
+    same_keys_as="train",
+)

@@ -1,0 +1,25 @@
+"""`rlox train`: a run folder is made, filled and closed."""
+
+from __future__ import annotations
+
+from helpers.cli import TINY
+
+from rlox_cli.commands.train import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=TINY,
+    busy="rlox_cli.progress:Lines.__call__",
+    unwritable=((("run_root=file",), "file"), (("hydra.run.dir=file/x",), "file")),
+    conflicts=(
+        (("env.backend=native", "env=LunarLander-v3"), "env.backend=auto"),
+        (("env.backend=native", "env.workers=subprocess"), "env.backend=auto"),
+        (("algo.use_sde=true",), "Box actions"),
+        (("algo.n_steps=1", "env.n_envs=1"), "algo.n_steps"),
+        (("algo.sde_sample_freq=0",), "sde_sample_freq"),
+        (("algo.net_arch=[]",), "net_arch"),
+        (("env.n_envs=1048576", "algo.n_steps=16777216"), "lower algo.n_steps or env.n_envs"),
+    ),
+)

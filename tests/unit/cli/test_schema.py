@@ -1,0 +1,139 @@
+"""Tagged unions: what is chosen in a group says which keys there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox_cli import schema, validate
+from rlox_cli.run_schema import RUN
+from rlox_cli.schema import REQUIRED, Group, Schema
+
+
+@dataclass(frozen=True)
+class Ring:
+    name: str = param("ring", "the buffer", choices=("ring",))
+    capacity: int = param(100, "rows")
+
+
+@dataclass(frozen=True)
+class Disk:
+    path: str = param(doc="the folder")
+    name: str = param("disk", "the buffer", choices=("disk",))
+    capacity: int = param(10_000, "rows")
+
+
+@dataclass(frozen=True)
+class Whole:
+    seed: int = param(0, "the seed")
+    buffer: Any = field(default_factory=Ring)
+    sink: dict[str, Any] = field(default_factory=dict)
+
+
+BUFFER = Group("buffer", {"ring": Ring, "disk": Disk})
+SINK = Group("sink", {"ring": Ring, "disk": Disk}, many=True)
+SCHEMA = Schema("whole", Whole, "whole", (BUFFER, SINK), presets=("exp",), choosing=("exp",))
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """A conf folder in which a file is built on a file that is built on an option."""
+    monkeypatch.setattr(schema, "CONF", tmp_path)
+    files = {
+        "whole.yaml": "defaults:\n  - buffer: auto\n  - optional sink: x\n  - sink: []\n  - _self_\n",
+        "buffer/auto.yaml": "defaults:\n  - big@_here_\n  - _self_\n",
+        "buffer/big.yaml": "defaults:\n  - /schema/buffer/disk@_here_\n  - _self_\ncapacity: 5\n",
+        "buffer/circle.yaml": "defaults: [circle]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return [tmp_path]
+
+
+def chosen(conf: list[Path], *overrides: str) -> list[str]:
+    parts = SCHEMA.chosen(overrides, conf)
+    return [f"{p.group.name}{p.mount and '.' + p.mount}={tag}" for p in parts for tag in p.tags]
+
+
+def test_the_primary_file_says_what_is_chosen_and_files_lead_to_their_option(
+    conf: list[Path],
+) -> None:
+    assert chosen(conf) == ["buffer=disk"]
+    assert chosen(conf, "seed=3", "exp=null") == ["buffer=disk"]
+
+
+def test_the_command_line_chooses_one_option_several_in_a_sweep_or_all(conf: list[Path]) -> None:
+    assert chosen(conf, "buffer=ring") == ["buffer=ring"]
+    assert chosen(conf, "buffer=big,ring") == ["buffer=disk", "buffer=ring"]
+    for unclear in ("buffer=choice(ring,disk)", "buffer=circle", "buffer=nope"):
+        assert chosen(conf, unclear) == ["buffer=ring", "buffer=disk"]
+    assert chosen(conf, "exp=mine")[:2] == ["buffer=ring", "buffer=disk"]
+    assert chosen(conf, "exp=mine", "buffer=disk")[0] == "buffer=disk"
+
+
+def test_several_options_at_once_stand_under_their_own_names(conf: list[Path]) -> None:
+    given = ("buffer=ring", "sink=[ring,disk]")
+    assert chosen(conf, *given) == ["buffer=ring", "sink.ring=ring", "sink.disk=disk"]
+    names = SCHEMA.names(SCHEMA.chosen(given, conf))
+    assert {"buffer", "sink", "exp", "seed", "sink.disk.path", "buffer.capacity"} <= set(names)
+    assert "buffer.path" not in names
+
+
+def test_a_key_of_another_option_is_owned_by_it() -> None:
+    assert SCHEMA.owners("buffer.path") == ["buffer=disk"]
+    assert SCHEMA.owners("sink.disk.path") == ["sink=disk"]
+    assert SCHEMA.owners("seed") == []
+    assert RUN.owners("algo.clip_eps") == ["algo=ppo"]
+
+
+def known(data: dict[str, Any]) -> dict[str, Any]:
+    return validate.known_data(OmegaConf.create(data), SCHEMA)
+
+
+def test_a_composed_configuration_has_the_keys_of_what_it_chose_and_no_others() -> None:
+    disk = {"name": "disk", "path": "here", "capacity": 3}
+    data = {"seed": 1, "buffer": disk, "sink": {"mine": {"name": "disk", "path": "there"}}}
+    assert known(data) == data
+    with pytest.raises(ConfigError, match=r"'buffer.path': it belongs to buffer=disk"):
+        known({"buffer": {"name": "ring", "path": "here"}})
+    with pytest.raises(ConfigError, match=r"'sink.mine.pth'; did you mean 'sink.mine.path'"):
+        known({"sink": {"mine": {"name": "disk", "pth": "here"}}})
+
+
+@pytest.mark.parametrize("missing", [{}, {"path": REQUIRED}, {"path": None}])
+def test_a_key_without_a_default_that_is_not_given_is_named(missing: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"missing key 'buffer.path': the folder; give buffer.pa"):
+        known({"buffer": {"name": "disk", **missing}})
+
+
+def test_hydra_gets_every_option_with_its_defaults() -> None:
+    from hydra.core.config_store import ConfigStore
+
+    SCHEMA.register()
+    store = ConfigStore.instance()
+    assert store.load("schema/buffer/disk.yaml").node == {
+        "name": "disk",
+        "capacity": 10_000,
+        "path": "???",
+    }
+    assert store.load("schema/whole.yaml").node == {"seed": 0, "sink": {}}
+
+
+def test_the_runs_own_groups_come_from_the_primary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RLOX_CONF_PATH", raising=False)
+    for given, algos in (
+        (("algo=a2c",), ["a2c"]),
+        (("algo=a2c,ppo",), ["a2c", "ppo"]),
+        ((), ["ppo"]),
+    ):
+        parts = RUN.chosen(given)
+        assert [t for p in parts if p.group.name == "algo" for t in p.tags] == algos
+        assert [t for p in parts if p.group.name == "buffer" for t in p.tags] == ["rollout"]
+    assert [p.mount for p in RUN.chosen(("logger=[csv]",)) if p.group.name == "logger"] == ["csv"]
