@@ -37,6 +37,7 @@ class Command:
     check: Callable[[DictConfig], Any]  # a composed configuration, validated; else ConfigError
     run: Callable[[Call], int]  # does it; the exit code
     rewrite: Callable[[str, Sequence[Path]], Iterable[str]] = as_given  # spellings for Hydra
+    sweeps: bool = False  # whether several values of a key are several jobs
     more: str = ""  # what its help says after the keys
 
 

@@ -90,6 +90,10 @@ class Line:
     def read(cls, command: Command, args: list[str]) -> Line:
         """Take them apart; `ConfigError` for what cannot be."""
         parsed = parse_flags(args)
+        if parsed.multirun and not command.sweeps:
+            raise ConfigError(
+                f"-m: rlox {command.name} does one thing; call it once for each value"
+            )
         command.schema.register()
         for plugin in (GymnasiumSource, RloxSearchPath):
             Plugins.instance().register(plugin)
@@ -120,7 +124,11 @@ class Line:
             schema = self.command.schema
             names = schema.names(schema.chosen(self.parsed.overrides, self.folders))
             raise messages.from_hydra(
-                error, names, lambda group: group_options(group, self.folders), schema.owners
+                error,
+                names,
+                lambda group: group_options(group, self.folders),
+                schema.owners,
+                "rlox sweep …" if self.command.sweeps else f"rlox {self.command.name} … once for",
             ) from error
 
 

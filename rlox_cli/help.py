@@ -18,8 +18,7 @@ flags (Hydra's, all of them work)
   --cfg job            print the configuration instead of running
   --info defaults      where each part of it comes from
   --config-dir FOLDER  a conf folder of your own (also RLOX_CONF_PATH)
-  -m                   one run per combination of values
-  +key=value, ~key     add or remove a key
+{several}  +key=value, ~key     add or remove a key
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 INDENT = 38
 
@@ -39,7 +38,8 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
     for section in dict.fromkeys(_section(key) for key in rest):
         blocks.append(_block(section or "run", (k for k in rest if _section(k) == section)))
     blocks += [command.more] * bool(command.more)
-    return "\n\n".join([*blocks, FLAGS, _codes(command)])
+    several = "  -m                   one run per combination of values\n" * command.sweeps
+    return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])
 
 
 def value_text(value: Any) -> str:

@@ -10,13 +10,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import RunConfig, plain
+from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.run_folder import DONE, is_locked, read_config, read_status
-from rlox_cli.sweep import job_slug
-
-# Keys that say where and whether, not what: they do not make a job another one.
-PLACE_KEYS = ("run_root", "dry_run")
+from rlox_cli.run_folder import DONE, is_locked, read_status
 
 
 @dataclass
@@ -29,24 +25,22 @@ class Job:
     given: Path | None
     tuned: str | None = None
     common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
+    identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
 
     @property
     def name(self) -> str:
         """The folder name inside a sweep."""
-        return f"{self.number}_{self.slug}"
-
-    @property
-    def slug(self) -> str:
-        """The part of the name that stays when the sweep grows and numbers shift."""
-        return job_slug(self.overrides, self.common)
+        slug = job_slug(self.overrides, self.common)
+        return "_".join(filter(None, [str(self.number), slug, self.identity[:SHORT]]))
 
     def earlier(self) -> list[Path]:
         """Folders that an earlier start of the same sweep made for this job."""
         if self.sweep is None:
             return []
-        found = self.sweep.glob(f"*_{self.slug}")
-        return [p for p in found if p.name == f"{_number(p)}_{self.slug}"]
+        found = [path for path in job_folders(self.sweep) if self._is_of(path)]
+        own = self.sweep / self.name  # of a start that was killed before it wrote its configuration
+        return [*found, own] if own.exists() and own not in found else found
 
     def place(self) -> Path | None:
         """The folder to make, earlier attempts set aside; `None`: a fresh one under run_root."""
@@ -55,6 +49,10 @@ class Job:
         for folder in self.earlier():
             _set_aside(folder)
         return self.sweep / self.name
+
+    def _is_of(self, folder: Path) -> bool:
+        config = saved_run(folder)
+        return config is not None and identity(config) == self.identity
 
 
 def current_job(common: frozenset[str] = frozenset()) -> Job:
@@ -79,12 +77,10 @@ def _presets(node: Any) -> list[str]:
     return group_options("tuned", [*conf_folders(), *given])
 
 
-def finished(job: Job, config: RunConfig) -> Path | None:
+def finished(job: Job) -> Path | None:
     """The folder in which this very job has been done before."""
-    wanted = _what(plain(config))
     for folder in job.earlier():
-        done = (folder / "result.json").exists() and read_status(folder)["status"] == DONE
-        if done and _what(read_config(folder)) == wanted:
+        if (folder / "result.json").exists() and read_status(folder)["status"] == DONE:
             return folder
     return None
 
@@ -107,14 +103,6 @@ def _overrides(node: Any) -> list[str]:
     # Unresolved: an override may hold an interpolation, which belongs to the job's config.
     given = OmegaConf.to_container(node.overrides.task, resolve=False)
     return [str(override) for override in cast(list[str], given)]
-
-
-def _what(config: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in config.items() if k not in PLACE_KEYS}
-
-
-def _number(path: Path) -> str:
-    return path.name.split("_")[0]
 
 
 def _set_aside(folder: Path) -> None:

@@ -80,10 +80,12 @@ def from_hydra(
     names: Sequence[str],
     options: Callable[[str], list[str]],
     owners: Callable[[str], list[str]],
+    several: str,
 ) -> ConfigError:
     """Hydra's and OmegaConf's composition errors, reworded.
 
-    `options` lists those of a group, `owners` those that have a key.
+    `options` lists those of a group, `owners` those that have a key; `several` is how to give a key
+    several values.
     """
     if isinstance(error, OverrideParseException):
         return malformed(error)
@@ -102,11 +104,11 @@ def from_hydra(
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return ConfigError(
             f"{match[1]} has several values\n"
-            f"  to run each of them: rlox sweep … {match[1]}\n"
+            f"  to run each of them: {several} {match[1]}\n"
             f"  for one list: {match[1].replace('=', '=[', 1)}]"
         )
     if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
-        return ConfigError(f"{match[1]} has several values; to run each: rlox sweep … '{match[1]}'")
+        return ConfigError(f"{match[1]} has several values; to run each: {several} '{match[1]}'")
     return ConfigError(shorten(_without_links(text), 6))
 
 

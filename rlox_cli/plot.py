@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.configs import make_run
+from rlox.errors import ConfigError
 from rlox.loggers import read_rows
+from rlox_cli.run_folder import read_config, read_result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 RAW, MEAN, FINAL = "#6baed6", "#08519c", "#d94801"
 MAX_POINTS = 20_000
+AXIS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
 
 
 def learning_curve(run: Path) -> Path | None:
-    """Draw the learning curve of a run folder; `None` when no episode has ended."""
-    episodes = read_rows(run / "episodes.jsonl")
-    if not episodes:
+    """Draw the learning curve of a run folder; `None` when nothing has been played."""
+    figure = curve_figure(run)
+    if figure is None:
         return None
-    steps = np.array([row["env_steps"] for row in episodes], float)
-    returns = np.array([row["return"] for row in episodes], float)
-    return _draw(run, steps, returns)
+    target = run / "plots" / "learning_curve.png"
+    target.parent.mkdir(exist_ok=True)
+    figure.savefig(target)
+    return target
+
+
+def curve_figure(run: Path) -> Figure | None:
+    """The learning curve over the run's unit; `None` when nothing has been played."""
+    result, unit = read_result(run), _unit(run)
+    rows, episodes = read_rows(run / "metrics.jsonl"), read_rows(run / "episodes.jsonl")
+    evaluations = [row for row in rows if row.get("eval/return_mean") is not None]
+    score = result is not None and result["score"] is not None
+    if not (episodes or evaluations or score):
+        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    if episodes:
+        _episodes(axes, _places(episodes, rows, unit), [row["return"] for row in episodes])
+    _evaluations(axes, evaluations, result, unit)
+    title = f"{result['algo']} on {result['env']}, seed {result['seed']}" if result else run.name
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    axes.set_xlabel(AXIS[unit])
+    axes.set_ylabel("episode return")
+    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.grid(True, color="#e5e5e5", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="best", fontsize=9)
+    return figure
 
 
 def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -34,65 +71,51 @@ def moving_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]
     return mean
 
 
-def _draw(run: Path, steps: NDArray[np.float64], returns: NDArray[np.float64]) -> Path:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def _unit(run: Path) -> str:
+    """What the run counts: as its result says, else its configuration; once it was always steps."""
+    result = read_result(run)
+    if result is not None:
+        return str(result.get("unit", "env_steps"))
+    try:
+        return make_run(read_config(run)).algo.unit
+    except (ConfigError, OSError):
+        return "env_steps"
 
-    result = _result(run)
+
+def _places(
+    episodes: list[dict[str, Any]], rows: list[dict[str, Any]], unit: str
+) -> NDArray[np.float64]:
+    """Where episodes ended, in the unit; the rows say how it grew with the environment's steps."""
+    steps = np.array([row["env_steps"] for row in episodes], float)
+    if unit == "env_steps":
+        return steps
+    known = [(0, 0), *((row["env_steps"], row[unit]) for row in rows)]
+    placed: NDArray[np.float64] = np.interp(steps, *np.array(known, float).T)
+    return placed
+
+
+def _episodes(axes: Axes, places: NDArray[np.float64], given: list[float]) -> None:
+    returns = np.array(given, float)
     window = min(100, max(1, len(returns) // 10))
     shown = np.unique(np.linspace(0, len(returns) - 1, MAX_POINTS).astype(int))
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.plot(
-        steps[shown],
-        returns[shown],
-        ".",
-        color=RAW,
-        ms=5,
-        mew=0,
-        alpha=0.45,
-        label="episode",
-        zorder=1,
-    )
-    axes.plot(
-        steps, moving_mean(returns, window), color=MEAN, lw=2, label=f"mean of {window}", zorder=3
-    )
-    _evaluations(axes, run, result)
-    title = f"{result['algo']} on {result['env']}, seed {result['seed']}" if result else run.name
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel("episode return")
-    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
-    axes.grid(True, color="#e5e5e5", lw=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="best", fontsize=9)
-    target = run / "plots" / "learning_curve.png"
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target)
-    return target
+    raw: dict[str, Any] = {"color": RAW, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
+    axes.plot(places[shown], returns[shown], ".", label="episode", **raw)
+    mean = moving_mean(returns, window)
+    axes.plot(places, mean, color=MEAN, lw=2, label=f"mean of {window}", zorder=3)
 
 
-def _evaluations(axes: Any, run: Path, result: dict[str, Any] | None) -> None:
-    rows = [r for r in read_rows(run / "metrics.jsonl") if r.get("eval/return_mean") is not None]
-    during = [r for r in rows if result is None or r["env_steps"] < result["env_steps"]]
+def _evaluations(
+    axes: Axes, rows: list[dict[str, Any]], result: dict[str, Any] | None, unit: str
+) -> None:
+    during = [row for row in rows if result is None or row[unit] < result[unit]]
     if during:
-        axes.plot(
-            [r["env_steps"] for r in during],
-            [r["eval/return_mean"] for r in during],
-            "o-",
-            color=FINAL,
-            ms=4,
-            lw=1,
-            alpha=0.7,
-            label="evaluation",
-            zorder=4,
-        )
+        line: dict[str, Any] = {"color": FINAL, "ms": 4, "lw": 1, "alpha": 0.7, "zorder": 4}
+        values = [row["eval/return_mean"] for row in during]
+        axes.plot([row[unit] for row in during], values, "o-", label="evaluation", **line)
     if result is not None and result["score"] is not None:
         low, high = result["score_ci95"]
         axes.errorbar(
-            [result["env_steps"]],
+            [result[unit]],
             [result["score"]],
             yerr=[[result["score"] - low], [high - result["score"]]],
             fmt="D",
@@ -103,14 +126,6 @@ def _evaluations(axes: Any, run: Path, result: dict[str, Any] | None) -> None:
             zorder=5,
             clip_on=False,
         )
-
-
-def _result(run: Path) -> dict[str, Any] | None:
-    path = run / "result.json"
-    if not path.exists():
-        return None
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result
 
 
 def _short(value: float) -> str:

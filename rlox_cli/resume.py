@@ -19,10 +19,11 @@ from rlox.configs import RunConfig, plain
 from rlox.envs.ids import find_spec
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
-from rlox_cli import changes, jobs, plain_yaml, provenance, validate
+from rlox_cli import changes, plain_yaml, provenance, validate
 from rlox_cli.changes import Change
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
+from rlox_cli.identity import PLACE_KEYS
 from rlox_cli.run_folder import (
     DONE,
     RunFolder,
@@ -186,7 +187,7 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
         return
     there = dict(changes.leaves(plain(plan.frozen)))
     for key, value in changes.leaves(saved.config):
-        if key in jobs.PLACE_KEYS or key not in there or Change(key, 0, 0).allowed:
+        if key in PLACE_KEYS or key not in there or Change(key, 0, 0).allowed:
             continue
         if there[key] != value:
             raise ConfigError(

@@ -21,6 +21,7 @@ from typing import Any, Self
 from rlox.configs import RunConfig, plain
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
+from rlox.runs.store import replace_file
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
 
@@ -68,6 +69,13 @@ def read_status(folder: Path) -> dict[str, Any]:
     """`status.json` of a run folder."""
     status: dict[str, Any] = json.loads((folder / "status.json").read_text())
     return status
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """`result.json` of a run folder; `None` where no session of it has ended."""
+    path = folder / "result.json"
+    result: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return result
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
@@ -17,11 +15,19 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from rlox.configs import RunConfig
 from rlox.errors import ConfigError
 from rlox_cli import sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
+from rlox_cli.identity import identity, job_folders, job_slug, saved_run
+from rlox_cli.run_folder import DONE, read_status
 
-SLUG_LENGTH = 100
+
+class PlannedJob(NamedTuple):
+    """A combination of values, checked."""
+
+    overrides: list[str]
+    config: RunConfig
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,14 @@ class SweepPlan:
     """A checked sweep; `jobs` is unknown for sweepers that choose as they go."""
 
     folder: Path
-    jobs: int | None
+    jobs: list[PlannedJob] | None
     dry: bool
-    common: frozenset[str] = frozenset()  # overrides that all jobs share
+
+    @property
+    def common(self) -> frozenset[str]:
+        """The overrides that all jobs share."""
+        grid = [job.overrides for job in self.jobs or ()]
+        return frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
 
 
 def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
@@ -42,39 +53,45 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     folder = Path(str(master.hydra.sweep.dir))
     if not str(OmegaConf.select(master, "hydra.sweeper._target_")).endswith(".BasicSweeper"):
         return SweepPlan(folder, None, False)
-    grid, configs = _grid(app, master), []
-    for job in grid:
+    jobs: list[PlannedJob] = []
+    for job in _grid(app, master):
         try:
-            configs.append(validate.run_config(app.config_loader.load_sweep_config(master, job)))
+            composed = app.config_loader.load_sweep_config(master, job)
+            jobs.append(PlannedJob(job, validate.run_config(composed)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
-    common = frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
-    return SweepPlan(folder, len(grid), all(config.dry_run for config in configs), common)
+    return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
 
 
 def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]]) -> int:
-    """Write and print the summary; the exit code of the sweep."""
-    codes = {outcome["code"] for outcome in outcomes}
-    if not planned.dry and planned.folder.is_dir():
-        print(sweep_summary.write(planned.folder, outcomes), flush=True)
-        if not outcomes:  # the launcher ran the jobs in other processes
-            codes = {OK if status == "done" else FAILED for status in _states(planned.folder)}
-    return OK if codes <= {OK} else FAILED
+    """Write and print the summary; the exit code of the sweep.
+
+    A job counts as done when its folder says so: a launcher may have run it in another process, and
+    may not have run it at all.
+    """
+    failed = any(outcome["code"] != OK for outcome in outcomes)
+    if planned.dry or not planned.folder.is_dir():
+        return FAILED if failed or not (planned.dry or outcomes) else OK
+    states = _states(planned.folder)
+    told = {outcome["identity"] for outcome in outcomes}
+    missing: dict[str, RunConfig] = {}
+    left: list[str] = []
+    for number, (overrides, config) in enumerate(planned.jobs or ()):
+        job = identity(config)
+        if job not in told:
+            left.append(states.get(job, sweep_summary.NOT_STARTED))
+            if job not in states:
+                missing[f"{number}_{job_slug(overrides, planned.common)}"] = config
+    if planned.jobs is None and not outcomes:
+        left = list(states.values()) or [sweep_summary.NOT_STARTED]
+    print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
+    return FAILED if failed or any(state != DONE for state in left) else OK
 
 
 def new_folder() -> str:
     """A folder name that no other sweep has, as a Hydra interpolation on the job's run_root."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     return f"${{run_root}}/sweeps/{stamp}_{secrets.token_hex(2)}"
-
-
-def job_slug(overrides: Sequence[str], common: Collection[str] = ()) -> str:
-    """A folder name from what sets the job apart; a hash stands for `common` and lost characters."""
-    text = "_".join(override for override in overrides if override not in common)
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:SLUG_LENGTH].strip("-") or "defaults"
-    if slug == text.replace("=", "-") and not common:
-        return slug
-    return f"{slug}_{hashlib.sha256(chr(10).join(overrides).encode()).hexdigest()[:6]}"
 
 
 def _grid(app: Hydra, master: DictConfig) -> list[list[str]]:
@@ -87,5 +104,11 @@ def _grid(app: Hydra, master: DictConfig) -> list[list[str]]:
     return grid
 
 
-def _states(folder: Path) -> list[str]:
-    return [sweep_summary.state(path) for path in sweep_summary.job_folders(folder)]
+def _states(folder: Path) -> dict[str, str]:
+    """How each job in a folder stands, by its identity."""
+    runs = {path: saved_run(path) for path in job_folders(folder)}
+    return {
+        identity(config): str(read_status(path)["status"])
+        for path, config in runs.items()
+        if config is not None and (path / "status.json").exists()
+    }

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlox.configs import RunConfig
+from rlox_cli.changes import leaves
 from rlox_cli.exit_codes import OK
-from rlox_cli.run_folder import read_status, write_text
+from rlox_cli.help import value_text
+from rlox_cli.identity import job_folders, saved_run, what
+from rlox_cli.run_folder import DONE, read_result, read_status, write_text
 
+NOT_STARTED = "not started"
+# `steps` count the job's `unit`; `env_steps` is empty where only another unit's count is known.
 COLUMNS = (
     "job",
     "status",
     "algo",
     "env",
     "seed",
+    "unit",
+    "steps",
     "env_steps",
     "score",
     "score_iqm",
@@ -28,70 +35,89 @@ COLUMNS = (
     "seconds",
     "reason",
 )
-GROUP_COLUMNS = ("algo", "env", "seeds", "mean", "std", "lowest", "highest")
+GROUP_COLUMNS = ("algo", "env", "seeds", "mean", "std", "lowest", "highest", "settings")
+SETTINGS = "settings"  # of a row, for grouping: its configuration without the seed
 
 
-def write(folder: Path, outcomes: Sequence[Mapping[str, Any]]) -> str:
-    """Write both summaries and return the text for the terminal."""
-    rows = [_row(path) for path in job_folders(folder)]
+def write(
+    folder: Path, outcomes: Sequence[Mapping[str, Any]], missing: Mapping[str, RunConfig]
+) -> str:
+    """Write both summaries and return the text for the terminal.
+
+    `missing` are jobs that were planned and of which there is neither folder nor outcome.
+    """
+    rows = [_row(path) for path in job_folders(folder) if (path / "status.json").exists()]
     rows += [_refused(outcome) for outcome in outcomes if outcome["folder"] is None]
+    rows += [_of(config) | {"job": job, "status": NOT_STARTED} for job, config in missing.items()]
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS)
+    writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     write_text(folder / "summary.csv", buffer.getvalue())
     table = "\n".join(_table(COLUMNS, rows))
-    groups = "\n".join(_table(GROUP_COLUMNS, _groups(rows)))
+    groups = "\n".join(_table(GROUP_COLUMNS, list(_groups(rows))))
     write_text(folder / "summary.md", f"# {folder.name}\n\n{groups}\n\n## Jobs\n\n{table}\n")
     return _closing(folder, rows, outcomes)
 
 
-def job_folders(folder: Path) -> list[Path]:
-    """The job folders of a sweep, by job number; attempts that were set aside are left out."""
-    found = [p.parent for p in folder.glob("*_*/status.json") if ".attempt" not in p.parent.name]
-    return sorted(found, key=lambda p: (_number(p), p.name))
-
-
-def state(folder: Path) -> str:
-    """How the job in a folder ended, or `running`."""
-    return str(read_status(folder)["status"])
-
-
-def _groups(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Runs that differ in nothing but their seed, and what sets each such group apart."""
+    pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        if row["status"] == "done" and row["score"] not in ("", None):
-            scores[row["algo"], row["env"]].append(row["score"])
-    return [
-        {
-            "algo": algo,
-            "env": env,
-            "seeds": len(values),
-            "mean": statistics.fmean(values),
-            "std": statistics.stdev(values) if len(values) > 1 else "",
-            "lowest": min(values),
-            "highest": max(values),
-        }
-        for (algo, env), values in sorted(scores.items())
-    ]
+        if row["status"] == DONE and row["score"] not in ("", None):
+            pairs[row["algo"], row["env"]].append(row)
+    for (algo, env), members in sorted(pairs.items()):
+        scores: dict[str, list[float]] = defaultdict(list)
+        varied = _varied([row[SETTINGS] for row in members])
+        for row in members:
+            chosen = [f"{k}={value_text(row[SETTINGS].get(k, 'unset'))}" for k in varied]
+            scores[", ".join(chosen)].append(row["score"])
+        for settings, values in scores.items():
+            yield {
+                "algo": algo,
+                "env": env,
+                "seeds": len(values),
+                "mean": statistics.fmean(values),
+                "std": statistics.stdev(values) if len(values) > 1 else "",
+                "lowest": min(values),
+                "highest": max(values),
+                "settings": settings,
+            }
+
+
+def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which configurations differ."""
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]
 
 
 def _row(path: Path) -> dict[str, Any]:
-    status = read_status(path)
-    row: dict[str, Any] = dict.fromkeys(COLUMNS, "")
+    status, config = read_status(path), saved_run(path)
+    row = _of(config) if config else dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     row |= {"job": path.name, "status": status["status"], "reason": status["reason"]}
-    row["env_steps"] = status["step"]
-    result = path / "result.json"
-    if result.exists():
-        data = json.loads(result.read_text())
+    row["steps"] = status["step"]
+    data = read_result(path)
+    if data is not None:
         row |= {k: data[k] for k in ("algo", "env", "seed", "env_steps", "score", "score_iqm")}
+        row["unit"] = data.get("unit", "env_steps")
+        row["steps"] = data[row["unit"]]
         row["score_ci95_low"], row["score_ci95_high"] = data["score_ci95"] or ("", "")
         row["seconds"] = data["seconds"]["total"]
+    elif row["unit"] == "env_steps":
+        row["env_steps"] = row["steps"]
     return row
 
 
-def _refused(outcome: Mapping[str, Any]) -> dict[str, Any]:
+def _of(config: RunConfig) -> dict[str, Any]:
+    """What is known of a job from its configuration alone."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS, "")
+    row |= {"algo": config.algo.name, "env": config.env.id, "seed": config.seed}
+    row |= {"unit": config.algo.unit}
+    return row | {SETTINGS: {k: v for k, v in leaves(what(config)) if k != "seed"}}
+
+
+def _refused(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     reason = str(outcome["message"]).splitlines()[0] if outcome["message"] else ""
     status = "failed" if outcome["code"] != OK else outcome["status"]
     return row | {"job": outcome["job"], "status": status, "reason": reason}
@@ -110,20 +136,16 @@ def _cell(value: Any) -> str:
 def _closing(
     folder: Path, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]]
 ) -> str:
-    failed = [row for row in rows if row["status"] != "done"]
+    left = [row for row in rows if row["status"] != DONE]
     skipped = sum(outcome["status"] == "skipped" for outcome in outcomes)
     lines = [
-        f"{len(rows) - len(failed)} of {len(rows)} jobs done"
+        f"{len(rows) - len(left)} of {len(rows)} jobs done"
         + f", {skipped} of them before" * bool(skipped)
     ]
     for group in _groups(rows):
         spread = f" ± {group['std']:.1f}" if group["std"] != "" else ""
         seeds = f"{group['seeds']} run{'s' * (group['seeds'] != 1)}"
-        lines.append(f"  {group['algo']} on {group['env']}: {group['mean']:.1f}{spread} ({seeds})")
-    lines += [f"  {row['status']}: {row['job']}: {row['reason']}" for row in failed]
+        name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
+        lines.append(f"  {name}: {group['mean']:.1f}{spread} ({seeds})")
+    lines += [f"  {row['status']}: {row['job']}: {row['reason']}".rstrip(": ") for row in left]
     return "\n".join([*lines, f"summary  {folder / 'summary.md'}"])
-
-
-def _number(path: Path) -> int:
-    head = path.name.split("_")[0]
-    return int(head) if head.isdigit() else -1

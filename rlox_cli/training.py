@@ -12,6 +12,7 @@ from rlox.loggers import check_loggers
 from rlox_cli import compose, jobs, provenance, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
+from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
 from rlox_cli.run_folder import FAILED, KILLED, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title
@@ -21,16 +22,16 @@ from rlox_cli.sweep import SweepPlan
 MULTIRUN = ("-m", "--multirun")
 
 
-def train(call: Call) -> int:
+def train_one(call: Call) -> int:
     """Train as the command line says, several times where it asks for that; the exit code."""
     if set(MULTIRUN) & set(call.args):
-        return sweep(call)
+        return train_many(call)
     task = TrainTask(call)
     compose.run(call, task)
     return task.code
 
 
-def sweep(call: Call) -> int:
+def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
     asked = set(MULTIRUN) & set(call.args)
     args = call.args if asked else [MULTIRUN[1], *call.args]
@@ -50,9 +51,9 @@ class TrainTask:
         """Train one job; the result says how it ended."""
         job = jobs.current_job(self.plan.common if self.plan else frozenset())
         if job.sweep is not None:
-            total = f"/{self.plan.jobs}" if self.plan and self.plan.jobs else ""
+            total = f"/{len(self.plan.jobs)}" if self.plan and self.plan.jobs else ""
             print(f"[{job.number + 1}{total}] {' '.join(job.overrides)}", flush=True)
-        ended: dict[str, Any] = {"job": job.name, "status": FAILED, "code": OK, "message": ""}
+        ended: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
         try:
             ended |= self._train(config, job)
         except Exception as error:
@@ -60,6 +61,7 @@ class TrainTask:
         finally:
             self._tidy(job)
         self.code = ended["code"]
+        ended |= {"job": job.name, "identity": job.identity}
         ended["folder"] = str(job.folder) if job.folder else None
         self.outcomes.append(ended)
         if job.sweep is not None and ended["status"] == KILLED:
@@ -68,9 +70,10 @@ class TrainTask:
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
+        job.identity = identity(config)
         check_loggers(config.logger)
         if job.sweep is not None and not config.dry_run:
-            if (done := jobs.finished(job, config)) is not None:
+            if (done := jobs.finished(job)) is not None:
                 job.folder = done
                 print(f"  done before: {done}")
                 return {"status": "skipped"}

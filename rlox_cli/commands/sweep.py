@@ -12,10 +12,10 @@ SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 
 def _run(call: Call) -> int:
-    from rlox_cli.training import sweep, train
+    from rlox_cli.training import train_many, train_one
 
     shows = SHOWING & {arg.split("=")[0] for arg in call.args}
-    return train(call) if shows else sweep(call)
+    return train_one(call) if shows else train_many(call)
 
 
 COMMAND = Command(
@@ -31,4 +31,5 @@ COMMAND = Command(
     check=check,
     run=_run,
     rewrite=rewrite,
+    sweeps=True,
 )

@@ -46,9 +46,9 @@ def _run(call: Call) -> int:
         from rlox_cli.resume import resume_run
 
         return resume_run(call)
-    from rlox_cli.training import train
+    from rlox_cli.training import train_one
 
-    return train(call)
+    return train_one(call)
 
 
 COMMAND = Command(
@@ -65,5 +65,6 @@ COMMAND = Command(
     check=check,
     run=_run,
     rewrite=rewrite,
+    sweeps=True,
     more=RESUME,
 )

@@ -17,5 +17,7 @@ SPEC = CommandSpec(
         (("run=nowhere",), "nowhere"),
         (("run=nowhere", "episode=3"), "'episodes'"),
         (("rn=nowhere",), "'run'"),
+        (("run=nowhere", "seed=1,2"), "rlox evaluate … once for seed=1,2"),
+        (("-m", "run=a,b"), "call it once for each"),
     ),
 )

@@ -1,4 +1,4 @@
-"""`rlox evaluate` and the learning curve."""
+"""`rlox evaluate`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.cli import Cli
-
-from rlox_cli.plot import learning_curve, moving_mean
 
 
 def test_every_return_is_written_with_mean_iqm_and_interval(cli: Cli, trained: Path) -> None:
@@ -57,22 +55,3 @@ def test_a_config_that_names_code_is_not_executed(cli: Cli, trained: Path) -> No
     result = cli("evaluate", f"run={trained}")
     assert result.code == 2
     assert "_target_" in result.err
-
-
-def test_a_run_without_an_ended_episode_has_no_curve(tmp_path: Path) -> None:
-    (tmp_path / "episodes.jsonl").write_text("")
-    assert learning_curve(tmp_path) is None
-
-
-def test_a_half_written_last_row_is_left_out_of_the_curve(tmp_path: Path) -> None:
-    row = json.dumps({"env_steps": 10, "return": 1.0})
-    (tmp_path / "episodes.jsonl").write_text(f'{row}\n{row}\n{{"env_st')
-    target = learning_curve(tmp_path)
-    assert target is not None
-    assert target.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_moving_mean_looks_back_only() -> None:
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    assert moving_mean(values, 2).tolist() == [1.0, 1.5, 2.5, 3.5]
-    assert moving_mean(values, 10).tolist() == [1.0, 1.5, 2.0, 2.5]

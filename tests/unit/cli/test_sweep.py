@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from helpers.cli import TINY, Cli
 
+from rlox.configs import RunConfig, make_run
 from rlox_cli import progress
+from rlox_cli.exit_codes import FAILED
+from rlox_cli.identity import identity, job_slug
 from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.sweep import job_slug
+from rlox_cli.sweep import PlannedJob, SweepPlan, finish
 
 PLACE = "hydra.sweep.dir=sweep"
 
@@ -117,7 +120,9 @@ def test_a_signal_ends_the_whole_sweep_and_the_summary_is_written(
     monkeypatch.setattr(progress.Lines, "__call__", interrupt)
     result = cli("sweep", *TINY, "seed=1,2,3", "total_steps=1e6", PLACE)
     assert result.code == 143
-    assert [(r["seed"], r["status"]) for r in rows(tmp_path / "sweep")] == [("1", "killed")]
+    ended = [(r["seed"], r["status"]) for r in rows(tmp_path / "sweep")]
+    assert ended == [("1", "killed"), ("2", "not started"), ("3", "not started")]
+    assert "0 of 3 jobs done" in result.out
 
 
 def test_a_dry_sweep_checks_every_job_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -134,14 +139,87 @@ def test_a_preset_can_name_the_jobs_of_a_sweep(cli: Cli, tmp_path: Path) -> None
     assert (result.code, result.out.count("dry run: ")) == (0, 2)
 
 
-def test_job_names_are_safe_and_tell_jobs_apart() -> None:
+def test_a_grown_sweep_knows_its_jobs_again_by_what_they_do(cli: Cli, tmp_path: Path) -> None:
+    one = (*TINY, "total_steps=128", "seed=1", PLACE)
+    assert cli("sweep", *one, "algo.gamma=0.9").code == 0
+    (before,) = (tmp_path / "sweep").glob("*/config.yaml")
+    text = before.read_text()
+    assert "log_std_init" in text  # as if saved by a version that did not have this key yet
+    kept = [line for line in text.splitlines() if "log_std_init" not in line]
+    before.write_text("\n".join(kept) + "\n")
+    result = cli("sweep", "algo.gamma=0.8,0.9", *one)
+    assert result.code == 0, result.err
+    assert f"done before: {before.parent.relative_to(tmp_path)}" in result.out
+    assert "2 of 2 jobs done, 1 of them before" in result.out
+    assert len(job_names(tmp_path / "sweep")) == 2
+
+
+def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(
+    cli: Cli, tmp_path: Path
+) -> None:
+    given = (*TINY, "total_steps=128", "algo.gamma=0.8,0.9", "seed=1,2", PLACE)
+    result = cli("sweep", *given)
+    assert result.code == 0, result.err
+    summary = (tmp_path / "sweep" / "summary.md").read_text()
+    for gamma in ("0.8", "0.9"):
+        scores = [
+            float(r["score"]) for r in rows(tmp_path / "sweep") if f"gamma-{gamma}" in r["job"]
+        ]
+        mean = sum(scores) / 2
+        assert f"ppo on CartPole-v1, algo.gamma={gamma}: {mean:.1f} ± " in result.out
+        assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} |" in summary
+        assert f"| algo.gamma={gamma} |" in summary
+
+
+def plan_of(folder: Path, *configs: RunConfig) -> SweepPlan:
+    return SweepPlan(folder, [PlannedJob([f"seed={c.seed}"], c) for c in configs], False)
+
+
+def test_jobs_that_a_launcher_never_started_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = [make_run({"seed": seed}) for seed in (1, 2)]
+    assert finish(plan_of(tmp_path, *configs), []) == FAILED
+    assert "0 of 2 jobs done" in capsys.readouterr().out
+    assert [r["status"] for r in rows(tmp_path)] == ["not started"] * 2
+    with RunFolder.create(configs[0], tmp_path / "0_seed-1") as folder:
+        folder.start(configs[0], {})
+        folder.status("done")
+    assert finish(plan_of(tmp_path, *configs), []) == FAILED
+    assert finish(plan_of(tmp_path, configs[0]), []) == 0  # done in another process
+    assert finish(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
+    (tmp_path / "empty").mkdir()
+    assert finish(SweepPlan(tmp_path / "empty", None, False), []) == FAILED
+
+
+def test_steps_count_the_units_of_the_job_and_environment_steps_only_these(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_run({"seed": 1})
+    for name, unit in (("0_a", "env_steps"), ("1_b", "updates")):
+        monkeypatch.setattr(type(config.algo), "unit", unit)
+        with RunFolder.create(config, tmp_path / name) as folder:
+            folder.start(config, {})
+            folder.at_step(64)
+            folder.status("killed", "signal")
+        finish(SweepPlan(tmp_path, None, False), [])
+        last = rows(tmp_path)[-1]
+        steps = "64" if unit == "env_steps" else ""
+        assert (last["unit"], last["steps"], last["env_steps"]) == (unit, "64", steps)
+        assert (last["algo"], last["env"], last["seed"]) == ("ppo", "CartPole-v1", "1")
+
+
+def test_a_job_is_what_it_does_and_not_where() -> None:
+    config = make_run({"seed": 1})
+    assert identity(config) == identity(
+        make_run({"run_root": "elsewhere", "dry_run": True, "seed": 1})
+    )
+    assert identity(config) != identity(make_run({"seed": 2}))
+
+
+def test_job_names_are_safe() -> None:
     assert job_slug(["env=CartPole-v1", "seed=1"]) == "env-CartPole-v1_seed-1"
-    assert job_slug([]) == "defaults_e3b0c4"
-    assert job_slug(["env=a/b"]) != job_slug(["env=a:b"])
-    long = [f"algo.learning_rate=0.{n}" for n in range(50)]
-    assert len(job_slug(long)) < 120
-    assert job_slug(long) != job_slug([*long, "seed=1"])
-    common = {"total_steps=5"}
-    shared = job_slug(["seed=1", "total_steps=5"], common)
-    assert shared.startswith("seed-1_")
-    assert shared != job_slug(["seed=1", "total_steps=6"], {"total_steps=6"})
+    assert job_slug([]) == "defaults"
+    assert job_slug(["env=a/b,c d"]) == "env-a-b-c-d"
+    assert len(job_slug([f"algo.learning_rate=0.{n}" for n in range(50)])) <= 100
+    assert job_slug(["seed=1", "total_steps=5"], {"total_steps=5"}) == "seed-1"

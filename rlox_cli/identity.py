@@ -1,0 +1,68 @@
+"""Which jobs of a sweep are the same: a job is the hash of its validated configuration.
+
+So neither growing a sweep, nor writing its values in another order, nor a new key with a default
+makes a job another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlox.configs import RunConfig, make_run, plain
+from rlox.errors import ConfigError
+from rlox_cli.run_folder import read_config
+
+# Keys that say where and whether, not what: they do not make a job another one.
+PLACE_KEYS = ("run_root", "dry_run")
+SLUG_LENGTH = 100
+SHORT = 6  # characters of the identity in a folder's name
+
+
+def identity(config: RunConfig) -> str:
+    """The hash of everything that decides what a job does."""
+    text = json.dumps(what(config), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def what(config: RunConfig) -> dict[str, Any]:
+    """The configuration without the keys that only say where and whether."""
+    return {key: value for key, value in plain(config).items() if key not in PLACE_KEYS}
+
+
+def saved_run(folder: Path) -> RunConfig | None:
+    """The configuration of a run folder as it would be validated today; `None` where it has none."""
+    try:
+        return _saved_run(folder, (folder / "config.yaml").stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+def job_folders(sweep: Path) -> list[Path]:
+    """The job folders of a sweep, by job number; attempts that were set aside are left out."""
+    found = [p for p in sweep.glob("[0-9]*_*") if p.is_dir() and ".attempt" not in p.name]
+    return sorted(found, key=lambda p: (_number(p), p.name))
+
+
+def job_slug(overrides: Sequence[str], common: Collection[str] = ()) -> str:
+    """What sets the job apart, in characters that a folder's name may have."""
+    text = "_".join(override for override in overrides if override not in common)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:SLUG_LENGTH].strip("-") or "defaults"
+
+
+@functools.cache
+def _saved_run(folder: Path, written: int) -> RunConfig | None:
+    try:
+        return make_run(read_config(folder))
+    except ConfigError:
+        return None
+
+
+def _number(path: Path) -> int:
+    head = path.name.split("_")[0]
+    return int(head) if head.isdigit() else -1

@@ -1,0 +1,100 @@
+"""The learning curve: which numbers it shows, over what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from rlox.configs import PPOConfig, RunConfig
+from rlox_cli.plot import curve_figure, learning_curve, moving_mean
+from rlox_cli.run_folder import write_config
+
+
+def fill(run: Path, name: str, *rows: dict[str, Any]) -> None:
+    (run / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def result(run: Path, **given: Any) -> None:
+    whole = {"algo": "ppo", "env": "E-v0", "seed": 3, "env_steps": 0, "score": None}
+    (run / "result.json").write_text(json.dumps({**whole, **given}))
+
+
+def axes_of(run: Path) -> Axes:
+    figure = curve_figure(run)
+    assert figure is not None
+    (axes,) = figure.axes
+    return axes
+
+
+def drawn(axes: Axes) -> dict[str, list[tuple[float, float]]]:
+    """The points of each line that has a name."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    return {str(line.get_label()): [*zip(*line.get_data(), strict=True)] for line in lines}
+
+
+def test_a_run_in_which_nothing_was_played_has_no_curve(tmp_path: Path) -> None:
+    assert learning_curve(tmp_path) is None
+    fill(tmp_path, "episodes.jsonl")
+    fill(tmp_path, "metrics.jsonl", {"env_steps": 1, "updates": 1, "loss/value": 2.0})
+    assert learning_curve(tmp_path) is None
+
+
+def test_a_half_written_last_row_is_left_out_of_the_curve(tmp_path: Path) -> None:
+    row = json.dumps({"env_steps": 10, "return": 1.0})
+    (tmp_path / "episodes.jsonl").write_text(f'{row}\n{row}\n{{"env_st')
+    target = learning_curve(tmp_path)
+    assert target is not None
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_episodes_stand_at_their_environment_steps_where_the_run_counts_these(
+    tmp_path: Path,
+) -> None:
+    fill(
+        tmp_path,
+        "episodes.jsonl",
+        {"env_steps": 10, "return": 1.0},
+        {"env_steps": 30, "return": 5.0},
+    )
+    result(tmp_path, env_steps=40, score=4.0, score_ci95=[3.0, 6.0])  # as older runs: no unit
+    axes = axes_of(tmp_path)
+    assert axes.get_xlabel() == "environment steps"
+    assert axes.get_title("left") == "ppo on E-v0, seed 3"
+    assert drawn(axes)["episode"] == [(10, 1), (30, 5)]
+    (final,) = axes.containers
+    assert final.get_label() == "final evaluation: 4.0"
+    assert [*zip(*final.lines[0].get_data(), strict=True)] == [(40, 4)]
+
+
+def test_a_run_that_counts_updates_is_drawn_over_updates(tmp_path: Path) -> None:
+    evaluated = {"env_steps": 100, "updates": 20, "eval/return_mean": 7.0}
+    fill(tmp_path, "metrics.jsonl", evaluated, {"env_steps": 200, "updates": 60})
+    fill(tmp_path, "episodes.jsonl", *({"env_steps": n, "return": n} for n in (50, 100, 150)))
+    result(tmp_path, unit="updates", updates=60, env_steps=200, score=1.0, score_ci95=[0.0, 2.0])
+    axes = axes_of(tmp_path)
+    assert axes.get_xlabel() == "updates"
+    assert drawn(axes)["episode"] == [(10, 50), (20, 100), (40, 150)]
+    assert drawn(axes)["evaluation"] == [(20, 7)]
+    assert [*axes.containers[0].lines[0].get_xdata()] == [60]
+
+
+def test_a_run_without_episodes_shows_its_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PPOConfig, "unit", "samples")
+    write_config(tmp_path, RunConfig())  # killed: no result, so its configuration has the unit
+    rows = [{"env_steps": 0, "samples": n, "eval/return_mean": n / 2} for n in (4, 8)]
+    fill(tmp_path, "metrics.jsonl", *rows)
+    axes = axes_of(tmp_path)
+    assert (axes.get_xlabel(), drawn(axes)) == ("samples", {"evaluation": [(4, 2), (8, 4)]})
+
+
+def test_the_moving_mean_looks_back_only() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    assert moving_mean(values, 2).tolist() == [1.0, 1.5, 2.5, 3.5]
+    assert moving_mean(values, 10).tolist() == [1.0, 1.5, 2.0, 2.5]
