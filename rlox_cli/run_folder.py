@@ -21,7 +21,6 @@ from typing import Any, Self
 from rlox.configs import RunConfig, plain
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
-from rlox.runs.store import replace_file
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlox.configs.base import AlgorithmConfig
 from rlox_cli.options import CONF, file_of, read_plain
 
 REQUIRED = "???"  # the value of a key that has no default and was not given, as in Hydra
@@ -28,6 +29,7 @@ class Key:
     name: str
     field: Field[Any]
     hint: Any
+    brought: Any = None  # the default that a chosen option has in place of the field's
 
     @property
     def doc(self) -> str:
@@ -47,6 +49,8 @@ class Key:
     @property
     def default(self) -> Any:
         """The default value, `???` when the key must be given."""
+        if self.brought is not None:
+            return self.brought
         if self.field.default is not MISSING:
             return self.field.default
         return REQUIRED if self.field.default_factory is MISSING else self.field.default_factory()
@@ -98,6 +102,11 @@ class Part:
         """Every key of the option."""
         prefix = f"{self.group.name}.{self.mount}." if self.mount else f"{self.group.name}."
         return _unique(k for tag in self.tags for k in keys_of(self.group.registry[tag], prefix))
+
+    @property
+    def brings(self) -> dict[str, Any]:
+        """Defaults outside the part that its option brings; of several options none."""
+        return _brings(self.group.registry[self.tags[0]]) if len(self.tags) == 1 else {}
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,10 @@ class Schema:
         """Every key, in the order of the groups and then of the dataclass."""
         chosen = {group.name for group in self.groups}
         rest = (k for k in keys_of(self.declares, "") if k.name.split(".")[0] not in chosen)
-        return _unique([*(key for part in parts for key in part.keys), *rest])
+        named = list(parts)
+        brought = {k: v for part in reversed(named) for k, v in part.brings.items()}
+        keys = _unique([*(key for part in named for key in part.keys), *rest])
+        return [replace(key, brought=brought.get(key.name)) for key in keys]
 
     def names(self, parts: Iterable[Part]) -> list[str]:
         """Everything that may stand left of `=`."""
@@ -182,6 +194,8 @@ class Schema:
                 store.store(
                     group=f"schema/{group.name}", name=tag, node=_node(cls), provider="rlox"
                 )
+                if brought := _tree(_brings(cls)):
+                    store.store(group="schema/brings", name=tag, node=brought, provider="rlox")
         chosen: dict[str, Any] = {group.name: {} for group in self.groups if group.many}
         single = {group.name for group in self.groups}
         rest = {key: value for key, value in _node(self.declares).items() if key not in single}
@@ -247,13 +261,23 @@ def _tag(node: Any) -> str | None:
 
 def _node(cls: type[Any]) -> dict[str, Any]:
     """The defaults of a dataclass as plain data, `???` where there is none."""
+    return _tree({key.name: key.default for key in keys_of(cls, "")})
+
+
+def _brings(cls: type[Any]) -> dict[str, Any]:
+    """What an algorithm's dataclass says of keys elsewhere (`AlgorithmConfig.brings`)."""
+    return dict(cls.brings) if issubclass(cls, AlgorithmConfig) else {}
+
+
+def _tree(dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"env.n_envs": 1}` as a tree of plain data."""
     tree: dict[str, Any] = {}
-    for key in keys_of(cls, ""):
-        *path, last = key.name.split(".")
+    for name, value in dotted.items():
+        *path, last = name.split(".")
         inner = tree
         for part in path:
             inner = inner.setdefault(part, {})
-        inner[last] = list(key.default) if isinstance(key.default, tuple) else key.default
+        inner[last] = list(value) if isinstance(value, tuple) else value
     return tree
 
 

@@ -18,7 +18,6 @@ from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.run import (
     ALGO_CONFIGS,
-    BUFFER_CONFIGS,
     LOGGER_CONFIGS,
     AlgoConfig,
     CheckpointConfig,

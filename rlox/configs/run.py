@@ -20,8 +20,6 @@ ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
 }
 
 
-
-
 @dataclass(frozen=True)
 class CsvConfig:
     """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
