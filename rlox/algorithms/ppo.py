@@ -13,7 +13,8 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors import RolloutCollector
 from rlox.configs import PPOConfig, RunConfig
 from rlox.envs.make import EnvSource
-from rlox.losses import PPOLoss, PPOTerms, standardize
+from rlox.losses import PPOTerms, standardize
+from rlox.losses.fused import FusedPPOLoss
 from rlox.optim import Adam
 from rlox.policies import ActorCritic
 from rlox.rng import Streams
@@ -33,7 +34,7 @@ class PPOLearner(PolicyLearner):
         super().__init__(policy, Adam(policy, config.learning_rate))
         self.config = config
         self.streams = streams
-        self.loss = PPOLoss(
+        self.loss = FusedPPOLoss(
             config.clip_eps,
             config.vf_coef,
             config.ent_coef,

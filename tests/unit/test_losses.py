@@ -11,13 +11,17 @@ from torch import tensor
 from rlox.errors import ShapeError
 from rlox.losses import (
     PPOLoss,
+    clip_fraction,
     clipped_surrogate,
     clipped_value_loss,
     kl_estimate,
     standardize,
     value_loss,
 )
+from rlox.losses.fused import FusedPPOLoss
 from rlox.policies import DiscretePolicy
+
+either = pytest.mark.parametrize("kind", [PPOLoss, FusedPPOLoss])
 
 
 def test_the_surrogate_takes_the_worse_of_the_plain_and_the_clipped_objective() -> None:
@@ -60,6 +64,11 @@ def test_the_kl_estimate_is_schulmans_k3() -> None:
     )
 
 
+def test_the_clipped_part_is_that_of_rows_outside_the_range_on_either_side() -> None:
+    log_ratio = tensor([1.3, 0.7, 1.1, 0.9, 1.0]).log()
+    assert float(clip_fraction(log_ratio, 0.2)) == pytest.approx(2 / 5)
+
+
 def test_standardised_advantages_use_the_sample_deviation_and_epsilon() -> None:
     assert standardize(tensor([1.0, 3.0])).tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
     assert standardize(tensor([2.0, 2.0])).tolist() == [0.0, 0.0]
@@ -69,8 +78,11 @@ def test_a_single_advantage_is_left_as_it_is() -> None:
     assert standardize(tensor([5.0])).tolist() == [5.0]
 
 
-def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights() -> None:
-    loss = PPOLoss(clip_eps=0.2, vf_coef=0.7, ent_coef=0.3)
+@either
+def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights(
+    kind: type[PPOLoss],
+) -> None:
+    loss = kind(clip_eps=0.2, vf_coef=0.7, ent_coef=0.3)
     terms = loss.terms(
         log_probs=tensor([0.5]).log(),
         entropy=tensor([2.0]),
@@ -88,7 +100,7 @@ def test_the_total_is_policy_minus_entropy_plus_value_with_their_weights() -> No
 
 @pytest.mark.parametrize("clip_vloss", [False, True])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.03])
-def test_the_closed_form_gradient_is_autograds_through_the_pure_functions(
+def test_the_fused_loss_has_the_values_and_gradients_of_the_composed_one(
     clip_vloss: bool, ent_coef: float
 ) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -99,35 +111,34 @@ def test_the_closed_form_gradient_is_autograds_through_the_pure_functions(
         log_probs[:20] = old[:20]  # ratio exactly 1, as in the first minibatch
         values[10:30] = old_values[10:30]
         inputs = [x.requires_grad_() for x in (log_probs, entropy, values)]
-        loss = PPOLoss(clip_eps, 0.7, ent_coef, clip_vloss=clip_vloss)
-        terms = loss.terms(*inputs, old, advantages, returns, old_values)
-        value = (
-            clipped_value_loss(values, old_values, returns, clip_eps)
-            if clip_vloss
-            else value_loss(values, returns)
+        fused, composed = (
+            kind(clip_eps, 0.7, ent_coef, clip_vloss=clip_vloss).terms(
+                *inputs, old, advantages, returns, old_values
+            )
+            for kind in (FusedPPOLoss, PPOLoss)
         )
-        policy = clipped_surrogate(log_probs - old, advantages, clip_eps)
-        expected = policy + 0.7 * value - ent_coef * entropy.mean()
-        assert float(terms.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
-        assert float(terms.value) == pytest.approx(float(value.detach()), rel=1e-12)
-        assert float(terms.policy) == pytest.approx(float(policy.detach()), rel=1e-12)
-        ours = torch.autograd.grad(3.0 * terms.total, inputs, allow_unused=True)
-        theirs = torch.autograd.grad(3.0 * expected, inputs)
-        for a, b in zip(ours, theirs, strict=True):
-            found = torch.zeros_like(b) if a is None else a
-            assert torch.allclose(found, b, rtol=1e-12, atol=1e-15)
+        for name, ours, theirs in zip(fused._fields, fused, composed, strict=True):
+            assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-12), name
+        found = torch.autograd.grad(3.0 * fused.total, inputs, allow_unused=True)
+        expected = torch.autograd.grad(3.0 * composed.total, inputs)
+        for a, b in zip(found, expected, strict=True):
+            assert torch.allclose(
+                torch.zeros_like(b) if a is None else a, b, rtol=1e-12, atol=1e-15
+            )
 
 
-def test_only_the_total_carries_a_gradient() -> None:
+@either
+def test_only_the_total_carries_a_gradient(kind: type[PPOLoss]) -> None:
     row = [tensor([x], requires_grad=True) for x in (0.1, 0.2, 0.3)]
-    terms = PPOLoss().terms(*row, *[tensor([x]) for x in (0.0, 1.0, 4.0, 1.0)])
+    terms = kind().terms(*row, *[tensor([x]) for x in (0.0, 1.0, 4.0, 1.0)])
     assert [t.requires_grad for t in terms] == [True] + [False] * 5
 
 
-def test_value_clipping_is_chosen_by_the_constructor() -> None:
+@either
+def test_value_clipping_is_chosen_by_the_constructor(kind: type[PPOLoss]) -> None:
     row = [tensor([x]) for x in (0.0, 0.0, 3.0, 0.0, 1.0, 4.0, 1.0)]
-    assert float(PPOLoss(clip_vloss=False).terms(*row).value) == 1.0
-    assert float(PPOLoss(clip_vloss=True, clip_eps=0.5).terms(*row).value) == 6.25
+    assert float(kind(clip_vloss=False).terms(*row).value) == 1.0
+    assert float(kind(clip_vloss=True, clip_eps=0.5).terms(*row).value) == 6.25
 
 
 def test_the_documented_call_gives_the_total_and_its_parts_as_floats() -> None:

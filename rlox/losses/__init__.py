@@ -1,0 +1,26 @@
+"""Losses as pure functions, and `PPOLoss`, their composition."""
+
+from rlox.losses.policy import (
+    clip_fraction,
+    clipped_surrogate,
+    kl_estimate,
+    policy_gradient,
+    standardize,
+)
+from rlox.losses.ppo import PPOLoss, PPOTerms
+from rlox.losses.td import td_loss, td_target
+from rlox.losses.value import clipped_value_loss, value_loss
+
+__all__ = [
+    "PPOLoss",
+    "PPOTerms",
+    "clip_fraction",
+    "clipped_surrogate",
+    "clipped_value_loss",
+    "kl_estimate",
+    "policy_gradient",
+    "standardize",
+    "td_loss",
+    "td_target",
+    "value_loss",
+]

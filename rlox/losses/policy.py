@@ -1,0 +1,37 @@
+"""What a policy is improved by, and how far it moved; all inputs `[B]`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["clip_fraction", "clipped_surrogate", "kl_estimate", "policy_gradient", "standardize"]
+
+
+def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """-E[log pi(a|s) A], the advantage actor-critic's (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
+    return -(log_probs * advantages).mean()
+
+
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_eps: float) -> Tensor:
+    """-E[min(r A, clip(r, 1 - e, 1 + e) A)] with r = exp(log_ratio), PPO eq. 7; `[B]` -> scalar."""
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
+    return -torch.min(ratio * advantages, clipped * advantages).mean()
+
+
+def kl_estimate(log_ratio: Tensor) -> Tensor:
+    """E[(r - 1) - log r] >= 0, the k3 estimate of KL(old || new) (Schulman 2020); `[B]` -> scalar."""
+    return (log_ratio.exp() - 1.0 - log_ratio).mean()
+
+
+def clip_fraction(log_ratio: Tensor, clip_eps: float) -> Tensor:
+    """E[|r - 1| > e], the part of the rows outside the clipping range; `[B]` -> scalar."""
+    return ((log_ratio.exp() - 1.0).abs() > clip_eps).float().mean()
+
+
+def standardize(advantages: Tensor) -> Tensor:
+    """(A - mean) / (std + 1e-8) over `[B]`; a single advantage is returned as it is."""
+    if advantages.numel() < 2:
+        return advantages
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)

@@ -1,0 +1,118 @@
+"""PPO's objective, composed of the pure losses."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from rlox.errors import ShapeError
+from rlox.losses.policy import clip_fraction, clipped_surrogate, kl_estimate
+from rlox.losses.value import clipped_value_loss, value_loss
+
+__all__ = ["PPOLoss", "PPOTerms"]
+
+
+class PPOTerms(NamedTuple):
+    """The loss of one minibatch and what it is made of; scalars, `total` with gradient."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    approx_kl: Tensor
+    clip_fraction: Tensor
+
+
+class ScoresActions(Protocol):
+    """What `PPOLoss` needs of a policy."""
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy, each `[B]`."""
+
+
+class PPOLoss:
+    """Clipped surrogate - ent_coef * entropy + vf_coef * value loss (PPO eq. 9).
+
+    Parameters
+    ----------
+    clip_eps : the ratio stays in [1 - clip_eps, 1 + clip_eps]
+    vf_coef, ent_coef : weights of the value loss and the entropy bonus
+    max_grad_norm : kept for the caller, who clips gradients after `backward`
+    clip_vloss : clip the value update by `clip_eps` around the old value
+    """
+
+    def __init__(
+        self,
+        clip_eps: float = 0.2,
+        vf_coef: float = 0.5,
+        ent_coef: float = 0.01,
+        max_grad_norm: float = 0.5,
+        clip_vloss: bool = False,
+    ) -> None:
+        self.clip_eps = clip_eps
+        self.vf_coef = vf_coef
+        self.ent_coef = ent_coef
+        self.max_grad_norm = max_grad_norm
+        self.clip_vloss = clip_vloss
+
+    def __call__(
+        self,
+        policy: ScoresActions,
+        obs: Tensor,
+        actions: Tensor,
+        old_log_probs: Tensor,
+        advantages: Tensor,
+        returns: Tensor,
+        old_values: Tensor,
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Total loss (scalar, with gradient) and its parts as floats; all inputs `[B, ...]`.
+
+        Keys: `policy_loss`, `value_loss`, `entropy`, `approx_kl`, `clip_fraction`.
+        """
+        if not len(obs) == len(actions) == len(old_log_probs) == len(advantages) == len(returns):
+            raise ShapeError(
+                f"PPOLoss: lengths differ: obs {len(obs)}, actions {len(actions)}, old_log_probs "
+                f"{len(old_log_probs)}, advantages {len(advantages)}, returns {len(returns)}"
+            )
+        log_probs, entropy = policy.get_logprob_and_entropy(obs, actions)
+        values = policy.get_value(obs)
+        terms = self.terms(
+            log_probs, entropy, values, old_log_probs, advantages, returns, old_values
+        )
+        parts: dict[str, Any] = {
+            "policy_loss": terms.policy,
+            "value_loss": terms.value,
+            "entropy": terms.entropy,
+            "approx_kl": terms.approx_kl,
+            "clip_fraction": terms.clip_fraction,
+        }
+        return terms.total, {name: float(part.detach()) for name, part in parts.items()}
+
+    def terms(
+        self,
+        log_probs: Tensor,
+        entropy: Tensor,
+        values: Tensor,
+        old_log_probs: Tensor,
+        advantages: Tensor,
+        returns: Tensor,
+        old_values: Tensor,
+    ) -> PPOTerms:
+        """The loss from what the policy says of a minibatch; all inputs `[B]`."""
+        log_ratio = log_probs - old_log_probs
+        policy = clipped_surrogate(log_ratio, advantages, self.clip_eps)
+        value = (
+            clipped_value_loss(values, old_values, returns, self.clip_eps)
+            if self.clip_vloss
+            else value_loss(values, returns)
+        )
+        mean_entropy = entropy.mean()
+        total = policy + self.vf_coef * value - self.ent_coef * mean_entropy
+        with torch.no_grad():
+            moved = kl_estimate(log_ratio), clip_fraction(log_ratio, self.clip_eps)
+        return PPOTerms(total, policy.detach(), value.detach(), mean_entropy.detach(), *moved)

@@ -1,0 +1,27 @@
+"""Losses of temporal-difference errors."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["td_loss", "td_target"]
+
+
+def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
+    """R + gamma^m (1 - terminated) V(s_{t+m}), the m-step target (Sutton & Barto 2018, eq. 7.1); `[B]`.
+
+    `discounts` are gamma^m, 0 where the window ended in termination.
+    """
+    return rewards + discounts * values
+
+
+def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
+    """Mean over the batch of w * loss(q - target), `[B]` -> scalar; w = 1 without `weights`.
+
+    `huber`: e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Mnih et al. 2015); `mse`: e^2.
+    """
+    rule = functional.huber_loss if kind == "huber" else functional.mse_loss
+    if weights is None:
+        return rule(q, target)
+    return (weights * rule(q, target, reduction="none")).mean()
