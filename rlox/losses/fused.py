@@ -1,8 +1,8 @@
 """PPO's objective as one node of the autograd graph.
 
-`PPOLoss` composes the pure losses into some forty nodes; with minibatches of small networks an update
-then takes 1.07 to 1.08 times as long (benchmarks/results/ppo_losses.md). Here are the same numbers and
-gradients written out by hand; the tests hold them against the composed ones.
+`PPOLoss` composes the pure losses into some forty nodes; with the small networks that are usual, an
+update then takes 1.06 to 1.09 times as long (benchmarks/results/ppo_losses.md). Here are the same
+numbers and gradients written out by hand; the tests hold them against the composed ones.
 """
 
 from __future__ import annotations
