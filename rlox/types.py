@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "NO_UPDATE",
     "Clock",
     "Episode",
+    "FinalObs",
     "Minibatch",
     "Progress",
     "Rollout",
@@ -126,7 +127,7 @@ NO_UPDATE = Update()
 
 
 class Minibatch(NamedTuple):
-    """Rows of a rollout; all `[B, ...]`."""
+    """Rows of a rollout that a learner learns from; all `[B, ...]`."""
 
     obs: Tensor
     actions: Tensor
@@ -134,6 +135,18 @@ class Minibatch(NamedTuple):
     values: Tensor
     advantages: Tensor
     returns: Tensor
+    extras: Mapping[str, Tensor]  # by name; empty unless the rollout has some
+
+
+class FinalObs(NamedTuple):
+    """Last observations of the episodes that ended in a rollout: a sparse table `(t, n) -> obs`.
+
+    In the order of the steps, then of the environments; as the policy sees them.
+    """
+
+    steps: Tensor  # [K] int64, t in 0..T-1: the step that ended the episode
+    envs: Tensor  # [K] int64, n in 0..N-1
+    obs: Tensor  # [K, obs_dim] float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +173,20 @@ class Transitions:
 class Rollout:
     """`n_steps` of `n_envs` environments, flat `[T*N, ...]` in time-major order (row t*N + n).
 
-    On the CPU the tensors are views of the collector's arena: they hold until the next `collect`.
+    On the CPU the tensors are views of the collector's arena: they hold until the next rollout.
     `rewards` are those the learner sees (scaled when rewards are normalised); `dones` marks
     episode ends of either kind.
+
+    Row T is kept, so that a learner can estimate for itself (V-trace, values in other units):
+    `last_obs` and `last_values` are of where the rollout stopped, `next_values` of where each step
+    led, `final_obs` has the observations that a reset replaced, `None` where no episode ended.
+    `advantages` and `returns` are NaN until an estimator such as `rlox.sources.advantages.gae`
+    writes them.
+
+    Two columns are there only where something fills them: `valid` is False in rows that are no
+    transitions (an engine that spends a step on a reset; the row before has then ended the episode,
+    so no estimate flows across it), and `extras` has what else a policy needs of each step, by name
+    (its state, a mask of allowed actions). Minibatches have valid rows only, with their extras.
     """
 
     obs: Tensor  # [T*N, obs_dim] float32
@@ -172,10 +196,21 @@ class Rollout:
     rewards: Tensor  # [T*N]
     terminated: Tensor  # [T*N] bool: ended by the environment, no bootstrap
     truncated: Tensor  # [T*N] bool: cut off, bootstrapped from the final observation
+    next_values: Tensor  # [T*N], V after the step: 0 if terminated, of final_obs if truncated
     advantages: Tensor  # [T*N]
     returns: Tensor  # [T*N] = advantages + values
+    last_obs: Tensor  # [N, obs_dim] float32, what the next rollout begins with
+    last_values: Tensor  # [N]
     n_envs: int
     index: int = 0  # counts the collector's rollouts: keys the shuffle
+    final_obs: FinalObs | None = None
+    valid: Tensor | None = None  # [T*N] bool; None: every row
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # each [T*N, ...]
+
+    @property
+    def n_steps(self) -> int:
+        """T."""
+        return len(self) // self.n_envs
 
     @property
     def dones(self) -> Tensor:
@@ -189,25 +224,62 @@ class Rollout:
         """The same rollout on another device (itself when it is there already)."""
         if self.obs.device == torch.device(device):
             return self
-        names = (*Minibatch._fields, "rewards", "terminated", "truncated")
-        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
-        return replace(self, **moved)
+        return replace(
+            self, **{f.name: _moved(getattr(self, f.name), device) for f in fields(self)}
+        )
+
+    def rows(self) -> Minibatch:
+        """All valid rows in their order; the columns themselves where every row is valid."""
+        return self._rows(self._valid_rows())
 
     def sample_minibatches(
         self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
     ) -> Iterator[Minibatch]:
-        """Disjoint minibatches covering every row once; the last one may be smaller.
+        """Disjoint minibatches covering every valid row once; the last one may be smaller.
 
         The order comes from `generator` (torch's default one unless given).
         """
         if batch_size < 1:
             raise ShapeError(f"batch_size={batch_size}, expected at least 1")
-        rows = Minibatch(*(getattr(self, name) for name in Minibatch._fields))
+        order = self._valid_rows()
         if shuffle:
-            order = torch.randperm(len(self), generator=generator).to(self.obs.device)
-            # one gather for the epoch, then slices that share its memory
-            rows = Minibatch(*(column.index_select(0, order) for column in rows))
-        yield from (
-            Minibatch(*chunks)
-            for chunks in zip(*(torch.split(c, batch_size) for c in rows), strict=True)
-        )
+            count = len(self) if order is None else len(order)
+            mixed = torch.randperm(count, generator=generator).to(self.obs.device)
+            order = mixed if order is None else order[mixed]
+        # one gather for the epoch, then slices that share its memory
+        rows = self._rows(order)
+        names, columns = tuple(rows.extras), (*rows[:-1], *rows.extras.values())
+        for chunks in zip(*(torch.split(c, batch_size) for c in columns), strict=True):
+            plain = len(chunks) - len(names)
+            extras = dict(zip(names, chunks[plain:], strict=True))
+            yield Minibatch._make((*chunks[:plain], extras))
+
+    def _valid_rows(self) -> Tensor | None:
+        """Numbers of the valid rows; `None` where all are."""
+        if self.valid is None:
+            return None
+        index = self.valid.nonzero().squeeze(-1)
+        if not len(index):
+            raise ShapeError(
+                f"none of the {len(self)} rows of rollout {self.index} is valid, expected at least one; "
+                "collect more steps"
+            )
+        return index
+
+    def _rows(self, order: Tensor | None) -> Minibatch:
+        columns = [getattr(self, name) for name in Minibatch._fields[:-1]]
+        if order is None:
+            return Minibatch._make((*columns, self.extras))
+        extras = {name: column.index_select(0, order) for name, column in self.extras.items()}
+        return Minibatch._make((*(column.index_select(0, order) for column in columns), extras))
+
+
+def _moved(value: Any, device: torch.device | str) -> Any:
+    """A field of a rollout on another device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, FinalObs):
+        return FinalObs(*(part.to(device) for part in value))
+    if isinstance(value, Mapping):
+        return {name: column.to(device) for name, column in value.items()}
+    return value

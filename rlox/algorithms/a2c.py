@@ -8,9 +8,14 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from rlox.algorithms.on_policy import PolicyLearner, explained_variance, on_policy_parts, where
+from rlox.algorithms.on_policy import (
+    PolicyLearner,
+    collector_of,
+    explained_variance,
+    on_policy_parts,
+    where,
+)
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.collectors import RolloutCollector
 from rlox.configs import A2CConfig, RunConfig
 from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
@@ -39,11 +44,12 @@ class A2CLearner(PolicyLearner):
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
         config = self.config
         self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
-        advantages = batch.advantages
-        if config.normalize_advantages:
-            advantages = standardize(advantages)
-        log_probs, entropies, values = self.policy.evaluate_actions(batch.obs, batch.actions)
-        policy, value = policy_gradient(log_probs, advantages), value_loss(values, batch.returns)
+        rows = batch.rows()
+        advantages = (
+            standardize(rows.advantages) if config.normalize_advantages else rows.advantages
+        )
+        log_probs, entropies, values = self.policy.evaluate_actions(rows.obs, rows.actions)
+        policy, value = policy_gradient(log_probs, advantages), value_loss(values, rows.returns)
         entropy = entropies.mean()
         total = policy + config.vf_coef * value - config.ent_coef * entropy
         norm = self.optimizer.backward(total, config.max_grad_norm)
@@ -52,9 +58,9 @@ class A2CLearner(PolicyLearner):
         require_finite(row[None], NAMES, where(batch, clock))
         require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         metrics = dict(zip(NAMES, row.tolist(), strict=True))
-        metrics["value/explained_variance"] = explained_variance(batch.values, batch.returns)
+        metrics["value/explained_variance"] = explained_variance(rows.values, rows.returns)
         metrics["train/learning_rate"] = self.optimizer.lr
-        return Update(metrics, count=1, samples=len(batch))
+        return Update(metrics, count=1, samples=len(rows.obs))
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -83,6 +89,7 @@ class A2C(Algorithm):
 
     name = "a2c"
     make = staticmethod(make)
+    collector = property(collector_of)
 
     def __init__(
         self,
@@ -96,12 +103,6 @@ class A2C(Algorithm):
     ) -> None:
         config = config_from_arguments("a2c", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, policy, logger, callbacks)
-
-    @property
-    def collector(self) -> RolloutCollector:
-        """Where the rollouts come from."""
-        collector: RolloutCollector = self.source.collector
-        return collector
 
 
 def _optimizer(policy: ActorCritic, config: A2CConfig) -> Optimizer:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
-from rlox.collectors import OnPolicySource, RolloutCollector
-from rlox.collectors.arena import Arena
+from rlox.collectors import RolloutCollector
 from rlox.configs import RunConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.envs.base import VectorEnv
@@ -23,7 +23,11 @@ from rlox.policies import (
     SDEPolicy,
     as_actor_critic,
 )
+from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory
+from rlox.sources.arena import Arena
+from rlox.sources.collector import SCORE_ROWS
+from rlox.sources.rollout import RolloutSource
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
@@ -31,7 +35,15 @@ from rlox.training.parts import Parts, Tools
 from rlox.training.setup import torch_threads
 from rlox.types import Clock, Rollout
 
-__all__ = ["PolicyLearner", "explained_variance", "make_policy", "on_policy_parts", "where"]
+__all__ = [
+    "PolicyLearner",
+    "collector_of",
+    "explained_variance",
+    "make_policy",
+    "on_policy_parts",
+    "rollout_bytes",
+    "where",
+]
 
 
 class PolicyLearner:
@@ -83,8 +95,13 @@ def on_policy_parts(
     config: RunConfig,
     tools: Tools,
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    minibatch: int | None = None,
 ) -> Parts:
-    """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes."""
+    """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes.
+
+    `minibatch` rows at a time are what the learner reads of a rollout that it shuffles; `None`: all
+    rows at once, where they lie.
+    """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     filmed = single_factory(env_config, tools.env, "rgb_array")
     make_env = single_factory(env_config, tools.env)
@@ -98,7 +115,12 @@ def on_policy_parts(
         config=env_config,
     )
     env = collector.env
-    _require_memory(algo.n_steps, env)
+    widths = () if tools.policy is not None else algo.net_arch
+    require_memory(
+        rollout_bytes(algo, env, tools.device, minibatch, widths),
+        f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
+        "algo.n_steps or env.n_envs",
+    )
     if tools.policy is not None:
         policy = as_actor_critic(tools.policy)
     else:
@@ -111,22 +133,49 @@ def on_policy_parts(
     learner = make_learner(policy)
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
     return Parts(
-        OnPolicySource(collector, policy, algo.n_steps),
+        RolloutSource(collector, policy, algo.n_steps),
         learner,
         actor,
         Evaluator(actor, make_env, filmed),
     )
 
 
-def _require_memory(n_steps: int, env: VectorEnv) -> None:
-    """Refuse a rollout that does not fit, before hours of training end in a kill."""
-    arena = Arena.bytes_of(n_steps, env.n_envs, env.observations.dim, env.actions)
-    # the arena, and the shuffled copy of an epoch
-    require_memory(
-        2 * arena,
-        f"a rollout of {n_steps} steps of {env.n_envs} environments",
-        "algo.n_steps or env.n_envs",
-    )
+def rollout_bytes(
+    config: OnPolicyConfig,
+    env: VectorEnv,
+    device: torch.device,
+    minibatch: int | None,
+    widths: Sequence[int],
+) -> int:
+    """Memory that one round of collecting and learning takes, besides parameters and environments.
+
+    The arena, the hidden layers while its rows are scored, and an update: the rollout's copy in a new
+    order (with `minibatch`) and what the gradient needs of the rows learned from at once, which is
+    what each hidden layer of actor and critic keeps (`widths`; none for a policy of the user's own,
+    which nobody knows) and the gradients of the widest. All but the arena is memory of `device`, which
+    is not counted unless it is the CPU's.
+    """
+    actions, obs_dim = env.actions, env.observations.dim
+    rows = config.n_steps * env.n_envs
+    arena = Arena.bytes_of(config.n_steps, env.n_envs, obs_dim, actions)
+    if device.type != "cpu":
+        return arena
+    widest, heads = max(widths, default=0), 8 * (actions.size + 1)  # numbers a row; heads roughly
+    # elu and silu keep what went in beside what came out
+    kept = 2 * sum(widths) * (2 if config.activation in ("elu", "silu") else 1)
+    if config.use_sde:
+        kept += sum(widths[-1:])
+    scored = 4 * min(rows, SCORE_ROWS) * (3 * widest + heads)
+    learned = 4 * min(minibatch or rows, rows) * (kept + 2 * widest + heads)
+    if minibatch:
+        learned += rows * (4 * obs_dim + actions.row_bytes + 4 * 4 + 8)
+    return arena + scored + learned
+
+
+def collector_of(algorithm: Algorithm) -> RolloutCollector:
+    """Where the rollouts come from."""
+    collector: RolloutCollector = algorithm.source.collector
+    return collector
 
 
 def where(batch: Rollout, clock: Clock) -> str:

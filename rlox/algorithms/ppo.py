@@ -8,9 +8,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.on_policy import PolicyLearner, explained_variance, on_policy_parts, where
+from rlox.algorithms.on_policy import (
+    PolicyLearner,
+    collector_of,
+    explained_variance,
+    on_policy_parts,
+    where,
+)
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.collectors import RolloutCollector
 from rlox.configs import PPOConfig, RunConfig
 from rlox.envs.make import EnvSource
 from rlox.losses import PPOTerms, standardize
@@ -48,23 +53,29 @@ class PPOLearner(PolicyLearner):
         steps: list[Tensor] = []
         epochs = samples = 0
         for epoch in range(self.config.n_epochs):
-            generator = self.streams.generator(
-                "shuffle", batch.index * self.config.n_epochs + epoch
-            )
-            finished = True
-            for minibatch in batch.sample_minibatches(self.config.batch_size, True, generator):
-                terms = self._terms(minibatch)
-                if self._too_far(terms):
-                    finished = False
-                    break
-                steps.append(torch.stack([*terms[1:], terms.total.detach(), self._descend(terms)]))
-                samples += len(minibatch.obs)
+            learned, finished = self._epoch(batch, epoch, steps)
+            samples += learned
             epochs += finished
             if not finished:
                 break
         metrics = self._metrics(batch, steps, epochs, clock)
         require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         return Update(metrics, count=1, samples=samples)
+
+    def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
+        """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
+
+        The shuffled copy of the rollout goes with the pass, before the next one makes its own.
+        """
+        samples = 0
+        generator = self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
+        for minibatch in batch.sample_minibatches(self.config.batch_size, True, generator):
+            terms = self._terms(minibatch)
+            if self._too_far(terms):
+                return samples, False
+            steps.append(torch.stack([*terms[1:], terms.total.detach(), self._descend(terms)]))
+            samples += len(minibatch.obs)
+        return samples, True
 
     def _schedule(self, clock: Clock) -> None:
         remaining, config = clock.remaining, self.config
@@ -99,7 +110,8 @@ class PPOLearner(PolicyLearner):
     def _metrics(
         self, batch: Rollout, steps: list[Tensor], epochs: int, clock: Clock
     ) -> dict[str, float]:
-        metrics = {"value/explained_variance": explained_variance(batch.values, batch.returns)}
+        rows = batch.rows()
+        metrics = {"value/explained_variance": explained_variance(rows.values, rows.returns)}
         if steps:
             names = (
                 "loss/policy",
@@ -126,6 +138,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         config,
         tools,
         lambda policy: PPOLearner(policy, algo, tools.streams),
+        minibatch=algo.batch_size,
     )
 
 
@@ -149,6 +162,7 @@ class PPO(Algorithm):
 
     name = "ppo"
     make = staticmethod(make)
+    collector = property(collector_of)
 
     def __init__(
         self,
@@ -162,9 +176,3 @@ class PPO(Algorithm):
     ) -> None:
         config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, policy, logger, callbacks)
-
-    @property
-    def collector(self) -> RolloutCollector:
-        """Where the rollouts come from."""
-        collector: RolloutCollector = self.source.collector
-        return collector

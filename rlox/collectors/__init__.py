@@ -1,6 +1,5 @@
-"""Sources of experience."""
+"""Rollouts with advantages, as a training loop of one's own uses them."""
 
-from rlox.collectors.on_policy import OnPolicySource
 from rlox.collectors.rollout import RolloutCollector
 
-__all__ = ["OnPolicySource", "RolloutCollector"]
+__all__ = ["RolloutCollector"]

@@ -1,35 +1,21 @@
-"""Rollouts for on-policy learning: vectorised collection with exact advantages at every boundary."""
+"""Rollouts with generalised advantage estimates: a collector and an estimator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from rlox._core import compute_gae_time_major
-from rlox.collectors.arena import Arena
-from rlox.collectors.episodes import EpisodeTracker
 from rlox.configs import EnvConfig
-from rlox.envs.base import Finals, VectorEnv
-from rlox.envs.make import EnvSource, make_vec
-from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
-from rlox.errors import NonFiniteError
-from rlox.policies import ActorCritic, as_actor_critic
-from rlox.policies.base import acting
-from rlox.rng import Streams
-from rlox.types import Episode, Progress, Rollout
+from rlox.envs.base import VectorEnv
+from rlox.envs.make import EnvSource
+from rlox.sources.advantages import gae
+from rlox.sources.collector import Collector
+from rlox.types import Rollout
 
 __all__ = ["RolloutCollector"]
 
-# Rows scored at once after collection: bounds the memory of the hidden layers.
-SCORE_ROWS = 1 << 16
 
-
-class RolloutCollector:
+class RolloutCollector(Collector):
     """Steps `n_envs` environments with a policy and returns rollouts with GAE advantages.
 
     Episodes go on across rollouts. Terminated episodes are not bootstrapped; truncated ones are,
@@ -59,217 +45,12 @@ class RolloutCollector:
         config: EnvConfig | None = None,
         env: VectorEnv | None = None,
     ) -> None:
-        name = env_id if isinstance(env_id, str) else "env"
-        self.config = config or EnvConfig(id=name, n_envs=n_envs)
-        self.streams = Streams(seed)
-        source = None if isinstance(env_id, str) else env_id
-        self.env = env or make_vec(self.config, seed, source)
-        self.n_envs = self.env.n_envs
-        self.device = torch.device(device)
+        super().__init__(env_id, n_envs, seed, device, gamma, config=config, env=env)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
-        self.rollouts = 0
-        self.env_steps = 0
-        dim = self.env.observations.dim
-        self.obs_normalizer = ObservationNormalizer(dim) if self.config.normalize_obs else None
-        self.reward_normalizer = (
-            RewardNormalizer(self.n_envs, gamma) if self.config.normalize_reward else None
-        )
-        self.tracker = EpisodeTracker(self.n_envs)
-        self.progress = Progress()
-        self._arena: Arena | None = None
-        self._obs = np.zeros((self.n_envs, dim), np.float32)  # as the policy sees it
-        self._rewards = np.zeros(self.n_envs, np.float64)
-        self._started = False
 
     def collect(self, policy: nn.Module, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
-        actor = as_actor_critic(policy)
-        arena = self._arena_of(n_steps)
-        with torch.inference_mode(), acting(actor):
-            episodes, cut = self._step_all(actor, arena)
-            self._score(actor, arena, cut)
-        self._check_finite(arena)
-        compute_gae_time_major(
-            arena.rewards,
-            arena.values[:n_steps],
-            arena.next_values,
-            arena.terminated,
-            arena.truncated,
-            self.gamma,
-            self.gae_lambda,
-            advantages=arena.advantages,
-            returns=arena.returns,
-        )
-        self._obs[:] = arena.obs[n_steps]
-        self.progress = Progress(n_steps * self.n_envs, tuple(episodes))
-        self.rollouts += 1
-        return self._rollout(arena).to(self.device)
-
-    def state(self) -> dict[str, Any]:
-        """Everything the next rollout depends on, besides the policy."""
-        state: dict[str, Any] = {
-            "env": self.env.state(),
-            "engine": self._engine,
-            "obs": self._obs.copy(),
-            "started": self._started,
-            "rollouts": self.rollouts,
-            "env_steps": self.env_steps,
-            "episodes": self.tracker.state(),
-        }
-        if self.obs_normalizer:
-            state["obs_normalizer"] = self.obs_normalizer.state()
-        if self.reward_normalizer:
-            state["reward_normalizer"] = self.reward_normalizer.state()
-        return state
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`; environments that cannot be saved start new episodes."""
-        self.rollouts, self.env_steps = int(state["rollouts"]), int(state["env_steps"])
-        if self.obs_normalizer:
-            self.obs_normalizer.restore(state["obs_normalizer"])
-        if self.reward_normalizer:
-            self.reward_normalizer.restore(state["reward_normalizer"])
-        if state["engine"] == self._engine:
-            self.env.restore(state["env"])
-        if self.continues(state):
-            self._obs[:] = state["obs"]
-            self.tracker.restore(state["episodes"])
-            self._started = bool(state["started"])
-            return
-        if self.reward_normalizer:
-            self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
-
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether `restore(state)` goes on in mid-episode."""
-        return bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
-
-    @property
-    def _engine(self) -> list[str]:
-        """Whose state is saved, and how much of it: another engine cannot use it."""
-        return [type(self.env).__name__, self.env.resume_grade]
-
-    def last_batch(self) -> dict[str, NDArray[Any]]:
-        """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""
-        if self._arena is None:
-            return {}
-        names = ("obs", "actions", "rewards", "terminated", "truncated", "log_probs", "values")
-        return {name: getattr(self._arena, name) for name in names}
-
-    def close(self) -> None:
-        """Close the environments."""
-        self.env.close()
-
-    def _step_all(self, actor: ActorCritic, arena: Arena) -> tuple[list[Episode], list[_Cut]]:
-        """Fill obs, actions, rewards and flags of the arena; the hot loop of collection."""
-        n_steps = arena.shape[0]
-        self._start(arena)
-        generator = self.streams.generator("action", self.rollouts, str(self.device))
-        sample = actor.sampler(n_steps, self.n_envs, generator)
-        here = self.device.type == "cpu"
-        episodes: list[Episode] = []
-        cut: list[_Cut] = []
-        step, rewards = self.env.step_into, self._rewards
-        for t in range(n_steps):
-            seen = arena.obs_rows[t]
-            arena.action_rows[t].copy_(sample(seen if here else seen.to(self.device), t))
-            after = arena.obs[t + 1]
-            finals = step(arena.actions[t], after, rewards, arena.terminated[t], arena.truncated[t])
-            self.env_steps += self.n_envs
-            self.tracker.add(rewards)
-            if finals is not None:
-                episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
-            self._normalize(arena, t, finals)
-            if finals is not None:
-                cut += _cut_off(finals, arena.terminated[t], t)
-        return episodes, cut
-
-    def _start(self, arena: Arena) -> None:
-        if not self._started:
-            self.env.reset_into(self._obs)
-            if self.obs_normalizer:
-                self.obs_normalizer.learn(self._obs)
-                self.obs_normalizer.apply(self._obs)
-            self._started = True
-        arena.obs[0] = self._obs
-
-    def _normalize(self, arena: Arena, t: int, finals: Finals | None) -> None:
-        """Write the rewards the learner sees and standardise what the step observed, in place."""
-        if self.reward_normalizer:
-            ended = arena.terminated[t] | arena.truncated[t]
-            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended)
-        else:
-            arena.rewards[t] = self._rewards
-        if self.obs_normalizer:
-            self.obs_normalizer.learn(arena.obs[t + 1])
-            self.obs_normalizer.apply(arena.obs[t + 1])
-            if finals is not None:
-                self.obs_normalizer.apply(finals.obs)
-
-    def _score(self, actor: ActorCritic, arena: Arena, cut: list[_Cut]) -> None:
-        """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
-        n_steps, n_envs = arena.shape
-        obs, actions = arena.flat(arena.obs), arena.flat(arena.actions)
-        log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
-        for start in range(0, n_steps * n_envs, SCORE_ROWS):
-            rows = slice(start, start + SCORE_ROWS)
-            log_prob, _, value = actor.evaluate_actions(
-                obs[rows].to(self.device), actions[rows].to(self.device)
-            )
-            log_probs[rows] = log_prob.cpu()
-            values[rows] = value.cpu().numpy()
-        arena.values[n_steps] = self._values(actor, arena.obs[n_steps])
-        arena.next_values[:] = arena.values[1:]
-        if cut:
-            at, obs_rows = np.array([c[:2] for c in cut]), np.stack([c[2] for c in cut])
-            arena.next_values[at[:, 0], at[:, 1]] = self._values(actor, obs_rows)
-
-    def _values(self, actor: ActorCritic, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        values: Tensor = actor.get_value(torch.from_numpy(obs).to(self.device))
-        result: NDArray[np.float32] = values.cpu().numpy()
-        return result
-
-    def _check_finite(self, arena: Arena) -> None:
-        for name in ("obs", "rewards", "log_probs", "values", "next_values"):
-            column = getattr(arena, name)
-            # a sum is finite only if every element is (or it overflows, which is worth a stop too)
-            if not np.isfinite(column.sum(dtype=np.float64)):
-                t, n = np.argwhere(~np.isfinite(column))[0][:2]
-                raise NonFiniteError(
-                    f"{name} is not finite at step {t} of rollout {self.rollouts}, environment {n} "
-                    f"(env_steps {self.env_steps})"
-                )
-
-    def _rollout(self, arena: Arena) -> Rollout:
-        flat = arena.flat
-        return Rollout(
-            obs=flat(arena.obs),
-            actions=flat(arena.actions),
-            log_probs=flat(arena.log_probs),
-            values=flat(arena.values),
-            rewards=flat(arena.rewards),
-            terminated=flat(arena.terminated),
-            truncated=flat(arena.truncated),
-            advantages=flat(arena.advantages),
-            returns=flat(arena.returns),
-            n_envs=self.n_envs,
-            index=self.rollouts - 1,
-        )
-
-    def _arena_of(self, n_steps: int) -> Arena:
-        if self._arena is None or self._arena.shape[0] != n_steps:
-            self._arena = Arena(n_steps, self.n_envs, self.env.observations.dim, self.env.actions)
-        return self._arena
-
-
-# (t, n, final observation as the policy sees it) of an episode that was cut off
-_Cut = tuple[int, int, NDArray[np.float32]]
-
-
-def _cut_off(finals: Finals, terminated: NDArray[np.bool_], t: int) -> list[_Cut]:
-    """The ended episodes that were truncated, not terminated: those are bootstrapped."""
-    return [
-        (t, int(n), row)
-        for n, row in zip(finals.envs, finals.obs, strict=True)
-        if not terminated[n]
-    ]
+        rollout = self.gather(policy, n_steps)
+        gae(rollout, self.gamma, self.gae_lambda)
+        return rollout.to(self.device)

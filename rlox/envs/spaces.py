@@ -206,6 +206,11 @@ class ActionCodec:
         )
 
     @property
+    def row_bytes(self) -> int:
+        """Memory of one action of a policy."""
+        return 8 if self.discrete else 4 * self.size
+
+    @property
     def start(self) -> int:
         """The environment's number for choice 0; 0 for a vector."""
         return int(self.space.start) if isinstance(self.space, spaces.Discrete) else 0

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.collectors.episodes import RecentEpisodes
 from rlox.configs import RunConfig, make_run, plain
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
@@ -23,6 +22,7 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Hook, Timings, fit

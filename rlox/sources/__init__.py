@@ -1,1 +1,1 @@
-"""Where batches come from: rollouts, replayed transitions, datasets."""
+"""Where batches come from: what the loop asks for the next one."""

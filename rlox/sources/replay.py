@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.collectors.episodes import EpisodeTracker
 from rlox.envs.base import VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
 from rlox.sources.chunk import Chunk
+from rlox.sources.episodes import EpisodeTracker
 from rlox.sources.memory import Memory
 from rlox.sources.store import Store
 from rlox.types import Clock, Episode, Progress, Transitions, Update
@@ -126,7 +126,7 @@ class ReplaySource:
             "learns_from": self._learns_from,
             "owed": self._owed,
             "unreported": self._unreported,
-            "unreported_episodes": [list(episode) for episode in self._episodes],
+            "unreported_episodes": [[*e[:4], e.success] for e in self._episodes],
             "episodes": self.tracker.state(),
             "buffer": store.keep(self.memory.buffer),
         }
@@ -234,7 +234,7 @@ class ReplaySource:
             self.steps += 1
             self.tracker.add(rewards)
             if finals is not None:
-                self._episodes += self.tracker.finish(finals.envs, self.steps * n)
+                self._episodes += self.tracker.finish(finals.envs, self.steps * n, finals.infos)
             if self.obs_normalizer:
                 self.obs_normalizer.learn(chunk.obs[t + 1])
             if self.reward_normalizer:
@@ -266,5 +266,6 @@ class ReplaySource:
 
 
 def _episode(fields: Any) -> Episode:
-    env_steps, env, total, length = fields
-    return Episode(int(env_steps), int(env), float(total), int(length))
+    env_steps, env, total, length, success = fields
+    info = None if success is None else {"is_success": bool(success)}
+    return Episode(int(env_steps), int(env), float(total), int(length), info)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
     "_core types errors disk rng configs",
     "envs networks losses optim statistics",
-    "policies collectors sources loggers callbacks",
+    "policies sources collectors loggers callbacks",
     "training",
     "runs",
     "algorithms",

@@ -39,14 +39,21 @@ def test_gae_equals_its_definition(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**31))
-def test_minibatches_are_a_partition_of_the_rows(rows: int, batch: int, seed: int) -> None:
-    ids = torch.arange(rows, dtype=torch.float32)
-    no = torch.zeros(rows, dtype=torch.bool)
-    rollout = Rollout(ids[:, None], ids, ids, ids, ids, no, no, ids, ids, 1)
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**31), st.floats(0, 1))
+def test_minibatches_are_a_partition_of_the_valid_rows(
+    rows: int, batch: int, seed: int, share: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
+    ids = torch.arange(rows, dtype=torch.float32)
+    valid = torch.rand(rows, generator=generator) <= share
+    valid[seed % rows] = True
+    no = torch.zeros(rows, dtype=torch.bool)
+    rollout = Rollout(
+        ids[:, None], ids, ids, ids, ids, no, no, ids, ids, ids, ids[:1, None], ids[:1], 1,
+        valid=None if share == 1 else valid,
+    )  # fmt: skip
     parts = [m.returns for m in rollout.sample_minibatches(batch, True, generator)]
-    assert sorted(torch.cat(parts).tolist()) == ids.tolist()
+    assert sorted(torch.cat(parts).tolist()) == ids[valid].tolist()
     assert [len(p) for p in parts[:-1]] == [batch] * (len(parts) - 1)
     assert 1 <= len(parts[-1]) <= batch
 

@@ -153,12 +153,13 @@ def test_minibatches_keep_the_columns_of_a_row_together() -> None:
     rows = torch.arange(10, dtype=torch.float32)
     rollout = Rollout(
         obs=rows[:, None], actions=rows, log_probs=rows, values=rows, rewards=rows,
-        terminated=rows > 5, truncated=rows > 7, advantages=rows, returns=rows, n_envs=1,
+        terminated=rows > 5, truncated=rows > 7, next_values=rows, advantages=rows, returns=rows,
+        last_obs=rows[:1, None], last_values=rows[:1], n_envs=1,
     )  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     seen = []
     for minibatch in rollout.sample_minibatches(4, True, generator):
-        assert all(torch.equal(column.flatten(), minibatch.returns) for column in minibatch)
+        assert all(torch.equal(column.flatten(), minibatch.returns) for column in minibatch[:-1])
         seen += minibatch.returns.tolist()
     assert sorted(seen) == rows.tolist()
     assert seen != rows.tolist()

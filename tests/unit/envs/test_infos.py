@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback
-from rlox.collectors.episodes import RecentEpisodes
 from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import make_vec
 from rlox.errors import EnvError
+from rlox.sources.episodes import RecentEpisodes
 from rlox.types import Episode
 from rlox_cli.main import main
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rlox.algorithms import PPO
-from rlox.collectors.arena import Arena
 from rlox.errors import ConfigError, StorageError
 from rlox.runs import preflight
 from rlox.runs.preflight import available_memory, require_disk, require_memory
 from rlox.runs.session import Session
+from rlox.sources.arena import Arena
 
 GIB = 1 << 30
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rlox.collectors.rollout import RolloutCollector
 from rlox.policies import ActorCritic
+from rlox.sources.collector import Collector
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Rollout, Update
 
-__all__ = ["OnPolicySource"]
+__all__ = ["RolloutSource"]
 
 
 @dataclass
-class OnPolicySource:
+class RolloutSource:
     """Rollouts of the learner's own policy."""
 
-    collector: RolloutCollector
+    collector: Collector
     policy: ActorCritic
     n_steps: int
 

@@ -1,0 +1,100 @@
+"""The time-major memory of one rollout, allocated once; numpy and torch see the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox.envs.base import Finals
+from rlox.envs.spaces import ActionCodec
+from rlox.types import FinalObs, Rollout
+
+__all__ = ["Arena", "Ended"]
+
+# t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the episodes that ended
+Ended = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+
+
+class Arena:
+    """Columns `[T, N, ...]`; `obs` and `values` have a row more, for the state after the last step.
+
+    Environments write rows of the numpy arrays in place; the policy reads the torch views. What they
+    observed last of the episodes that ended is sparse: `finals` grows by an entry for each step that
+    ended some.
+    """
+
+    def __init__(self, n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> None:
+        self.shape = (n_steps, n_envs)
+        self.obs = np.zeros((n_steps + 1, n_envs, obs_dim), np.float32)
+        self.actions: NDArray[np.int64] | NDArray[np.float32] = (
+            np.zeros((n_steps, n_envs), np.int64)
+            if actions.discrete
+            else np.zeros((n_steps, n_envs, actions.size), np.float32)
+        )
+        self.rewards = np.zeros(self.shape, np.float32)
+        self.terminated = np.zeros(self.shape, np.bool_)
+        self.truncated = np.zeros(self.shape, np.bool_)
+        self.log_probs = np.zeros(self.shape, np.float32)
+        self.values = np.zeros((n_steps + 1, n_envs), np.float32)
+        # V of the state step t led to: 0 where it ended the episode, the final observation's value
+        # where the episode was cut off
+        self.next_values = np.zeros(self.shape, np.float32)
+        self.advantages = np.zeros(self.shape, np.float32)
+        self.returns = np.zeros(self.shape, np.float32)
+        self.finals: list[tuple[int, Finals]] = []  # t and what ended then
+        self.obs_rows: tuple[Tensor, ...] = torch.from_numpy(self.obs).unbind(0)
+        self.action_rows: tuple[Tensor, ...] = torch.from_numpy(self.actions).unbind(0)
+
+    @staticmethod
+    def bytes_of(n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> int:
+        """The memory of an arena of these sizes, without `finals`."""
+        # obs and values have a row more; six float columns and two of flags besides
+        row = 4 * obs_dim + actions.row_bytes + 6 * 4 + 2
+        return n_envs * (n_steps * row + 4 * (obs_dim + 1))
+
+    def clear(self) -> None:
+        """Forget what the columns of the last rollout would be mistaken for."""
+        self.finals.clear()
+        self.advantages.fill(np.nan)
+        self.returns.fill(np.nan)
+
+    def ended(self) -> Ended | None:
+        """`finals` as one table; `None` where no episode ended."""
+        if not self.finals:
+            return None
+        steps = [t for t, _ in self.finals]
+        tables = [finals for _, finals in self.finals]
+        return (
+            np.repeat(np.array(steps, np.int64), [len(f.envs) for f in tables]),
+            np.concatenate([f.envs for f in tables]),
+            np.concatenate([f.obs for f in tables]),
+        )
+
+    def flat(self, column: NDArray[np.generic]) -> Tensor:
+        """A torch view `[T*N, ...]` of a column's first T rows."""
+        rows = column[: self.shape[0]]
+        return torch.from_numpy(rows.reshape(-1, *rows.shape[2:]))
+
+    def rollout(self, ended: Ended | None, index: int) -> Rollout:
+        """Views of all columns, as rollout number `index`."""
+        n_steps, n_envs = self.shape
+        flat = self.flat
+        return Rollout(
+            obs=flat(self.obs),
+            actions=flat(self.actions),
+            log_probs=flat(self.log_probs),
+            values=flat(self.values),
+            rewards=flat(self.rewards),
+            terminated=flat(self.terminated),
+            truncated=flat(self.truncated),
+            next_values=flat(self.next_values),
+            advantages=flat(self.advantages),
+            returns=flat(self.returns),
+            last_obs=torch.from_numpy(self.obs[n_steps]),
+            last_values=torch.from_numpy(self.values[n_steps]),
+            n_envs=n_envs,
+            index=index,
+            final_obs=None if ended is None else FinalObs(*map(torch.from_numpy, ended)),
+        )

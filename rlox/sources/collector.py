@@ -1,0 +1,239 @@
+"""Rollouts: vectorised collection, with a value for every state that a step led to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlox.configs import EnvConfig
+from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.make import EnvSource, make_vec
+from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.errors import NonFiniteError
+from rlox.policies import ActorCritic, as_actor_critic
+from rlox.policies.base import acting
+from rlox.rng import Streams
+from rlox.sources.arena import Arena, Ended
+from rlox.sources.episodes import EpisodeTracker
+from rlox.types import Episode, Progress, Rollout
+
+__all__ = ["Collector"]
+
+# Rows scored at once after collection: bounds the memory of the hidden layers.
+SCORE_ROWS = 1 << 16
+
+
+class Collector:
+    """Steps `n_envs` environments with a policy, scores what it did, and hands out rollouts.
+
+    Episodes go on across rollouts. Terminated episodes are not bootstrapped; truncated ones are,
+    from the value of their final observation (never of the reset state). Estimating advantages is
+    left to whoever learns from a rollout. Native ids run in Rust, any other id in Gymnasium.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel copies
+    seed : keys environments and exploration
+    device : where the policy runs and the rollout is returned
+    gamma : discount of the returns that reward normalisation divides by
+    config : environment settings beyond id and n_envs (normalisation, workers, wrappers)
+    env : a ready `VectorEnv` to use instead of making one
+    """
+
+    def __init__(
+        self,
+        env_id: EnvSource = "CartPole-v1",
+        n_envs: int = 1,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        gamma: float = 0.99,
+        *,
+        config: EnvConfig | None = None,
+        env: VectorEnv | None = None,
+    ) -> None:
+        name = env_id if isinstance(env_id, str) else "env"
+        self.config = config or EnvConfig(id=name, n_envs=n_envs)
+        self.streams = Streams(seed)
+        source = None if isinstance(env_id, str) else env_id
+        self.env = env or make_vec(self.config, seed, source)
+        self.n_envs = self.env.n_envs
+        self.device = torch.device(device)
+        self.rollouts = 0
+        self.env_steps = 0
+        dim = self.env.observations.dim
+        self.obs_normalizer = ObservationNormalizer(dim) if self.config.normalize_obs else None
+        self.reward_normalizer = (
+            RewardNormalizer(self.n_envs, gamma) if self.config.normalize_reward else None
+        )
+        self.tracker = EpisodeTracker(self.n_envs)
+        self.progress = Progress()
+        self._arena: Arena | None = None
+        self._obs = np.zeros((self.n_envs, dim), np.float32)  # as the policy sees it
+        self._rewards = np.zeros(self.n_envs, np.float64)
+        self._started = False
+
+    def collect(self, policy: nn.Module, n_steps: int) -> Rollout:
+        """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
+        return self.gather(policy, n_steps).to(self.device)
+
+    def gather(self, policy: nn.Module, n_steps: int) -> Rollout:
+        """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        actor = as_actor_critic(policy)
+        arena = self._arena_of(n_steps)
+        with torch.inference_mode(), acting(actor):
+            episodes = self._step_all(actor, arena)
+            ended = arena.ended()
+            self._score(actor, arena, ended)
+        self._check_finite(arena)
+        self._obs[:] = arena.obs[n_steps]
+        self.progress = Progress(n_steps * self.n_envs, tuple(episodes))
+        self.rollouts += 1
+        return arena.rollout(ended, self.rollouts - 1)
+
+    def state(self) -> dict[str, Any]:
+        """Everything the next rollout depends on, besides the policy."""
+        state: dict[str, Any] = {
+            "env": self.env.state(),
+            "engine": self._engine,
+            "obs": self._obs.copy(),
+            "started": self._started,
+            "rollouts": self.rollouts,
+            "env_steps": self.env_steps,
+            "episodes": self.tracker.state(),
+        }
+        if self.obs_normalizer:
+            state["obs_normalizer"] = self.obs_normalizer.state()
+        if self.reward_normalizer:
+            state["reward_normalizer"] = self.reward_normalizer.state()
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`; environments that cannot be saved start new episodes."""
+        self.rollouts, self.env_steps = int(state["rollouts"]), int(state["env_steps"])
+        if self.obs_normalizer:
+            self.obs_normalizer.restore(state["obs_normalizer"])
+        if self.reward_normalizer:
+            self.reward_normalizer.restore(state["reward_normalizer"])
+        if state["engine"] == self._engine:
+            self.env.restore(state["env"])
+        if self.continues(state):
+            self._obs[:] = state["obs"]
+            self.tracker.restore(state["episodes"])
+            self._started = bool(state["started"])
+            return
+        if self.reward_normalizer:
+            self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
+
+    def continues(self, state: Mapping[str, Any]) -> bool:
+        """Whether `restore(state)` goes on in mid-episode."""
+        return bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
+
+    @property
+    def _engine(self) -> list[str]:
+        """Whose state is saved, and how much of it: another engine cannot use it."""
+        return [type(self.env).__name__, self.env.resume_grade]
+
+    def last_batch(self) -> dict[str, NDArray[Any]]:
+        """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""
+        if self._arena is None:
+            return {}
+        names = ("obs", "actions", "rewards", "terminated", "truncated", "log_probs", "values")
+        return {name: getattr(self._arena, name) for name in names}
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+    def _step_all(self, actor: ActorCritic, arena: Arena) -> list[Episode]:
+        """Fill what the environments have a part in; the hot loop of collection."""
+        n_steps = arena.shape[0]
+        self._start(arena)
+        generator = self.streams.generator("action", self.rollouts, str(self.device))
+        sample = actor.sampler(n_steps, self.n_envs, generator)
+        here = self.device.type == "cpu"
+        episodes: list[Episode] = []
+        step, rewards = self.env.step_into, self._rewards
+        for t in range(n_steps):
+            seen = arena.obs_rows[t]
+            arena.action_rows[t].copy_(sample(seen if here else seen.to(self.device), t))
+            after = arena.obs[t + 1]
+            finals = step(arena.actions[t], after, rewards, arena.terminated[t], arena.truncated[t])
+            self.env_steps += self.n_envs
+            self.tracker.add(rewards)
+            if finals is not None:
+                episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
+                arena.finals.append((t, finals))
+            self._normalize(arena, t, finals)
+        return episodes
+
+    def _start(self, arena: Arena) -> None:
+        arena.clear()
+        if not self._started:
+            self.env.reset_into(self._obs)
+            if self.obs_normalizer:
+                self.obs_normalizer.learn(self._obs)
+                self.obs_normalizer.apply(self._obs)
+            self._started = True
+        arena.obs[0] = self._obs
+
+    def _normalize(self, arena: Arena, t: int, finals: Finals | None) -> None:
+        """Write the rewards the learner sees and standardise what the step observed, in place."""
+        if self.reward_normalizer:
+            ended = arena.terminated[t] | arena.truncated[t]
+            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended)
+        else:
+            arena.rewards[t] = self._rewards
+        if self.obs_normalizer:
+            self.obs_normalizer.learn(arena.obs[t + 1])
+            self.obs_normalizer.apply(arena.obs[t + 1])
+            if finals is not None:
+                self.obs_normalizer.apply(finals.obs)
+
+    def _score(self, actor: ActorCritic, arena: Arena, ended: Ended | None) -> None:
+        """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
+        n_steps, n_envs = arena.shape
+        obs, actions = arena.flat(arena.obs), arena.flat(arena.actions)
+        log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
+        for start in range(0, n_steps * n_envs, SCORE_ROWS):
+            rows = slice(start, start + SCORE_ROWS)
+            log_prob, _, value = actor.evaluate_actions(
+                obs[rows].to(self.device), actions[rows].to(self.device)
+            )
+            log_probs[rows] = log_prob.cpu()
+            values[rows] = value.cpu().numpy()
+        arena.values[n_steps] = self._values(actor, arena.obs[n_steps])
+        arena.next_values[:] = arena.values[1:]
+        arena.next_values[arena.terminated] = 0.0
+        if ended is None:
+            return
+        steps, envs, last = ended
+        cut = ~arena.terminated[steps, envs]
+        if cut.any():
+            arena.next_values[steps[cut], envs[cut]] = self._values(actor, last[cut])
+
+    def _values(self, actor: ActorCritic, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        values: Tensor = actor.get_value(torch.from_numpy(obs).to(self.device))
+        result: NDArray[np.float32] = values.cpu().numpy()
+        return result
+
+    def _check_finite(self, arena: Arena) -> None:
+        for name in ("obs", "rewards", "log_probs", "values", "next_values"):
+            column = getattr(arena, name)
+            # a sum is finite only if every element is (or it overflows, which is worth a stop too)
+            if not np.isfinite(column.sum(dtype=np.float64)):
+                t, n = np.argwhere(~np.isfinite(column))[0][:2]
+                raise NonFiniteError(
+                    f"{name} is not finite at step {t} of rollout {self.rollouts}, environment {n} "
+                    f"(env_steps {self.env_steps})"
+                )
+
+    def _arena_of(self, n_steps: int) -> Arena:
+        if self._arena is None or self._arena.shape[0] != n_steps:
+            self._arena = Arena(n_steps, self.n_envs, self.env.observations.dim, self.env.actions)
+        return self._arena

@@ -1,0 +1,74 @@
+"""What a round of collecting and learning is said to take is what it takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlox.algorithms import A2C, PPO
+from rlox.algorithms.on_policy import rollout_bytes
+from rlox.runs.algorithm import Algorithm
+from rlox.sources.arena import Arena
+
+MEASURE = """
+import json, sys
+from pathlib import Path
+from rlox.algorithms import ALGORITHMS
+
+name, options = sys.argv[1], json.loads(sys.argv[2])
+
+def status(key):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(key))
+
+ALGORITHMS[name]("CartPole-v1", **{**options, "n_steps": 8}).train(1)
+before = status("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")  # the peak is that from here on
+ALGORITHMS[name]("CartPole-v1", **options).train(1)
+print(status("VmHWM") - before)
+"""
+
+
+CPU = torch.device("cpu")
+
+
+def said(algorithm: Algorithm, minibatch: int | None) -> int:
+    algo: Any = algorithm.config.algo
+    env = algorithm.source.collector.env
+    return rollout_bytes(algo, env, CPU, minibatch, algo.net_arch)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("name", ["ppo", "a2c"])
+def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
+    options: dict[str, Any] = {"n_envs": 1000, "n_steps": 200}
+    if name == "ppo":
+        options |= {"n_steps": 500, "batch_size": 8192, "n_epochs": 2}
+    command = [sys.executable, "-c", MEASURE, name, json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    algorithm = {"ppo": PPO, "a2c": A2C}[name]("CartPole-v1", **options)
+    need = said(algorithm, options.get("batch_size"))
+    assert 0.75 < int(done.stdout) / need < 1.35
+
+
+def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_layers() -> None:
+    algorithm = A2C("CartPole-v1", n_envs=8, n_steps=512)
+    config: Any = algorithm.config.algo
+    env, rows = algorithm.collector.env, 8 * 512
+    whole, halves, small = (
+        rollout_bytes(config, env, CPU, minibatch, (64, 64)) for minibatch in (None, 2048, 32)
+    )
+    assert halves - small == 4 * (2048 - 32) * (256 + 128 + 24)
+    # obs, action, four columns and the order, less the other half's layers
+    assert halves - whole == rows * (16 + 8 + 16 + 8) - 4 * 2048 * (256 + 128 + 24)
+    unknown = rollout_bytes(config, env, CPU, None, ())
+    assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
+    arena = Arena.bytes_of(512, 8, env.observations.dim, env.actions)
+    assert rollout_bytes(config, env, torch.device("cuda"), 32, (64, 64)) == arena
