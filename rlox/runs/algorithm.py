@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from numpy.typing import NDArray
 from torch import nn
 
+from rlox._core import OfflineDatasetBuffer
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, make_run, plain
 from rlox.envs.make import EnvSource
@@ -54,12 +55,14 @@ class Algorithm(ABC):
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         replay: bool = True,
+        dataset: OfflineDatasetBuffer | None = None,
     ) -> None:
         self.config = replace(config, total_steps=config.rounded_steps)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
         source = None if env is None or isinstance(env, str) else env
-        tools = Tools(torch_device(config.device), self.streams, source, policy, replay)
+        device = torch_device(config.device)
+        tools = Tools(device, self.streams, source, policy, dataset, replay)
         self.parts = type(self).make(self.config, tools)
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
@@ -80,10 +83,11 @@ class Algorithm(ABC):
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         replay: bool = True,
+        dataset: OfflineDatasetBuffer | None = None,
     ) -> Self:
         """The algorithm that a run configuration describes, past the signature of `cls`."""
         algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks, replay)
+        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks, replay, dataset)
         return algorithm
 
     @classmethod
@@ -95,6 +99,7 @@ class Algorithm(ABC):
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         replay: bool = True,
+        dataset: OfflineDatasetBuffer | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
@@ -102,7 +107,8 @@ class Algorithm(ABC):
         come from the checkpoint. `env_id` replaces the environment (needed when it was an object);
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
         `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
-        rows of a replay buffer stay where they are: enough to play, and training fills a new buffer first.
+        rows of a replay buffer or dataset stay where they are: enough to play, and training fills a new
+        buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -118,7 +124,7 @@ class Algorithm(ABC):
             )
         if isinstance(env_id, str):
             config = replace(config, env=replace(config.env, id=env_id))
-        algorithm = cls.of(config, env_id, policy, logger, callbacks, replay)
+        algorithm = cls.of(config, env_id, policy, logger, callbacks, replay, dataset)
         algorithm.restore(saved, replay)
         return algorithm
 
@@ -210,6 +216,10 @@ class Algorithm(ABC):
 
         Episode i starts from `reset(seed=seed + i)`. `video` names an mp4 to write.
         """
+        if self.parts.evaluate is None:
+            raise ConfigError(
+                f"{self.name} was made without an environment; give it one: env_id=..."
+            )
         with torch_threads(self.config.torch_threads):
             return self.parts.evaluate(episodes, seed, video, stopped)
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlox.disk import replace_file
-from rlox.envs.make import single_factory
+from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
@@ -24,16 +24,20 @@ __all__ = ["record", "write_dataset"]
 
 
 def record(
-    algorithm: Algorithm, episodes: int, seed: int = 1_000_000, deterministic: bool = True
+    algorithm: Algorithm,
+    episodes: int,
+    seed: int = 1_000_000,
+    deterministic: bool = True,
+    env: EnvSource | None = None,
 ) -> Dataset:
     """Play `episodes` whole episodes of the algorithm's environment and keep every transition.
 
     Episode i starts from `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the
-    episode). `about` has the returns.
+    episode). `about` has the returns. `env` is needed where the algorithm was given an object.
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes}: expected at least 1")
-    env = single_factory(algorithm.config.env)()
+    played = single_factory(algorithm.config.env, env)()
     rows: dict[str, list[Any]] = {}
     returns: list[float] = []
     try:
@@ -42,9 +46,9 @@ def record(
                 generator = None
                 if not deterministic:
                     generator = algorithm.streams.generator("record", seed + episode)
-                returns.append(_play(algorithm, env, seed + episode, generator, rows))
+                returns.append(_play(algorithm, played, seed + episode, generator, rows))
     finally:
-        env.close()
+        played.close()
     columns = {name: np.array(column) for name, column in rows.items()}
     columns["rewards"] = columns["rewards"].astype(np.float32)
     about = {

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from rlox._core import OfflineDatasetBuffer
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
 from rlox.training.actor import Actor
@@ -39,7 +40,7 @@ class Parts:
     source: Source[Any]
     learner: Learner[Any]
     actor: Actor
-    evaluate: Evaluate
+    evaluate: Evaluate | None  # None without an environment to play in
 
 
 @dataclass(frozen=True)
@@ -50,4 +51,5 @@ class Tools:
     streams: Streams
     env: EnvSource | None = None  # an environment, or what makes one, in place of the config's id
     policy: nn.Module | None = None  # the user's own
+    dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
     replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it

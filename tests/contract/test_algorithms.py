@@ -237,9 +237,7 @@ def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
     algorithm = spec.make(case, **spec.tiny)
     algorithm.train(spec.leaf_cases[case])
     saved = algorithm.checkpoint()
-    done = saved.clock["env_steps"]
-    # long enough for every running episode to end: by its time limit in Pendulum
-    total = done + 60 * 8
+    total = algorithm.clock.now + spec.leaf_more
 
     def continued(checkpoint: Checkpoint) -> dict[str, Any]:
         again = spec.make(case, **spec.tiny)
@@ -248,7 +246,7 @@ def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
 
     expected, silent = continued(saved), []
     leaves = [(part, path) for part in PARTS for path in numeric_leaves(getattr(saved, part))]
-    assert len(leaves) > 40
+    assert len(leaves) > 15
     for part, path in leaves:
         changed = replace(saved, **{part: perturbed(getattr(saved, part), path)})
         where = "/".join(map(str, (part, *path)))

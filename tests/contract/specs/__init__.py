@@ -35,6 +35,7 @@ class AlgorithmSpec:
     leaf_cases: Mapping[str, int] = field(
         default_factory=lambda: {"discrete normalised": 180, "box normalised": 540}
     )
+    leaf_more: int = 480  # what is taken after it: long enough for every running episode to end
     # Parts of the state whose change no continuation shows, each with its reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,6 +50,8 @@ class AlgorithmSpec:
         env = {"id": given.pop("env_id"), "n_envs": given.pop("n_envs")}
         env |= {k: given.pop(k) for k in ("normalize_obs", "normalize_reward") if k in given}
         tree = {"seed": given.pop("seed"), "env": env, "total_steps": self.total}
+        if "dataset" in given:
+            tree["buffer"] = {"name": "offline", "path": given.pop("dataset")}
         if "buffer_size" in given:
             tree["buffer"] = {"name": "auto", "capacity": given.pop("buffer_size")}
         return {**tree, "algo": {"name": self.name, **given}}
