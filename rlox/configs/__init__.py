@@ -1,6 +1,7 @@
 """One frozen, torch-free dataclass per algorithm, environment, buffer and logger: the only defaults."""
 
 from rlox.configs.a2c import A2CConfig
+from rlox.configs.bc import BCConfig
 from rlox.configs.buffers import (
     BUFFER_CONFIGS,
     AutoBufferConfig,
@@ -35,6 +36,7 @@ __all__ = [
     "A2CConfig",
     "AlgoConfig",
     "AutoBufferConfig",
+    "BCConfig",
     "BufferConfig",
     "CheckpointConfig",
     "DQNConfig",

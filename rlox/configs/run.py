@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlox.configs.a2c import A2CConfig
+from rlox.configs.bc import BCConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 
-AlgoConfig = PPOConfig | A2CConfig | DQNConfig
+AlgoConfig = PPOConfig | A2CConfig | DQNConfig | BCConfig
 ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
     "a2c": A2CConfig,
     "dqn": DQNConfig,
+    "bc": BCConfig,
 }
 
 

@@ -17,6 +17,12 @@ from rlox_cli.main import main
 HERE = Path(make.__file__).parent
 
 
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+    """Where the dataset is found that one of the runs learned from."""
+    monkeypatch.chdir(HERE.parents[2])
+
+
 def check(found, name):
     """Equal bit for bit on the machine type of the files, to 1e-6 on another."""
     with np.load(HERE / f"{name}.npz") as file:

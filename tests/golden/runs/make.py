@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, DQN, PPO
+from rlox.algorithms import A2C, BC, DQN, PPO
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
@@ -25,6 +25,7 @@ SAVED_AFTER = 2  # ticks
 SMALL = {"n_envs": 3, "seed": 11, "net_arch": [8, 8]}
 ROLLOUT = {"n_steps": 32}
 EPOCHS = {**ROLLOUT, "batch_size": 32, "n_epochs": 2}
+DATA = "tests/golden/datasets/CartPole-v1"  # from the root, as it stands in the saved configuration
 REPLAY = {"learning_starts": 24, "train_freq": 24, "gradient_steps": 4, "batch_size": 16,
           "buffer_size": 60, "target_update_interval": 40, "n_envs": 2}  # fmt: skip
 STEPS = 3 * 32
@@ -53,6 +54,7 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     ),
     "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True, **ROLLOUT}),
+    "bc": (BC, {"env_id": "CartPole-v1", "dataset": DATA, "batch_size": 8, "n_envs": 1}),
     "dqn": (DQN, {"env_id": "CartPole-v1", "anneal_lr": True, "normalize_obs": True, **REPLAY}),
     "dqn_parts": (
         DQN,

@@ -1,0 +1,160 @@
+"""BC: behavioural cloning, the likelihood of a dataset's actions (Pomerleau 1991)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rlox._core import OfflineDatasetBuffer
+from rlox.algorithms.offline import NO_ENV, offline_parts
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import BCConfig, RunConfig
+from rlox.envs.make import EnvSource
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.errors import ShapeError
+from rlox.optim import Adam
+from rlox.policies.actors import CategoricalActor, GaussianActor
+from rlox.runs.algorithm import Algorithm
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.parts import Parts, Tools
+from rlox.training.setup import config_from_arguments
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["BC", "BCLearner"]
+
+
+class BCLearner:
+    """A policy, and one step for each batch towards the actions of the dataset."""
+
+    def __init__(self, policy: CategoricalActor | GaussianActor, config: BCConfig) -> None:
+        self.policy, self.config = policy, config
+        self.optimizer = Adam(policy, config.learning_rate, eps=1e-8)
+        fit = "policy/accuracy" if isinstance(policy, CategoricalActor) else "policy/error"
+        self.names = ("loss/policy", fit, "train/grad_norm")
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """One step for each batch."""
+        config = self.config
+        self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
+        actions = self._actions(batch)
+        device = self.optimizer.vector.device
+        rows = [
+            self._step(obs.to(device), taken.to(device))
+            for obs, taken in zip(batch.obs, actions, strict=True)
+        ]
+        table, where = torch.stack(rows), f"update {clock.updates}"
+        require_finite(table, self.names, where)
+        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        metrics = dict(zip(self.names, table.mean(0).tolist(), strict=True))
+        metrics["train/learning_rate"] = self.optimizer.lr
+        return Update(metrics, len(batch), batch.rewards.numel())
+
+    def state(self) -> dict[str, Any]:
+        """Copies of the weights and of the optimizer's moments."""
+        weights = {n: w.detach().clone() for n, w in self.policy.state_dict().items()}
+        return {"weights": weights, "optimizer": self.optimizer.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        self.optimizer.restore(state["optimizer"])
+
+    def _actions(self, batch: Transitions) -> Tensor:
+        """Choices `[n, B]` or vectors `[n, B, act_dim]`, as the policy takes them."""
+        if isinstance(self.policy, GaussianActor):
+            return batch.actions.float()
+        actions = batch.actions.reshape(batch.rewards.shape).long()
+        low, high = int(actions.min()), int(actions.max())
+        if low < 0 or high >= self.policy.n_actions:
+            raise ShapeError(
+                f"the dataset has action {low if low < 0 else high}, expected 0 to "
+                f"{self.policy.n_actions - 1}"
+            )
+        return actions
+
+    def _step(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """One gradient step; its row of metrics."""
+        log_prob, best = self.policy.score(obs, actions)
+        if isinstance(self.policy, CategoricalActor):
+            loss, fit = -log_prob.mean(), (best == actions).float().mean()
+        else:
+            error = best - actions
+            squared = self.config.loss == "mse"
+            loss = error.square().mean() if squared else -log_prob.mean()
+            fit = error.detach().abs().mean()
+        norm = self.optimizer.backward(loss, self.config.max_grad_norm)
+        self.optimizer.step()
+        return torch.stack([loss.detach(), fit, norm])
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """BC's learner on a dataset."""
+    algo = cast(BCConfig, config.algo)
+
+    def compose(
+        observations: ObservationCodec, actions: ActionCodec, device: torch.device
+    ) -> tuple[CategoricalActor | GaussianActor, BCLearner]:
+        kind = CategoricalActor if actions.discrete else GaussianActor
+        policy = kind(observations.dim, actions.size, algo.net_arch, algo.activation).to(device)
+        return policy, BCLearner(policy, algo)
+
+    return offline_parts(config, tools, 1.0, compose)
+
+
+class BC(Algorithm):
+    """Behavioural cloning.
+
+    Parameters
+    ----------
+    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices count from 0
+    obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
+        environment if there is one
+    continuous : whether actions are vectors, not choices
+    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    learning_rate, batch_size : of each update
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `BCConfig` or `EnvConfig`, or `device`; unknown names are errors
+    """
+
+    name = "bc"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        dataset: OfflineDatasetBuffer | str | None = None,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        continuous: bool | None = None,
+        hidden: int = 256,
+        learning_rate: float = 3e-4,
+        batch_size: int = 256,
+        callbacks: Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        env_id: EnvSource = NO_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        if continuous is None and env_id == NO_ENV:
+            continuous = True
+        if isinstance(dataset, str):
+            config_kwargs["buffer_path"] = dataset
+        options = {
+            "obs_dim": obs_dim,
+            "act_dim": act_dim,
+            "continuous": continuous,
+            "net_arch": (hidden, hidden),
+            "learning_rate": learning_rate,
+            "batch_size": batch_size,
+            **config_kwargs,
+        }
+        config = config_from_arguments("bc", env_id, n_envs, seed, options)
+        held = None if isinstance(dataset, str) else dataset
+        super().__init__(config, env_id, None, logger, callbacks, dataset=held)

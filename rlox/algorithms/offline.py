@@ -1,0 +1,137 @@
+"""What offline algorithms have in common: a dataset to learn from, an environment only to evaluate in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rlox._core import OfflineDatasetBuffer
+from rlox.configs import OfflineConfig, RunConfig
+from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.envs.make import single_factory
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.errors import ConfigError, ShapeError
+from rlox.policies.base import Policy
+from rlox.sources.dataset import DatasetSource
+from rlox.sources.dataset_file import read_dataset
+from rlox.training.actor import Actor
+from rlox.training.evaluate import Evaluator
+from rlox.training.loop import Learner
+from rlox.training.parts import Parts, Tools
+from rlox.training.setup import torch_threads
+from rlox.types import Transitions
+
+__all__ = ["NO_ENV", "offline_parts"]
+
+NO_ENV = "none"  # env.id of a run that cannot be evaluated
+
+Spaces = tuple[ObservationCodec, ActionCodec]
+Composed = tuple[Policy, Learner[Transitions]]
+
+
+def offline_parts(
+    config: RunConfig,
+    tools: Tools,
+    gamma: float,
+    compose: Callable[[ObservationCodec, ActionCodec, torch.device], Composed],
+) -> Parts:
+    """Batches of the dataset for what `compose` makes of the spaces."""
+    if tools.policy is not None:
+        raise ConfigError(f"{config.algo.name} takes no policy of your own")
+    algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
+    observations, actions = _spaces(config, algo, tools)
+    source = DatasetSource(
+        lambda: _dataset(config, tools, observations, actions),
+        algo.batch_size,
+        gamma,
+        tools.streams,
+    )
+    if tools.replay:
+        source.load()
+    with tools.streams.default("init"), torch_threads(config.torch_threads):
+        policy, learner = compose(observations, actions, tools.device)
+    actor = Actor(policy, observations, actions, None, tools.device)
+    evaluate = None
+    if env.id != NO_ENV:
+        filmed = single_factory(env, tools.env, "rgb_array")
+        evaluate = Evaluator(actor, single_factory(env, tools.env), filmed)
+    return Parts(source, learner, actor, evaluate)
+
+
+def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Spaces:
+    """Of the environment, or of the sizes that are given where there is none."""
+    if config.env.id != NO_ENV:
+        env = single_factory(config.env, tools.env)()
+        try:
+            name = config.env.id
+            found = (
+                ObservationCodec.of(env.observation_space, name),
+                ActionCodec.of(env.action_space, name),
+            )
+        finally:
+            env.close()
+        _require_same(algo, *found)
+        return found
+    if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
+        raise ConfigError(
+            f"{algo.name} without an environment needs obs_dim, act_dim and continuous"
+        )
+    space: spaces.Space[Any] = (
+        spaces.Box(-np.inf, np.inf, (algo.act_dim,))
+        if algo.continuous
+        else spaces.Discrete(algo.act_dim)
+    )
+    return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
+
+
+def _require_same(
+    algo: OfflineAlgorithmConfig, observations: ObservationCodec, actions: ActionCodec
+) -> None:
+    pairs = {
+        "obs_dim": (algo.obs_dim, observations.dim),
+        "act_dim": (algo.act_dim, actions.size),
+        "continuous": (algo.continuous, not actions.discrete),
+    }
+    for key, (given, there) in pairs.items():
+        if given is not None and given != there:
+            raise ConfigError(f"algo.{key}={given}: the environment has {there}")
+
+
+def _dataset(
+    config: RunConfig, tools: Tools, observations: ObservationCodec, actions: ActionCodec
+) -> tuple[OfflineDatasetBuffer, str]:
+    """The dataset that was handed over or that `buffer.path` names, checked, and its digest."""
+    path = cast(OfflineConfig, config.buffer).path
+    if tools.dataset is not None:
+        dataset, digest, name = tools.dataset, "", "the dataset"
+    elif path is None:
+        raise ConfigError(
+            f"missing key 'buffer.path': {config.algo.name} learns from a dataset, name its folder"
+        )
+    else:
+        read = read_dataset(Path(path))
+        dataset, digest, name = read.buffer(config.seed), read.digest, f"the dataset {path}"
+    stats = dataset.stats()
+    if stats["obs_dim"] != observations.dim:
+        raise ShapeError(
+            f"{name} has observations of {stats['obs_dim']} numbers, {config.env.id} of "
+            f"{observations.dim}; name the environment it is of: env=..."
+        )
+    width = 1 if actions.discrete else actions.size
+    if stats["act_dim"] != width:
+        raise ShapeError(
+            f"{name} has actions of {stats['act_dim']} numbers, {config.env.id} of {width}"
+        )
+    return dataset, digest or _summary(stats)
+
+
+def _summary(stats: dict[str, Any]) -> str:
+    """What a dataset in memory is recognised by."""
+    parts = [stats[k] for k in ("n_transitions", "n_episodes", "mean_return", "std_return")]
+    means = np.asarray(stats.get("obs_mean", ())).ravel()[:3]
+    return " ".join(repr(float(v)) for v in (*parts, *means))

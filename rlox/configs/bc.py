@@ -1,0 +1,22 @@
+"""BC: behavioural cloning (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88), supervised learning of actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs.params import param
+
+
+@dataclass(frozen=True)
+class BCConfig(OfflineAlgorithmConfig):
+    """The likelihood of the dataset's actions."""
+
+    name: str = param("bc", "the algorithm", choices=("bc",))
+    anneal_lr: bool = param(False, "learning rate falls linearly to 0 over total_steps")
+    loss: str = param(
+        "nll",
+        "of vectors: nll, of a Gaussian whose deviations are learned; mse, of its mean",
+        choices=("nll", "mse"),
+    )
+    max_grad_norm: float = param(10.0, "global gradient-norm limit", within="(0, inf)")

@@ -1,0 +1,40 @@
+"""What algorithms on a dataset have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rlox.configs.base import AlgorithmConfig
+from rlox.configs.params import param
+
+
+@dataclass(frozen=True)
+class OfflineAlgorithmConfig(AlgorithmConfig):
+    """They count updates; the environment is only needed to evaluate."""
+
+    unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
+    batches: ClassVar[str] = "updates"
+    buffers: ClassVar[tuple[str, ...]] = ("offline",)
+    brings: ClassVar[dict[str, Any]] = {
+        "env.n_envs": 1,
+        "total_steps": 20_000,
+        "log.every": 500,
+        "checkpoint.every": 5_000,
+    }
+
+    name: str = param(doc="the algorithm")
+    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
+    batch_size: int = param(256, "transitions in a batch", within="[1, inf)")
+    net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
+    activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
+    obs_dim: int | None = param(
+        None, "numbers in an observation; null: as the environment has", within="[1, inf)"
+    )
+    act_dim: int | None = param(
+        None, "numbers in an action, or choices; null: as the environment has", within="[1, inf)"
+    )
+    continuous: bool | None = param(
+        None, "whether actions are vectors, not choices; null: as the environment has it"
+    )
+    backend: str = param("torch", "engine of the update", choices=("torch",))

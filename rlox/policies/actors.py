@@ -1,0 +1,70 @@
+"""Actors without a value function: a distribution of actions for each observation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox.networks import mlp
+from rlox.policies.base import Policy
+
+__all__ = ["CategoricalActor", "GaussianActor"]
+
+
+class CategoricalActor(Policy):
+    """A choice among `n_actions`: an MLP gives logits."""
+
+    def __init__(
+        self, obs_dim: int, n_actions: int, net_arch: Sequence[int], activation: str
+    ) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+        self.net = mlp((obs_dim, *net_arch, n_actions), activation)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The most likely choice `[B]`."""
+        best: Tensor = self.net(obs).argmax(-1)
+        return best
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled choice `[B]`."""
+        p = torch.softmax(self.net(obs), -1)
+        return torch.multinomial(p, 1, generator=generator).squeeze(-1)
+
+    def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of choices `[B]`, and the most likely ones `[B]`."""
+        logits = self.net(obs)
+        return -functional.cross_entropy(logits, actions, reduction="none"), logits.argmax(-1)
+
+
+class GaussianActor(Policy):
+    """A vector of `act_dim`: an MLP gives its mean; the standard deviations are parameters."""
+
+    def __init__(
+        self, obs_dim: int, act_dim: int, net_arch: Sequence[int], activation: str
+    ) -> None:
+        super().__init__()
+        self.net = mlp((obs_dim, *net_arch, act_dim), activation)
+        self.log_std = nn.Parameter(torch.zeros(act_dim))
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The mean `[B, act_dim]`."""
+        mean: Tensor = self.net(obs)
+        return mean
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled vector `[B, act_dim]`."""
+        mean = self.mode(obs)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        return mean + self.log_std.exp() * noise
+
+    def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
+        mean = self.mode(obs)
+        deviation = (actions - mean) * (-self.log_std).exp()
+        density = -0.5 * deviation.square() - self.log_std - 0.5 * math.log(2 * math.pi)
+        return density.sum(-1), mean
