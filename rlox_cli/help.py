@@ -33,8 +33,10 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
     for group in schema.groups:
         chosen = [(p.mount, tag) for p in parts if p.group == group for tag in p.tags]
         shown = {tag for _, tag in chosen}
-        blocks += [_option(group, tag, mount, shown) for mount, tag in chosen]
-    rest = schema.keys(())
+        for mount, tag in chosen:
+            keys = schema.as_brought(group.part(tag, mount).keys, parts)
+            blocks.append(_option(group, tag, keys, shown))
+    rest = schema.as_brought(schema.keys(()), parts)
     for section in dict.fromkeys(_section(key) for key in rest):
         blocks.append(_block(section or "run", (k for k in rest if _section(k) == section)))
     blocks += [command.more] * bool(command.more)
@@ -53,9 +55,8 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def _option(group: Group, tag: str, mount: str, shown: Collection[str]) -> str:
+def _option(group: Group, tag: str, keys: Iterable[Key], shown: Collection[str]) -> str:
     """The keys of one option, under its name where the group has others."""
-    keys = group.part(tag, mount).keys
     if len(group.registry) == 1:
         return _block(group.name, keys)
     others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown)

@@ -165,9 +165,13 @@ class Schema:
         """Every key, in the order of the groups and then of the dataclass."""
         chosen = {group.name for group in self.groups}
         rest = (k for k in keys_of(self.declares, "") if k.name.split(".")[0] not in chosen)
-        named = list(parts)
-        brought = {k: v for part in reversed(named) for k, v in part.brings.items()}
-        keys = _unique([*(key for part in named for key in part.keys), *rest])
+        return _unique([*(key for part in parts for key in part.keys), *rest])
+
+    def as_brought(self, keys: Iterable[Key], parts: Sequence[Part]) -> list[Key]:
+        """The keys with the defaults that the only choice of a group brings."""
+        groups = [part.group.name for part in parts]
+        single = [part for part in parts if groups.count(part.group.name) == 1]
+        brought = {name: value for part in single for name, value in part.brings.items()}
         return [replace(key, brought=brought.get(key.name)) for key in keys]
 
     def names(self, parts: Iterable[Part]) -> list[str]:

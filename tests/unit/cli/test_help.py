@@ -80,3 +80,21 @@ def test_the_general_help_names_every_command(cli: Cli) -> None:
         result = cli(*args)
         assert result.code == 0
         assert all(f"\n  {command} " in result.out for command in commands.names())
+
+
+def test_help_shows_the_defaults_that_an_algorithm_brings(cli: Cli) -> None:
+    assert "env.n_envs=8 " in cli("train", "--help").out
+    assert "env.n_envs=1 " in cli("train", "algo=dqn", "--help").out
+    out = cli("train", "algo=bc", "--help").out
+    assert "total_steps=20000 " in out
+    assert "checkpoint.every=5000 " in out
+    assert "buffer.path=null " in out
+
+
+def test_what_is_composed_has_the_defaults_that_an_algorithm_brings_unless_they_are_given(
+    cli: Cli,
+) -> None:
+    assert "n_envs: 1" in cli("train", "algo=dqn", "tuned=null", "--cfg", "job").out
+    given = cli("train", "algo=dqn", "tuned=null", "env.n_envs=3", "--cfg", "job").out
+    assert "n_envs: 3" in given
+    assert "total_steps: 50000" in cli("train", "algo=dqn", "--cfg", "job").out  # of the preset
