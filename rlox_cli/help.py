@@ -37,8 +37,10 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
             keys = schema.as_brought(group.part(tag, mount).keys, parts)
             blocks.append(_option(group, tag, keys, shown))
     rest = schema.as_brought(schema.keys(()), parts)
-    for section in dict.fromkeys(_section(key) for key in rest):
-        blocks.append(_block(section or "run", (k for k in rest if _section(k) == section)))
+    blocks += [
+        _block(section or "run", (k for k in rest if _section(k) == section))
+        for section in dict.fromkeys(_section(key) for key in rest)
+    ]
     blocks += [command.more] * bool(command.more)
     several = "  -m                   one run per combination of values\n" * command.sweeps
     return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])

@@ -8,14 +8,16 @@ from typing import cast
 
 import torch
 
-from rlox.configs import ReplayConfig, RunConfig
+from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
+from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, single_factory
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import require_memory
+from rlox.sources.goals import Goals
 from rlox.sources.memory import Memory, make_buffer
 from rlox.sources.replay import Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor
@@ -47,7 +49,8 @@ def off_policy_parts(
     filmed = single_factory(env_config, tools.env, "rgb_array")
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
-    memory = _memory(config, algo, env, tools.replay)
+    goals = _goals(config, env, make_env)
+    memory = _memory(config, algo, env, goals, tools.replay)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
     dim = env.observations.dim
@@ -59,14 +62,26 @@ def off_policy_parts(
     return Parts(source, made.learner, actor, Evaluator(actor, make_env, filmed))
 
 
-def _memory(config: RunConfig, algo: OffPolicyConfig, env: VectorEnv, filled: bool) -> Memory:
+def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | None:
+    """What relabels goals, where that is asked for."""
+    buffer = config.buffer
+    if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
+        return None
+    judge = make_env()
+    return Goals.of(judge, env.observations, buffer.hindsight, buffer.hindsight_k, config.env.id)
+
+
+def _memory(
+    config: RunConfig, algo: OffPolicyConfig, env: VectorEnv, goals: Goals | None, filled: bool
+) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
-    buffer, full_bytes = make_buffer(buffer_config, env, config.seed)
+    buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
     if filled:
         require_memory(
             full_bytes,
             f"a replay buffer of {buffer.capacity:,} transitions",
             "buffer.capacity or buffer.memory",
         )
-    return Memory(buffer, buffer_config, algo.batch_size, algo.n_step, algo.gamma, full_bytes)
+    sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
+    return Memory(buffer, buffer_config, *sizes, goals)

@@ -81,6 +81,18 @@ class UniformConfig(ReplayConfig):
     """Every transition is drawn alike."""
 
     name: str = param("uniform", "the buffer", choices=("uniform",))
+    hindsight: str | None = param(
+        None,
+        "goals that drawn transitions are given anew: of any later step of the episode, its last, or any",
+        choices=("future", "final", "episode"),
+        source="Andrychowicz et al. 2017",
+    )
+    hindsight_k: int = param(
+        4,
+        "transitions with another goal for each with its own",
+        within="[1, 1024]",
+        source="Andrychowicz et al. 2017",
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.buffers import BufferConfig
+from rlox.configs.buffers import BufferConfig, UniformConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.errors import ConfigError
@@ -82,6 +82,11 @@ class OffPolicyConfig(AlgorithmConfig):
             raise ConfigError(
                 f"algo.replay_ratio={self.replay_ratio} and algo.gradient_steps={self.gradient_steps}: "
                 "give one of them"
+            )
+        if isinstance(buffer, UniformConfig) and buffer.hindsight and self.n_step > 1:
+            raise ConfigError(
+                f"buffer.hindsight={buffer.hindsight} and algo.n_step={self.n_step}: rewards for another "
+                "goal are known for single steps only; set algo.n_step=1"
             )
         if self.prioritized is not None and self.prioritized != (buffer.name == "prioritized"):
             raise ConfigError(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.configs import PrioritizedConfig, ReplayConfig
 from rlox.envs.base import VectorEnv
+from rlox.sources.goals import Goals
 from rlox.types import Transitions
 
 __all__ = ["Memory", "make_buffer"]
@@ -33,10 +34,12 @@ class Memory:
         n_step: int,
         gamma: float,
         full_bytes: int,
+        goals: Goals | None = None,
     ) -> None:
         self.buffer = buffer
         self.config = config
         self.full_bytes = full_bytes
+        self.goals = goals
         self._draw: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
         # by number of batches: the arrays, and tensors of the same memory
@@ -52,7 +55,8 @@ class Memory:
         """Store `n_steps` steps of every environment, rows `[n_steps * N, ...]` in time order."""
         n_envs = self.buffer.n_envs
         env_ids = np.tile(np.arange(n_envs), n_steps) if n_envs > 1 else None
-        rows: dict[str, Any] = {**columns, "env_ids": env_ids}
+        rows: dict[str, Any] = self.goals.split(columns) if self.goals else dict(columns)
+        rows["env_ids"] = env_ids
         self.buffer.push_batch(**rows)
 
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
@@ -62,6 +66,11 @@ class Memory:
             self.buffer, PrioritizedReplayBuffer
         ):
             self.buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+        if self.goals is not None and isinstance(self.buffer, ReplayBuffer):
+            gamma = self._draw["gamma"]
+            self.last = self.goals.sample(self.buffer, self._batch_size, count, gamma)
+            tensors = _tensors(self.last)
+            return Transitions(**tensors, indices=self.last["indices"], env_steps=env_steps)
         out = self._out.get(count)
         self.last = self.buffer.sample(
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
@@ -78,17 +87,24 @@ class Memory:
             else:
                 self.buffer.update(name, indices, values)
 
+    def close(self) -> None:
+        """Close the environment that judges goals."""
+        if self.goals is not None:
+            self.goals.env.close()
+
     def _prioritize(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
         config, buffer = self.config, self.buffer
         if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
             buffer.update_priorities(indices, errors + config.priority_eps)
 
 
-def make_buffer(config: ReplayConfig, env: VectorEnv, seed: int) -> tuple[Buffer, int]:
+def make_buffer(
+    config: ReplayConfig, env: VectorEnv, seed: int, goals: Goals | None = None
+) -> tuple[Buffer, int]:
     """The buffer that `config` describes for the transitions of `env`, and its bytes when full."""
     discrete = env.actions.discrete
     columns: dict[str, Any] = {
-        "obs_dim": env.observations.dim,
+        **({"obs_spaces": goals.spaces} if goals else {"obs_dim": env.observations.dim}),
         "action_shape": () if discrete else (env.actions.size,),
         "action_dtype": "int64" if discrete else "float32",
         "n_envs": env.n_envs,

@@ -179,6 +179,7 @@ class ReplaySource:
     def close(self) -> None:
         """Close the environments."""
         self.env.close()
+        self.memory.close()
 
     @property
     def _engine(self) -> list[str]:

@@ -1,0 +1,112 @@
+"""Hindsight in a run: goals of the same episode, with the reward and the end that they deserve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.goals import BitFlipping
+
+from rlox.algorithms import DQN
+from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.sources.store import InMemory
+from rlox.types import Clock, Transitions
+
+N = 4
+
+
+def made(**options: Any) -> DQN:
+    given = {"hindsight": "future", "learning_starts": 0, "train_freq": 40, "batch_size": 500}
+    return DQN(lambda: BitFlipping(N), n_envs=2, seed=3, **{**given, **options})
+
+
+def drawn(algorithm: DQN) -> Transitions:
+    batch, _ = algorithm.source.next(Clock(horizon=1000))
+    assert batch is not None
+    return batch
+
+
+def parts(algorithm: DQN, rows: Any) -> dict[str, Any]:
+    return algorithm.parts.actor.observations.split(rows.numpy())
+
+
+def test_rewards_and_discounts_are_those_of_the_goal_that_a_drawn_row_has() -> None:
+    algorithm = made()
+    batch = drawn(algorithm)
+    after = parts(algorithm, batch.next_obs[0])
+    there = (after["achieved_goal"] == after["desired_goal"]).all(-1)
+    np.testing.assert_array_equal(batch.rewards[0], there.astype(np.float32) - 1)
+    np.testing.assert_allclose(batch.discounts[0], np.where(there, 0, 0.99), rtol=1e-6)
+    assert 0.05 < there.mean() < 0.9
+    before = parts(algorithm, batch.obs[0])
+    np.testing.assert_array_equal(before["desired_goal"], after["desired_goal"])
+
+
+def test_a_new_goal_was_reached_later_in_the_same_episode() -> None:
+    algorithm = made()
+    batch = drawn(algorithm)
+    rows = algorithm.source.memory.buffer.gather(np.arange(40, dtype=np.uint64))
+    ended = rows["terminated"] | rows["truncated"]
+    after = parts(algorithm, batch.next_obs[0])
+    changed = 0
+    for i, index in enumerate(batch.indices[0].astype(int)):
+        goal = after["desired_goal"][i]
+        if (goal == rows["next_obs"]["desired_goal"][index]).all():
+            continue
+        changed += 1
+        later = []
+        for t in range(index, 40, 2):  # two environments take turns
+            later.append(rows["next_obs"]["achieved_goal"][t].tolist())
+            if ended[t]:
+                break
+        assert goal.tolist() in later
+    assert changed > 200
+
+
+def test_without_hindsight_goals_stay_as_they_were() -> None:
+    algorithm = made(hindsight=None)
+    batch = drawn(algorithm)
+    rows = algorithm.source.memory.buffer.gather(batch.indices[0])
+    np.testing.assert_array_equal(batch.next_obs[0], rows["next_obs"])
+    np.testing.assert_array_equal(batch.rewards[0], rows["rewards"])
+
+
+def test_a_run_with_hindsight_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "train_freq": 8, "batch_size": 16, "net_arch": (16,), "exploration_fraction": 1e-6,
+    }  # fmt: skip
+    whole, half = made(**settings), made(**settings)
+    whole.train(240)
+    half.train(120)
+    half.save(tmp_path / "saved")
+    # the environments cannot be saved, so both go on from here
+    again = DQN.from_checkpoint(tmp_path / "saved", lambda: BitFlipping(N))
+    twin = DQN.from_checkpoint(tmp_path / "saved", lambda: BitFlipping(N))
+    for part in (again, twin):
+        part.train(240)
+    rows = [p.source.save(InMemory())["buffer"]["rows"] for p in (again, twin)]
+    assert rows[0].keys() == rows[1].keys()
+    assert all(np.array_equal(rows[0][k], rows[1][k]) for k in rows[0])
+    assert again.source.memory.buffer.n_pushed == whole.source.memory.buffer.n_pushed
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: made(n_step=2), ConfigError, "hindsight=future and algo.n_step=2"),
+        (
+            lambda: DQN("CartPole-v1", hindsight="final"),
+            UnsupportedSpaceError,
+            "CartPole-v1 has no part 'observation'",
+        ),
+        (lambda: made(hindsight="past"), ConfigError, "expected one of future, final, episode"),
+        (lambda: made(prioritized=True), ConfigError, "unknown key 'buffer.hindsight'"),
+    ],
+)
+def test_what_hindsight_cannot_do_is_refused_by_name(
+    call: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()
