@@ -1,4 +1,4 @@
-"""What every test runs under: one torch thread, reproducible property tests."""
+"""What every test runs under: its tier, its budget, one torch thread, reproducible property tests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 import torch
+from helpers.budgets import watch
+from helpers.tiers import Selection
 from hypothesis import settings
 
 torch.set_num_threads(1)
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    selection = Selection(config)
+    config.pluginmanager.register(selection, "rlox-tiers")
+    watch(config, Path(__file__).with_name("budgets.toml"), selection.tier)
 
 
 @pytest.fixture

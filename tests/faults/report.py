@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
@@ -18,7 +19,19 @@ def record(name: str, counts: dict[str, Any]) -> None:
     print(f"{name}: {json.dumps(counts)}")
     if not FULL:
         return
-    found = json.loads(REPORT.read_text()) if REPORT.exists() else {}
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    found[name] = {**counts, "date": date.today().isoformat(), "machine": machine}
-    REPORT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    add(REPORT, name, {**counts, "date": date.today().isoformat(), "machine": machine})
+
+
+def add(path: Path, name: str, entry: dict[str, Any]) -> None:
+    """Replace one entry of a report; several processes may do so at once."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        found = json.loads(path.read_text()) if path.exists() else {}
+        found[name] = entry
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+        fresh.replace(path)
+    finally:
+        os.close(folder)

@@ -54,7 +54,7 @@ def rlox(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_readme_begins_with_one_command_each_to_train_and_to_test():
     assert len(SETUPS) == 2
     assert "rlox train" in SETUPS[0]
-    assert SETUPS[1].endswith("pytest")
+    assert SETUPS[1].endswith("pytest -n 2")
 
 
 @pytest.mark.parametrize("command", SETUPS)
