@@ -18,12 +18,13 @@ from helpers.callables.comparing import assert_equal, assert_same
 from helpers.callables.engine import Invalid, Stale
 from helpers.callables.programs import PROGRAMS
 from helpers.callables.schemas import SCHEMAS
+from helpers.tiers import examples
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from rlox.errors import InternalError, RloxError, StaleIndexError
 
-EXAMPLES = 20_000 if FULL else 400
+EXAMPLES = examples(default=48, ci=400, full=20_000)
 LONG = 50  # calls of a program
 # what needs no row to be held
 FREE = {
@@ -72,14 +73,17 @@ def calls(kind: type[Program]) -> st.SearchStrategy[list[tuple[str, bool, int]]]
 def test_random_programs_of_calls_equal_the_model(kind):
     made: Counter[tuple[str, bool]] = Counter()
     ends: Counter[str] = Counter()
-    schemas: Counter[str] = Counter()
     # full size draws other programs each time; a failure shrinks to the calls that it needs
     drawn = {"derandomize": False} if FULL else {}
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), **drawn)
-    @given(st.sampled_from(kind.schemas), st.integers(0, 2**32 - 1), calls(kind))
-    def examples(schema: str, seed: int, steps: list[tuple[str, bool, int]]) -> None:
-        schemas[schema] += 1
+    @settings(
+        max_examples=EXAMPLES // len(kind.schemas),
+        suppress_health_check=list(HealthCheck),
+        **drawn,
+    )
+    @given(st.integers(0, 2**32 - 1), calls(kind))
+    def programs(schema: str, seed: int, steps: list[tuple[str, bool, int]]) -> None:
+        note(f"observations: {schema}")
         home = SHM if SHM.exists() else None
         # a spoilt path is relative
         with tempfile.TemporaryDirectory(dir=home) as folder, contextlib.chdir(folder):
@@ -94,7 +98,7 @@ def test_random_programs_of_calls_equal_the_model(kind):
             finally:
                 program.close()
 
-    examples()
+    for schema in kind.schemas:
+        programs(schema)
     assert len(made) == 2 * len(kind.steps) and min(made.values()) >= EXAMPLES / 2
     assert min(ends[end] for end in kind.ends) >= EXAMPLES / 5
-    assert min(schemas[name] for name in kind.schemas) >= EXAMPLES / 20

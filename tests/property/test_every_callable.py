@@ -5,21 +5,20 @@ ones that are refused with a typed error or, where they are valid all the same, 
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any
 
 import pytest
 from helpers.callables import CASES, Case, programs
 from helpers.callables.comparing import assert_equal
 from helpers.callables.engine import Draw, Invalid, spoilt
+from helpers.tiers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlox import _core
 from rlox.errors import InternalError, RloxError
 
-# `RLOX_FULL=1` tries ten times as many.
-EXAMPLES = 1_000 if os.environ.get("RLOX_FULL") == "1" else 100
+EXAMPLES = examples(default=30, ci=100, full=1_000)
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 from helpers.callables import making
-from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, Program
+from helpers.callables.buffers import COMMON, FACTS, IN_MEMORY, LEAST_BYTES, Program, segments
 from helpers.callables.calls import LARGEST, count_of, named_save, save_name, stacked
-from helpers.callables.engine import Arguments, Draw, any_numeric, as_array, require, whole, within
+from helpers.callables.engine import (
+    Arguments,
+    Between,
+    Draw,
+    any_numeric,
+    as_array,
+    require,
+    whole,
+    within,
+)
 from helpers.callables.rings import indices_of, outputs
 from helpers.callables.rings_kinds import Priorities, Sequences, Tiers
 from helpers.callables.schemas import FLAT, Schema, each
@@ -170,6 +179,7 @@ class TieredProgram(Program):
 
     kind = _core.MmapReplayBuffer
     steps = (*COMMON, "flush", "verify", "close", "construct")
+    call_save = None  # returns nothing
     facts_read = ("capacity", "n_envs", "n_hot", "n_unsealed", "nbytes", "disk_bytes")
 
     def __init__(self, draw: Draw, folder: Path, schema: Schema = FLAT) -> None:
@@ -279,5 +289,9 @@ class TieredProgram(Program):
 
     def model_facts(self) -> Any:
         facts = super().model_facts()
+        on_disk = sum(segments(self.path).values())
+        # a save keeps segments of rows that the buffer itself has forgotten
+        ours = Between(0, on_disk) if self.saved else on_disk
+        in_memory = Between(LEAST_BYTES * self.model.hot())
         facts |= {"n_hot": self.model.hot(), "n_unsealed": self.model.unsealed()}
-        return facts | {"disk_bytes": facts["nbytes"]}
+        return facts | {"disk_bytes": ours, "nbytes": in_memory}

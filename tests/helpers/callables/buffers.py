@@ -14,19 +14,18 @@ from helpers.callables.calls import LARGEST, count_of, named_save, stacked
 from helpers.callables.engine import (
     SCALARS,
     Arguments,
+    Between,
     Draw,
-    Invalid,
-    Near,
     as_array,
     require,
     spoilt,
     whole,
     within,
 )
+from helpers.callables.restoring import must_be_refused, restored
 from helpers.callables.rings import COLUMNS, PADDING, Draws, Rings, flags, indices_of, outputs
 from helpers.callables.schemas import FLAT, SCHEMAS, Schema, column, each
 from rlox import _core
-from rlox.errors import RloxError
 
 COMMON = (
     "push", "push_batch", "sample", "gather", "update", "cut_episode", "save", "load", "facts",
@@ -34,6 +33,18 @@ COMMON = (
 IN_MEMORY = (*COMMON, "clear", "restore", "prune", "construct", "from_spaces")
 FACTS = ("capacity", "n_envs", "n_pushed", "nbytes")
 ENDS = ("made", "refused", "stale")
+
+
+LEAST_BYTES = 4 + 4 + 8 + 1  # of a row: action, reward, latent, flags
+
+
+def segments(path: Any) -> dict[str, int]:
+    """Sizes of the segments in a folder; none for what is no folder."""
+    try:
+        found = os.scandir(os.fsdecode(path))
+    except (TypeError, ValueError, OSError):
+        return {}
+    return {file.name: file.stat().st_size for file in found if file.name.endswith(".seg")}
 
 
 class Program:
@@ -306,7 +317,7 @@ class Program:
 
     def model_save(self, path: Any = None, name: Any = "last") -> Any:
         self.saved[named_save(path, name)] = self.model.copy()
-        return Near(0, np.inf)
+        return 0
 
     def model_load(self, path: Any = None, name: Any = "last") -> None:
         key = named_save(path, name)
@@ -314,13 +325,8 @@ class Program:
         self.model = self.saved[key].copy()
 
     def model_restore(self, state: Any = None) -> None:
-        """A state that was changed is refused, or one that some other buffer could have had."""
-        if state is self.good:
-            return
-        try:
-            self.make(0).restore(state)
-        except (RloxError, TypeError) as error:
-            raise Invalid from error
+        """Whether other numbers make a buffer is not judged here, see `restoring`."""
+        require(not must_be_refused(state, self.good))
 
     def model_prune(self, path: Any = None, keep: Any = None) -> Any:
         place, _ = named_save(path, "last")
@@ -330,12 +336,12 @@ class Program:
         require(all((place, name) in self.saved for name in keep))
         for key in [key for key in self.saved if key[0] == place and key[1] not in list(keep)]:
             del self.saved[key]
-        return Near(0, np.inf)
+        return 0
 
     def model_facts(self) -> Any:
         facts = {name: getattr(self.model, name, None) for name in self.facts_read}
         facts |= {"len": len(self.model.held()), "capacity": self.model.each * self.n_envs}
-        facts["nbytes"] = Near(0, np.inf)
+        facts["nbytes"] = Between(LEAST_BYTES * len(self.model.held()))
         if "n_pushed" in facts:
             facts["n_pushed"] = sum(map(len, self.model.rows))
         return facts
@@ -372,16 +378,27 @@ class Program:
             "len": len(self.buffer)
         }
 
-    def call_prune(self, **given: Any) -> Any:
-        return _core.prune_replay(**given)
+    def call_save(self, path: Any, **given: Any) -> Any:
+        """What it returns beyond the bytes of the segments that it wrote."""
+        before = segments(path)
+        wrote = self.buffer.save(path, **given)
+        return wrote - sum(size for name, size in segments(path).items() if name not in before)
 
-    def call_restore(self, **given: Any) -> Any:
+    def call_prune(self, path: Any, **given: Any) -> Any:
+        """What it returns beyond the number of segments that went."""
+        before = segments(path)
+        went = _core.prune_replay(path, **given)
+        return went - len(before.keys() - segments(path).keys())
+
+    def call_restore(self, state: Any) -> Any:
         other = self.make(self.draw.integer(0, 9))
-        other.restore(**given)
-        if given["state"] is self.good:
-            self.buffer = other
-        elif len(other):
-            other.clear()
+        if must_be_refused(state, self.good):
+            other.restore(state)
+        elif restored(other, state, self.good):
+            if state is self.good:
+                self.buffer = other
+            elif len(other):
+                other.clear()
 
     def caller(self, step: str) -> Callable[..., Any]:
         own = getattr(self, f"call_{step}", None)

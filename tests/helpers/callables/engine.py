@@ -40,6 +40,14 @@ class Near:
 
 
 @dataclass(frozen=True)
+class Between:
+    """An integer from `low` to `high`."""
+
+    low: int
+    high: float = float("inf")
+
+
+@dataclass(frozen=True)
 class Case:
     """A callable, a way to draw valid arguments for it, and an independent model of its result."""
 
