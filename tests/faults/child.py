@@ -62,8 +62,13 @@ class Nursery:
         """Start a job and wait for it."""
         return self.wait(self.start(run, config, **options))
 
-    def kill(self, pid: int, after: float) -> int:
-        """SIGKILL the child `after` seconds from now; its exit code (0 if it was done before)."""
+    def kill(self, pid: int, run: Path, step: int, after: float) -> int:
+        """SIGKILL the child `after` seconds after its run in `run` came to env step `step`, however
+        long that takes; its exit code (0 if it was done before).
+        """
+        until = time.monotonic() + TIMEOUT
+        while reached(run) < step and not _ended(pid) and time.monotonic() < until:
+            time.sleep(0.001)
         time.sleep(after)
         os.kill(pid, signal.SIGKILL)  # not waited for yet, so the id is still its own
         return self.wait(pid)
@@ -73,6 +78,14 @@ class Nursery:
         self._server.stdin.write(json.dumps(message) + "\n")
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is done, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:  # no such file system: the run's own steps and the timeout decide
+        return False
 
 
 def marks(run: Path) -> list[str]:

@@ -188,13 +188,15 @@ def test_kills_at_random_times_while_every_update_is_saved_lose_at_most_one(
     chance, kills = random.Random(8), 200 if FULL else 15
     steps: list[int] = []
     torn = 0
-    for _ in range(kills):
+    for number in range(kills):
         pid = nursery.start(tmp_path, config(100_000), resume=True)
-        assert nursery.kill(pid, chance.uniform(0.05, 0.25)) == KILLED
+        # the first before it has saved anything, each other one some saves after the last
+        at = reached(tmp_path) + chance.randint(1, 9) * ROLLOUT if number else 0
+        assert nursery.kill(pid, tmp_path, at, chance.uniform(0, 0.02)) == KILLED
         newest = newest_checkpoint(tmp_path)
         torn += any(p.name.startswith(".step") for p in (tmp_path / "checkpoints").glob(".*"))
         if newest is None:  # killed before its first save
-            assert reached(tmp_path) == 0 and not steps
+            assert number == 0
             continue
         step = read_checkpoint(newest).clock["env_steps"]
         assert step >= reached(tmp_path)
@@ -202,7 +204,7 @@ def test_kills_at_random_times_while_every_update_is_saved_lose_at_most_one(
     print("  newest step after each kill:", *steps)
     record("kills while saving", {"kills": kills, "inside a save": torn, "unreadable": 0})
     assert steps == sorted(steps)
-    assert len(steps) > kills // 2
+    assert len(steps) >= kills - 1
 
 
 @pytest.mark.parametrize("until", [20, 10**6], ids=["mid-run", "at the end"])
@@ -226,10 +228,8 @@ def test_a_disk_that_stays_full_ends_the_run_after_the_timeout_with_the_checkpoi
     nursery: Nursery, tmp_path: Path
 ) -> None:
     patience = {"every": ROLLOUT, "storage_timeout": 0.2}
-    begun = time.monotonic()
     code = nursery.run(tmp_path, config(10**6, checkpoint=patience), full_disk=[1280, 10**9])
     assert code == 3
-    assert time.monotonic() - begun < 10
     newest = newest_checkpoint(tmp_path)
     assert newest is not None
     assert read_checkpoint(newest).clock["env_steps"] == 1280

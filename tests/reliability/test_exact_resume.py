@@ -172,13 +172,14 @@ def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
     case = "8 CartPoles"
     expected, _ = whole(case)
     chance = random.Random(5)
-    codes = [nursery.kill(nursery.start(tmp_path, CASES[case]), 0.15)]
-    steps = [reached(tmp_path)]
-    for _ in range(2):
-        pid = nursery.start(tmp_path, CASES[case], resume=True)
-        codes.append(nursery.kill(pid, chance.uniform(0.05, 0.3)))
+    codes, steps = [], []
+    for update in (4, 9, 14):
+        pid = nursery.start(tmp_path, CASES[case], resume=bool(codes))
+        at = update * rollout_of(case)
+        codes.append(nursery.kill(pid, tmp_path, at, chance.uniform(0, 0.02)))
         steps.append(reached(tmp_path))
     print(f"  {case}: killed after the ticks at {steps}, exit codes {codes}")
+    assert steps[0] >= 4 * rollout_of(case)
     assert KILLED in codes
     assert nursery.run(tmp_path, CASES[case], resume=True) == 0
     assert difference(fingerprint(tmp_path), expected) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 from helpers.cli import Cli
@@ -18,26 +17,23 @@ PROBE = (
 )
 
 
-def loaded(*args: str) -> tuple[set[str], float]:
-    started = time.perf_counter()
+def loaded(*args: str) -> set[str]:
+    """The heavy modules that a command imports."""
     command = [sys.executable, "-c", PROBE, *args]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "LOADED"
-    return set(last[1:]), time.perf_counter() - started
+    return set(last[1:])
 
 
 def test_the_general_help_imports_nothing_heavy() -> None:
-    modules, seconds = loaded("--help")
-    assert modules == set()
-    assert seconds < 3
+    assert loaded("--help") == set()
 
 
 def test_showing_a_config_never_imports_torch() -> None:
-    modules, seconds = loaded("train", "--cfg", "job", "env=Acrobot-v1")
+    modules = loaded("train", "--cfg", "job", "env=Acrobot-v1")
     assert "torch" not in modules
     assert "hydra" in modules
-    assert seconds < 10
 
 
 @pytest.mark.parametrize("override", ["env=Blackjack-v1", "env=CartPol-v1", "seed=x", "lr=1"])

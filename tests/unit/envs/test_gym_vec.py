@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import gymnasium as gym
@@ -205,17 +204,18 @@ def test_subprocess_workers_carry_discrete_observations_and_final_ones() -> None
         vec.close()
 
 
-@pytest.mark.parametrize(("factory", "told"), [(Hangs, "within 2 s"), (Dies, "died during step")])
-def test_a_worker_that_hangs_or_dies_is_an_error_soon_after_the_deadline(
-    factory: type[Countdown], told: str
+@pytest.mark.parametrize(
+    ("factory", "told", "deadline"),
+    [(Hangs, "within 1 s", 1.0), (Dies, "died during step", 3600.0)],
+)
+def test_a_worker_that_hangs_is_an_error_at_the_deadline_and_one_that_dies_long_before(
+    factory: type[Countdown], told: str, deadline: float
 ) -> None:
-    vec = GymVecEnv(lambda: factory((9,)), 2, workers="subprocess", step_timeout=2.0)
+    vec = GymVecEnv(lambda: factory((9,)), 2, workers="subprocess", step_timeout=deadline)
     vec.reset_all()
     play(vec, 2)
-    begun = time.perf_counter()
     with pytest.raises(EnvError, match=told):
         play(vec, 1)
-    assert time.perf_counter() - begun < 8
 
 
 def test_an_instance_is_copied_not_shared() -> None:
