@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rlox_cli.main import main
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(
@@ -89,14 +91,66 @@ def test_a_python_block_of_the_readme_runs(number, workdir):
     assert {"trainer", "collector"} & names.keys()
 
 
-BUFFERS = (ROOT / "docs" / "buffers.md").read_text(encoding="utf-8")
+def shown_in(page: Path, language: str) -> list[str]:
+    """The code blocks of one language on a page."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", BUFFERS, re.M | re.S))
-def test_a_python_block_of_the_page_on_buffers_runs(code):
+OTHERS = [p for p in PAGES if p.name != "README.md" or p.parent != ROOT]
+PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
+# With a placeholder of the reader's a line cannot run.
+READERS = re.compile(r"\b(?:RUN|NAME|FOLDER|my_\w+)\b")
+COMMANDS = [
+    (p, line)
+    for p in OTHERS
+    for block in shown_in(p, "sh")
+    for line in block.splitlines()
+    if re.match(r"rlox (?:train|sweep) ", line) and not READERS.search(line)
+]
+
+
+def name_of(value: object) -> str:
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else str(value)
+
+
+@pytest.mark.parametrize(("page", "number"), PYTHON, ids=name_of)
+def test_a_python_block_of_a_page_runs(page, number, workdir):
     names: dict[str, object] = {}
-    exec(compile(code, "docs/buffers.md", "exec"), names)
-    assert {"batch", "buffer"} <= names.keys()
+    exec(compile(shown_in(page, "python")[number], f"{page}, python block {number}", "exec"), names)
+    assert len(names) > 1, "a block that makes nothing"
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=name_of)
+def test_a_command_that_a_page_shows_is_a_valid_configuration(page, line, workdir, capsys):
+    # of several values the first: a whole sweep is many configurations
+    arguments = [
+        re.sub(r"=range\((\d+),.*|,.*", r"=\1" if "=range(" in argument else "", argument)
+        for argument in shlex.split(line, comments=True)[1:]
+    ]
+    show = [] if "--cfg" in arguments else ["--cfg", "job"]
+    code = main([*arguments, *show])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    (env,) = [a.partition("=")[2] for a in arguments if a.startswith("env=")]
+    assert f"id: {env}" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [(p, b) for p in OTHERS for b in shown_in(p, "yaml")], ids=name_of
+)
+def test_a_preset_that_a_page_shows_composes(page, block, workdir, capsys):
+    (workdir / "conf" / "exp").mkdir(parents=True)
+    (workdir / "conf" / "exp" / "mine.yaml").write_text(block, encoding="utf-8")
+    code = main(["sweep", "--config-dir", "conf", "exp=mine", "--cfg", "hydra"])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    assert "seed: range(0,5)" in captured.out
+
+
+def test_the_pages_show_what_is_tried():
+    assert {page.name for page, _ in PYTHON} >= {"buffers.md", "README.md"}
+    assert "cli.md" in {page.name for page, _ in COMMANDS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
