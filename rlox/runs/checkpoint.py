@@ -16,6 +16,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,22 +26,23 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from rlox._core import prune_replay
-from rlox.disk import Disk, replace_file
-from rlox.errors import CheckpointError, StorageError
+from rlox.disk import Disk
+from rlox.errors import CheckpointError, RloxError, StorageError
 from rlox.runs.tree import pack, unpack
 from rlox.sources.store import InMemory, Segments, Storable, Store
-from rlox.types import Clock, Unit
 
 __all__ = [
+    "MANIFEST",
+    "REPLAY",
     "Checkpoint",
-    "CheckpointStore",
     "checkpoint_bytes",
     "newest_checkpoint",
+    "own_digest",
     "pass_over",
     "read_checkpoint",
-    "replay_name",
+    "read_manifest",
     "resolve_checkpoint",
+    "steps_of",
     "whole_checkpoints",
     "write_checkpoint",
 ]
@@ -97,7 +99,7 @@ def write_checkpoint(
         "files": {n: {"bytes": len(d), "blake2b": _digest(d)} for n, d in files.items()},
         "replay": checkpoint.replay.name if checkpoint.replay else None,
     }
-    manifest["blake2b"] = _own_digest(manifest)
+    manifest["blake2b"] = own_digest(manifest)
     _require_replaceable(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     try:
@@ -116,9 +118,23 @@ def write_checkpoint(
         raise StorageError(f"cannot write checkpoint {folder}: {error}") from error
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """What may not be read is not damaged: it is named, and nothing older is taken in its place."""
+    try:
+        yield
+    except RloxError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+@_reading()
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read and verify a checkpoint; `CheckpointError` names the file and what is wrong with it."""
-    manifest = _manifest(folder)
+    """Read and verify a checkpoint; `CheckpointError` names the file and what is wrong with it,
+    `StorageError` one that may not be read.
+    """
+    manifest = read_manifest(folder)
     data = {name: _verified(folder, name, manifest["files"][name]) for name in _FILES}
     arrays = {name: _arrays(folder, name, data[name]) for name in _FILES[1:]}
     try:
@@ -153,6 +169,7 @@ def _replay(folder: Path, name: Any) -> Segments | None:
     return Segments(shared, name) if isinstance(name, str) and shared.is_dir() else None
 
 
+@_reading()
 def resolve_checkpoint(run: Path, name: str = "last") -> Path:
     """The folder of checkpoint `name` (`last`, `best`, `step-...`) of a run, or of a path to one.
 
@@ -172,13 +189,14 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
         newest = newest_checkpoint(run)
         if newest is not None:
             return newest
-    there = [p.name for p in _steps(root)]
+    there = [p.name for p in steps_of(root)]
     raise CheckpointError(
         f"{run} has no checkpoint '{name}'"
         + (f"; it has {', '.join(there)}" if there else "; is it a run folder or a checkpoint?")
     )
 
 
+@_reading()
 def newest_checkpoint(run: Path) -> Path | None:
     """The newest checkpoint of a run that reads back whole; `None` before the first."""
     return next((folder for folder, _ in whole_checkpoints(run)), None)
@@ -186,7 +204,9 @@ def newest_checkpoint(run: Path) -> Path | None:
 
 def whole_checkpoints(run: Path) -> Iterator[tuple[Path, Checkpoint]]:
     """The checkpoints of a run that read back whole, newest first; the others are warned of."""
-    for folder in reversed(_steps(run / "checkpoints")):
+    with _reading():
+        steps = steps_of(run / "checkpoints")
+    for folder in reversed(steps):
         try:
             saved = read_checkpoint(folder)
         except CheckpointError as error:
@@ -200,96 +220,9 @@ def pass_over(folder: Path, error: CheckpointError) -> None:
     log.warning("passing over %s: %s", folder.name, error)
 
 
-class CheckpointStore:
-    """The checkpoints of one run: the newest `keep`, and the best.
-
-    `resumed` is the one that the run goes on from: it is there already, whole. `unit` is what their
-    names count.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        keep: int,
-        disk: Disk | None = None,
-        resumed: Checkpoint | None = None,
-        unit: Unit = "env_steps",
-    ) -> None:
-        self.root = root
-        self.keep = keep
-        self.unit = unit
-        self.disk = disk or Disk()
-        self._written = {self._folder(resumed): resumed.clock} if resumed else {}
-        for leftover in root.glob(".step-*") if root.is_dir() else ():
-            self.disk.remove(leftover)  # of a save that was killed
-
-    def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
-        """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
-
-        A second save at the same clock only moves the links and the log offsets: the state is the
-        same, and a checkpoint that is whole is never taken away.
-        """
-        folder = self._folder(checkpoint)
-        if self._written.get(folder) == checkpoint.clock:
-            _move_logs(folder, checkpoint.logs, self.disk)
-        else:
-            write_checkpoint(folder, checkpoint, self.disk)
-            self._written[folder] = checkpoint.clock
-        try:
-            self.disk.link(self.root / "last", folder.name)
-            if best:
-                self.disk.link(self.root / "best", folder.name)
-            self._prune()
-        except OSError as error:
-            raise StorageError(f"cannot update {self.root}: {error}") from error
-        return folder
-
-    def link_best(self, step: int) -> None:
-        """Point `best` at the checkpoint of that step, if there is one."""
-        folder = self.root / _name(step)
-        if (folder / MANIFEST).is_file():
-            try:
-                self.disk.link(self.root / "best", folder.name)
-            except OSError as error:
-                raise StorageError(f"cannot update {self.root}: {error}") from error
-
-    def _folder(self, checkpoint: Checkpoint) -> Path:
-        return self.root / _name(checkpoint.clock[self.unit])
-
-    def _prune(self) -> None:
-        named = {(self.root / n).resolve().name for n in ("last", "best")}
-        for old in _steps(self.root)[: -self.keep]:
-            if old.name not in named:
-                self.disk.remove(old)
-        replay = self.root.parent / REPLAY
-        if replay.is_dir():
-            try:
-                names = [_manifest(folder).get("replay") for folder in _steps(self.root)]
-                prune_replay(replay, [name for name in names if isinstance(name, str)])
-            except CheckpointError as error:  # of an older save: nothing is removed
-                log.warning("%s is not tidied: %s", replay, error)
-
-
-def replay_name(clock: Clock) -> str:
-    """What the save of a buffer is called: within one step of the unit there may be several updates."""
-    return f"{_name(clock.now)}-{clock.updates}"
-
-
-def _name(step: int) -> str:
-    return f"step-{step:012d}"
-
-
-def _steps(root: Path) -> list[Path]:
+def steps_of(root: Path) -> list[Path]:
     """The step folders of a checkpoint root, oldest first."""
     return sorted(p for p in root.iterdir() if _STEP.match(p.name)) if root.is_dir() else []
-
-
-def _move_logs(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:
-    """Replace the log offsets in a whole checkpoint's manifest, in one step."""
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
-    manifest["logs"] = dict(logs)
-    manifest["blake2b"] = _own_digest(manifest)
-    replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode(), disk)
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
@@ -345,13 +278,14 @@ def _require_replaceable(folder: Path) -> None:
         )
 
 
-def _own_digest(manifest: Mapping[str, Any]) -> str:
+def own_digest(manifest: Mapping[str, Any]) -> str:
     """The checksum of a manifest's other entries."""
     rest = {k: v for k, v in manifest.items() if k != "blake2b"}
     return _digest(json.dumps(rest, sort_keys=True).encode())
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The checked manifest of a checkpoint; `CheckpointError` says what is wrong with it."""
     path = folder / MANIFEST
     if path.is_symlink() or not path.is_file():
         raise CheckpointError(f"{folder} has no {MANIFEST}: not a whole checkpoint")
@@ -367,7 +301,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} has format {version}, expected {FORMAT}; use another version"
         )
-    if manifest.get("blake2b") != _own_digest(manifest):
+    if manifest.get("blake2b") != own_digest(manifest):
         raise CheckpointError(f"{path} is damaged: its checksum differs from its content")
     if not all(isinstance(v, Mapping) for v in (manifest.get("clock"), manifest.get("logs"))):
         raise CheckpointError(f"{path} is damaged: no clock or logs")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rlox.errors import StorageError
-from rlox.runs.checkpoint import Checkpoint, CheckpointStore
+from rlox.runs.checkpoint import Checkpoint
+from rlox.runs.checkpoint_store import CheckpointStore
 from rlox.runs.journal import Journal
 
 __all__ = ["Saver"]

@@ -16,13 +16,8 @@ from safetensors.numpy import save_file
 from rlox.errors import NonFiniteError, StorageError
 from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.checkpoint import (
-    REPLAY,
-    Checkpoint,
-    CheckpointStore,
-    checkpoint_bytes,
-    replay_name,
-)
+from rlox.runs.checkpoint import REPLAY, Checkpoint, checkpoint_bytes
+from rlox.runs.checkpoint_store import CheckpointStore, replay_name
 from rlox.runs.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.runs.means import Means
 from rlox.runs.preflight import require_disk

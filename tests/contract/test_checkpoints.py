@@ -15,13 +15,8 @@ from safetensors.numpy import load, save
 
 from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, RloxError, StorageError
-from rlox.runs.checkpoint import (
-    Checkpoint,
-    CheckpointStore,
-    read_checkpoint,
-    resolve_checkpoint,
-    write_checkpoint,
-)
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint, write_checkpoint
+from rlox.runs.checkpoint_store import CheckpointStore
 
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 

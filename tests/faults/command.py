@@ -89,7 +89,7 @@ def _announce(phase: str, count: int) -> None:
     from rlox import build
     from rlox.algorithms.ppo import PPOLearner
     from rlox.collectors import RolloutCollector
-    from rlox.runs.checkpoint import CheckpointStore
+    from rlox.runs.checkpoint_store import CheckpointStore
     from rlox.training.evaluate import Evaluator
 
     owner, name = {

@@ -28,12 +28,12 @@ from rlox.configs import make_run
 from rlox.errors import StorageError
 from rlox.runs.checkpoint import (
     Checkpoint,
-    CheckpointStore,
     newest_checkpoint,
     read_checkpoint,
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.runs.checkpoint_store import CheckpointStore
 from rlox.runs.session import Session
 
 KILLED = -signal.SIGKILL

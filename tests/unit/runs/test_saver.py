@@ -12,7 +12,8 @@ from rlox.configs import make_run
 from rlox.disk import Disk
 from rlox.errors import StorageError
 from rlox.runs import saver
-from rlox.runs.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint
+from rlox.runs.checkpoint_store import CheckpointStore
 from rlox.runs.journal import METRICS, Journal
 from rlox.runs.saver import Saver
 
