@@ -229,6 +229,7 @@ def without(result: dict[str, Any], part: str, path: tuple[Any, ...]) -> dict[st
     return {**result, **kept}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "case"), LEAF_CASES)
 def test_every_number_of_the_state_matters_to_the_continuation_or_is_refused(
     name: str, case: str

@@ -85,6 +85,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("what", SAVES)
 @pytest.mark.parametrize(("error", "torn"), [("full", 30), ("broken", 0)])
 def test_whichever_disk_call_of_a_save_fails_the_old_or_the_new_checkpoint_is_found(

@@ -11,6 +11,8 @@ from faults.envs import LIES, CrashingEnv, LyingEnv
 from rlox.algorithms import PPO
 from rlox.errors import EnvError, NonFiniteError
 
+pytestmark = pytest.mark.smoke
+
 SMALL: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": (8,)}
 
 
@@ -45,7 +47,6 @@ def test_a_slow_environment_is_only_slow() -> None:
     assert train(partial(CrashingEnv, p_slow=0.005)) == 320
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("fault", "said", "deadline"),
     [("p_kill", "died during step", 3600.0), ("p_hang", "did not answer step within 1 s", 1.0)],

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.serial  # counts what another thread does meanwhile
+
 PROGRAM = Path(__file__).with_name("gil_share.py")
 CALLS = [
     "compute_gae",
@@ -38,7 +40,10 @@ def share(call: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_counting_thread_keeps_its_rate_during_calls_of_a_millisecond_and_more(call: str):
-    # The best of three: another process may take the second core away, the call itself never does.
-    best = max((share(call) for _ in range(3)), key=lambda measured: measured["kept"])
-    assert best["milliseconds"] > 1.0
-    assert best["kept"] >= 0.8
+    # Another process may take the second core away, the call itself never does: one good try of three.
+    for _ in range(3):
+        measured = share(call)
+        if measured["kept"] >= 0.8:
+            break
+    assert measured["milliseconds"] > 1.0
+    assert measured["kept"] >= 0.8

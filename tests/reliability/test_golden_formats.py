@@ -15,6 +15,8 @@ from helpers.tagged import RINGS, TIERED, dataset
 import rlox
 from rlox.errors import CheckpointError
 
+pytestmark = pytest.mark.smoke
+
 HERE = Path(make.__file__).parent
 
 

@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 from rlox.algorithms import ALGORITHMS
 from rlox_cli.main import main
 
+pytestmark = pytest.mark.smoke
+
 HERE = Path(make.__file__).parent
 
 

@@ -23,6 +23,8 @@ from faults.report import FULL, record
 
 import rlox
 
+pytestmark = pytest.mark.serial  # seconds from a signal to the end of a call
+
 LONG = 1.5 if FULL else 0.8
 MOMENTS = 4 if FULL else 1
 

@@ -14,6 +14,8 @@ import pytest
 from rlox._core import ReplayBuffer, Stream, VecEnv, compute_gae, pack_tokens
 from rlox.errors import ShapeError
 
+pytestmark = pytest.mark.smoke
+
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 # Large enough that the interpreter is released and calls of two threads meet.

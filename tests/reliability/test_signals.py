@@ -112,15 +112,14 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
 
     from faults.child import TESTS
 
-    env = {**os.environ, "PYTHONPATH": str(TESTS)}
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "PYTHONPATH": path}
     line = [sys.executable, "-m", "faults.command", "evaluating", "1", *ARGS]
     with subprocess.Popen(line, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr
-        while "reached" not in child.stderr.readline():
-            pass
+        assert any("reached" in line for line in child.stderr)
         child.send_signal(signal.SIGTERM)
-        while "SIGTERM" not in child.stderr.readline():
-            pass
+        assert any("SIGTERM" in line for line in child.stderr)
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 143
     left = run_in(tmp_path)  # as it was: a run that ends by its first signal says so

@@ -19,6 +19,8 @@ import pytest
 from rlox._core import MmapReplayBuffer, ReplayBuffer, RunningStatsVec, Stream, VecEnv
 from rlox.errors import ConfigError
 
+pytestmark = pytest.mark.serial  # seconds from a signal to the end of a call
+
 # From the handler to the exception: the promise is 0.2 s, on a machine that may be busy with others.
 SOON = 1.0
 
@@ -65,6 +67,7 @@ def test_a_handler_that_raises_ends_a_long_draw_which_then_was_never_made():
     assert stream.uniform(2).tolist() == again.uniform(2).tolist()
 
 
+@pytest.mark.smoke
 def test_a_handler_that_does_not_raise_changes_nothing():
     with alarm(0.05, lambda: None) as times:
         got = Stream(1, "long").normal(10_000_000)
@@ -298,8 +301,8 @@ def test_what_comes_while_arguments_are_read_is_raised_as_it_is(name):
             raise Stop if number % 2 else KeyboardInterrupt
         signal.signal(signal.SIGALRM, stop)
         for number in range(60):
-            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0001 * (number % 7))
             try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0001 * (number % 7))
                 for _ in range(1_000_000):
                     call()
             except (KeyboardInterrupt, Stop):

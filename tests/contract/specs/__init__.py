@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from rlox.configs import RunConfig, make_run
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.help import value_text
@@ -81,4 +83,9 @@ SPECS: dict[str, AlgorithmSpec] = {
     for module in pkgutil.iter_modules(__path__)
 }
 LEAF_CASES = [(name, case) for name, spec in SPECS.items() for case in spec.leaf_cases]
-CASES = [(name, case) for name, spec in SPECS.items() for case in spec.cases]
+# Every run tries the first case of each algorithm, the ci tier the others.
+CASES = [
+    pytest.param(name, case, marks=[pytest.mark.ci] if number else [])
+    for name, spec in SPECS.items()
+    for number, case in enumerate(spec.cases)
+]

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.serial  # fills memory
+
 FULL = os.environ.get("RLOX_FULL") == "1"
 HEAD = """
 import numpy as np

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import saving_buffers as bench
 
+pytestmark = pytest.mark.serial  # compares waits, and fills memory
+
 
 def test_samples_go_on_while_a_buffer_is_saved(tmp_path):
     buffer = bench.filled(64 << 20)
