@@ -1,0 +1,142 @@
+"""Mutants: which changes are drawn, what they do to a file, and which tests judge them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import mutants
+import pytest
+from helpers.mutation import Site, diff, draw, sites
+
+TOY = '''"""Says `a < b` and 1 + 1, which is not code."""
+__all__ = ["grade"]
+LIMIT: int = 3
+
+
+def grade(points: int, bonus: int = 0, strict: bool = False) -> str:
+    """Not 4 either."""
+    total = points + bonus
+    if not strict and (total >= LIMIT):
+        return "é good"
+    return max(name(total, bonus), "low")
+
+
+def name(a, b):
+    return "worst" if a == b else "low"
+'''
+
+
+def changed(source: str = TOY) -> dict[str, list[str]]:
+    """By kind of change, the lines that it leaves."""
+    found: dict[str, list[str]] = {}
+    for site in sites(Path("toy.py"), source):
+        lines = [line[1:] for line in diff(site, source).splitlines()[3:] if line[0] == "+"]
+        found.setdefault(site.what, []).append("\n".join(lines).strip())
+    return found
+
+
+def test_each_change_is_made_where_it_belongs_and_nowhere_else():
+    assert changed() == {
+        "3 becomes 4": ["LIMIT: int = 4"],
+        "0 becomes 1": ["def grade(points: int, bonus: int = 1, strict: bool = False) -> str:"],
+        "False becomes True": [
+            "def grade(points: int, bonus: int = 0, strict: bool = True) -> str:"
+        ],
+        "+ becomes -": ["total = points - bonus"],
+        "a branch is never taken": ["if False:"],
+        "not dropped": ["if strict and (total >= LIMIT):"],
+        "and becomes or": ["if not strict or (total >= LIMIT):"],
+        ">= becomes >": ["if not strict and (total > LIMIT):"],
+        "returns None": ["return None", "return None", "return None"],
+        "two arguments change places": ['return max(name(bonus, total), "low")'],
+        "== becomes !=": ['return "worst" if a != b else "low"'],
+        "always the first of two values": ['return ("worst")'],
+    }
+
+
+def test_a_mutant_is_python_and_differs_in_one_place():
+    for site in sites(Path("toy.py"), TOY):
+        mutant = site.apply(TOY)
+        ast.parse(mutant)
+        assert mutant != TOY
+        assert (mutant[: site.begin], mutant[site.begin + len(site.new) :]) == (
+            TOY[: site.begin],
+            TOY[site.end :],
+        )
+
+
+def test_the_seed_decides_what_is_drawn_and_no_site_is_drawn_twice(tmp_path: Path):
+    file = tmp_path / "toy.py"
+    file.write_text(TOY, encoding="utf-8")
+    every = draw([file], tmp_path, 0, 1_000)
+    assert len(every) == len(set(every)) == len(sites(Path("toy.py"), TOY)) == 14
+    first = draw([file], tmp_path, 7, 6)
+    assert first == draw([file], tmp_path, 7, 6)
+    assert first != draw([file], tmp_path, 8, 6)
+    assert len(set(first)) == 6
+
+
+TREE = {
+    "rlox/__init__.py": "",
+    "rlox/kind/__init__.py": "from rlox.kind.toy import grade\n",
+    "rlox/kind/toy.py": TOY,
+    "rlox/kind/other.py": "from .toy import name\n",
+    "rlox/lonely.py": "X = 1\n",
+    "rlox/inner.py": "Y = 2\n",
+    "rlox/outer.py": "from rlox import inner\n",
+    "tests/helpers/grading.py": "from rlox.kind.toy import grade\n",
+    "tests/unit/test_direct.py": "from rlox.kind.toy import grade\n"
+    "def test_grade():\n    assert grade(3, 0) == 'é good'\n",
+    "tests/unit/test_facade.py": "from rlox.kind import grade\ndef test_x(): assert grade\n",
+    "tests/unit/test_helper.py": "from helpers.grading import grade\ndef test_x(): assert grade\n",
+    "tests/unit/test_other.py": "import json\ndef test_x(): assert json\n",
+    "tests/unit/test_outer.py": "import rlox.outer\ndef test_x(): assert rlox.outer.inner.Y\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what the toy's tests do not need
+    for name, text in TREE.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\npythonpath = ["tests"]\naddopts = "--import-mode=importlib"\n'
+    )
+    return tmp_path
+
+
+def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
+    def found(name: str) -> list[str]:
+        return [p.name for p in mutants.importers(tree, Path(name))]
+
+    assert found("rlox/kind/toy.py") == ["test_direct.py", "test_facade.py", "test_helper.py"]
+    assert found("rlox/inner.py") == ["test_outer.py"]
+    assert found("rlox/lonely.py") == []
+
+
+def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: Path):
+    path = Path("rlox/kind/toy.py")
+    found = {site.what: site for site in sites(path, TOY)}
+    caught = mutants.judged(tree, found[">= becomes >"], 60.0)
+    assert (caught.caught, caught.tests) == (True, 3)
+    assert caught.how.endswith("tests/unit/test_direct.py::test_grade")
+    assert mutants.judged(tree, found["== becomes !="], 60.0).how == "survived"
+    lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), 60.0)
+    assert (lonely.how, lonely.caught) == ("survived: no test imports it", False)
+    assert (tree / path).read_text(encoding="utf-8") == TOY
+
+
+def test_the_command_tells_each_change_and_fails_below_the_least(tree: Path, capsys):
+    asked = ["--root", str(tree), "--seed", "3", "--count", "1", "rlox/kind/toy.py"]
+    assert mutants.main([*asked, "--least", "2"]) == 1
+    told = capsys.readouterr().out
+    assert told.count("--- rlox/kind/toy.py") == 1
+    assert "of 1 caught" in told
+    (tree / "tests/unit/test_direct.py").write_text("import rlox.kind.toy\ndef test_x(): assert 0")
+    assert mutants.main(asked) == 2
+    assert "without any change the tests fail" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="no such file or folder"):
+        mutants.main(["--root", str(tree), "rlox/gone"])

@@ -1,0 +1,205 @@
+"""Mutants of the code that the tests of the default tier should catch.
+
+    python tests/mutants.py --seed 1 --count 20 rlox/training rlox/runs rlox/sources rlox/algorithms
+
+draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that
+import the changed file: by itself, or by a package whose `__init__` imports it, or, where no test does,
+a module that imports it. Before that they have to pass without a change. A mutant is caught when
+a test fails, or when the tests do not end in `--timeout` seconds. Those that survive are printed with
+their change; whether one is equivalent to the code is for a reader to say. Exit code 1 if fewer than
+`--least` were caught, 2 for wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS))
+
+from helpers.mutation import Site, diff, draw, imports  # noqa: E402
+
+CODE = ("rlox", "rlox_cli")
+COPIED = (*CODE, "conf", "tests", "benchmarks", "pyproject.toml", "README.md", "docs")
+# tests of the default tier only, and none that read the tree itself
+LEFT = shutil.ignore_patterns("__pycache__", "*.pyc", ".cache", "learning", "packaging", "meta")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    site: Site
+    tests: int  # files that were run
+    how: str  # "caught by NAME", "caught by the clock", "survived", "survived: no test imports it"
+
+    @property
+    def caught(self) -> bool:
+        return self.how.startswith("caught")
+
+
+def module_of(path: Path) -> str:
+    """`rlox/runs/means.py` as `rlox.runs.means`."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def importers(root: Path, changed: Path) -> list[Path]:
+    """Test files whose imports name the changed module or a package that re-exports it; where there
+    are none, those of the modules that import it, and so on.
+    """
+    modules = {
+        module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")
+    }
+    wanted = {module_of(changed)}
+    while True:
+        wanted |= {package for module in wanted for package in facades(root, module)}
+        if found := direct(root, wanted):
+            return found
+        more = {
+            module for module, path in modules.items() if names_of(path, module) & wanted
+        } | wanted
+        if more == wanted:
+            return []
+        wanted = more
+
+
+def names_of(path: Path, module: str) -> set[str]:
+    """What a module of the library imports."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return set(imports(path.read_text(encoding="utf-8"), package))
+
+
+def direct(root: Path, wanted: set[str]) -> list[Path]:
+    """Test files that import one of the modules, or a helper of the tests that does."""
+    tests = root / "tests"
+    helpers = [p for p in tests.rglob("*.py") if not p.name.startswith("test_")]
+    reach: set[str] = set()
+    grown = True
+    while grown:
+        more = {name_in_tests(p, tests) for p in helpers if names(p, tests) & (wanted | reach)}
+        grown, reach = not more <= reach, reach | more
+    found = [p for p in tests.rglob("test_*.py") if names(p, tests) & (wanted | reach)]
+    return sorted(p.relative_to(root) for p in found)
+
+
+def facades(root: Path, module: str) -> set[str]:
+    """Packages above a module whose `__init__` imports it, by which it is imported too."""
+    above = module.split(".")[:-1]
+    packages = {".".join(above[: k + 1]) for k in range(len(above))}
+    found = set()
+    for package in packages:
+        init = root.joinpath(*package.split("."), "__init__.py")
+        if init.exists() and module in set(imports(init.read_text(encoding="utf-8"), package)):
+            found.add(package)
+    return found
+
+
+def name_in_tests(path: Path, tests: Path) -> str:
+    """As tests import it: `helpers.envs`; a conftest or package next to them by its folder."""
+    return module_of(path.relative_to(tests))
+
+
+def names(path: Path, tests: Path) -> set[str]:
+    """What a file below `tests` imports; relative imports from the folder of the file."""
+    package = ".".join(path.relative_to(tests).parts[:-1])
+    own = {f"{package}.conftest"} if path.name.startswith("test_") else set()
+    return own | set(imports(path.read_text(encoding="utf-8"), package))
+
+
+def judged(root: Path, site: Site, timeout: float) -> Verdict:
+    """The verdict on a mutant, made in the copy `root` and undone again."""
+    path = root / site.path
+    source = path.read_text(encoding="utf-8")
+    files = importers(root, site.path)
+    if not files:
+        return Verdict(site, 0, "survived: no test imports it")
+    path.write_text(site.apply(source), encoding="utf-8")
+    try:
+        return Verdict(site, len(files), run(root, files, timeout))
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def run(root: Path, files: Iterable[Path], timeout: float) -> str:
+    """How the default tier of some test files ends."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header"]
+    env = os.environ | {"PYTHONPATH": str(root), "RLOX_TIER": "default", "CI": "1"}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"  # a file changed twice in a second is compiled twice
+    child = subprocess.Popen(
+        [*command, *map(str, files)], cwd=root, env=env, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return "caught by the clock"
+    if child.returncode == 0:
+        return "survived"
+    told = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"caught by {told[0].partition(' - ')[0]}" if told else f"caught: {output[-300:]}"
+
+
+def python_files(root: Path, given: Sequence[str]) -> list[Path]:
+    """The Python files of the given files and folders of `root`."""
+    places = [root / name for name in given]
+    missing = [name for name, place in zip(given, places, strict=True) if not place.exists()]
+    if missing:
+        raise SystemExit(f"mutants: no such file or folder in {root}: {', '.join(missing)}")
+    found = [p for place in places for p in ([place] if place.is_file() else place.rglob("*.py"))]
+    return sorted(set(found))
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("mutants", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("packages", nargs="+", help="files or folders of the tree")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--least", type=int, default=0, help="mutants that have to be caught")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one mutant")
+    parser.add_argument("--root", type=Path, default=TESTS.parent, help="the tree that is copied")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Draw, judge and tell."""
+    asked = arguments(argv)
+    drawn = draw(python_files(asked.root, asked.packages), asked.root, asked.seed, asked.count)
+    verdicts = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "tree"
+        for name in COPIED:
+            if (asked.root / name).is_dir():
+                shutil.copytree(asked.root / name, root / name, ignore=LEFT, symlinks=True)
+            elif (asked.root / name).exists():
+                shutil.copy(asked.root / name, root / name)
+        every = sorted({file for site in drawn for file in importers(root, site.path)})
+        if every and (how := run(root, every, asked.timeout * 10)) != "survived":
+            print(f"mutants: without any change the tests fail: {how}", file=sys.stderr)
+            return 2
+        for number, site in enumerate(drawn, 1):
+            begun = time.monotonic()
+            verdict = judged(root, site, asked.timeout)
+            verdicts.append(verdict)
+            took = f"{verdict.tests} test files, {time.monotonic() - begun:.0f} s"
+            print(f"{number:3} {site.path}: {site.what}: {verdict.how} ({took})")
+            print(diff(site, (root / site.path).read_text(encoding="utf-8")), flush=True)
+    caught = sum(verdict.caught for verdict in verdicts)
+    print(f"seed {asked.seed}: {caught} of {len(verdicts)} caught")
+    return int(caught < asked.least)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
