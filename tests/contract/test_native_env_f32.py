@@ -5,25 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.native import POLICIES
+from helpers.native_envs import SPECS
 
 from rlox import VecEnv, native_env_ids
 
-# One step from the same state, relative to the larger of a variable's magnitude and 1; the same
-# numbers stand in the documentation of each environment (rust/rlox-core/src/env).
-STATE = {
-    "Acrobot-v1": 1e-5,
-    "CartPole-v1": 3e-7,
-    "MountainCar-v0": 3e-7,
-    "MountainCarContinuous-v0": 3e-7,
-    "Pendulum-v1": 1e-6,
-}
-REWARD = {"Pendulum-v1": 1e-5}
 IDS = native_env_ids()
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @pytest.mark.parametrize("env_id", IDS)
 def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, policy: str) -> None:
+    spec = SPECS[env_id]
     n, rng = 512, np.random.default_rng(2)
     walk = VecEnv(n, 3, env_id)
     exact, fast = VecEnv(n, 0, env_id), VecEnv(n, 0, env_id, precision="f32")
@@ -37,11 +29,11 @@ def test_one_step_deviates_from_float64_by_no_more_than_stated(env_id: str, poli
         running = ~(left["final_mask"] | right["final_mask"])
         expected, got = exact.get_state()[running], fast.get_state()[running]
         apart = np.abs(got - expected)
-        if env_id == "Acrobot-v1":  # an angle next to half a turn may come out on the other side
-            apart[:, :2] = np.minimum(apart[:, :2], np.abs(apart[:, :2] - 2 * np.pi))
-        assert (apart / np.maximum(1.0, np.abs(expected))).max() <= STATE[env_id]
+        for angle in spec.angles:  # next to half a turn it may come out on the other side
+            apart[:, angle] = np.minimum(apart[:, angle], np.abs(apart[:, angle] - 2 * np.pi))
+        assert (apart / np.maximum(1.0, np.abs(expected))).max() <= spec.deviation
         np.testing.assert_allclose(
-            right["rewards"], left["rewards"], rtol=0, atol=REWARD.get(env_id, 0.0)
+            right["rewards"], left["rewards"], rtol=0, atol=spec.reward_deviation
         )
         compared += int(running.sum())
         flags += int((left["terminated"] != right["terminated"]).sum())

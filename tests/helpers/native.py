@@ -7,6 +7,7 @@ from collections.abc import Callable
 import gymnasium as gym
 import numpy as np
 
+from helpers.native_envs import SPECS
 from rlox import VecEnv
 
 Policy = Callable[[VecEnv, np.ndarray, np.random.Generator], np.ndarray]
@@ -21,21 +22,7 @@ def random_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.
 
 def skilled_policy(vec: VecEnv, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Scripted control: balances, swings up by adding energy, or rocks out of the valley."""
-    if vec.env_id == "CartPole-v1":
-        x, x_dot, angle, angle_dot = obs.T
-        return (angle + 0.3 * angle_dot + 0.02 * x + 0.06 * x_dot > 0).astype(np.int64)
-    if vec.env_id == "Acrobot-v1":
-        return np.where(obs[:, 5] > 0, 2, 0)
-    if vec.env_id == "MountainCar-v0":
-        return np.where(obs[:, 1] >= 0, 2, 0)
-    if vec.env_id == "MountainCarContinuous-v0":
-        return np.where(obs[:, 1:] >= 0, 1, -1).astype(np.float32)
-    cos, sin, speed = obs.T
-    energy = 0.5 * speed**2 + 15.0 * (cos - 1.0)
-    pump = np.where(energy < 0.0, 2.0, -2.0) * np.sign(speed + 1e-9)
-    balance = -10.0 * np.arctan2(sin, cos) - 2.0 * speed
-    torque = np.where(cos > 0.9, balance, pump)
-    return torque[:, None].astype(np.float32)
+    return SPECS[vec.env_id].skilled(obs.T)
 
 
 POLICIES: dict[str, Policy] = {"random": random_policy, "skilled": skilled_policy}
@@ -49,8 +36,7 @@ class Twin:
         self.env = gym.make(env_id, disable_env_checker=True).unwrapped
         self.env.reset(seed=0)
         self.limit = spec.max_episode_steps
-        # Gymnasium keeps the state of this one in float32, and NumPy's rules follow from that.
-        self.dtype = np.float32 if env_id == "MountainCarContinuous-v0" else np.float64
+        self.dtype = SPECS[env_id].kept
 
     def step(
         self, state: np.ndarray, elapsed: int, action: np.ndarray

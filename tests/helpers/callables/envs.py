@@ -18,7 +18,8 @@ from helpers.callables.engine import (
     require,
     whole,
 )
-from helpers.callables.twins import STARTS, Twins, gymnasium_env
+from helpers.callables.twins import Twins, gymnasium_env
+from helpers.native_envs import SPECS
 from rlox import _core
 
 LARGEST = 2**64 - 1
@@ -42,7 +43,7 @@ def some_actions(env_id: str, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_context(draw: Draw) -> Arguments:
-    env_id = draw.one_of(*sorted(STARTS))
+    env_id = draw.one_of(*sorted(SPECS))
     return {
         "env_id": env_id,
         "precision": draw.one_of("f64", "f32"),
@@ -240,7 +241,7 @@ def made_model(
     parallel_from: Any = 1,
     precision: Any = "f64",
 ) -> Any:
-    env_id, precision = named(env_id, *STARTS), named(precision, "f64", "f32")
+    env_id, precision = named(env_id, *SPECS), named(precision, "f64", "f32")
     n, seed = whole(n, 1, MOST), whole(seed, 0, LARGEST)
     whole(shard, 1, LARGEST)
     whole(parallel_from, 0, LARGEST)
@@ -270,7 +271,7 @@ def made_model(
 
 def draw_made(draw: Draw) -> Arguments:
     n = draw.integer(1, 4)
-    given: Arguments = {"n": n, "env_id": draw.one_of(*sorted(STARTS))}
+    given: Arguments = {"n": n, "env_id": draw.one_of(*sorted(SPECS))}
     if draw.boolean():
         given["seed"] = draw.integer(0, LARGEST)
     else:
@@ -344,5 +345,5 @@ CASES = {
         fixed=CONTEXT,
         covers=frozenset({"VecEnv.snapshot"}),
     ),
-    "native_env_ids": Case(_core.native_env_ids, lambda draw: {}, lambda: sorted(STARTS)),
+    "native_env_ids": Case(_core.native_env_ids, lambda draw: {}, lambda: sorted(SPECS)),
 }

@@ -27,18 +27,13 @@ from helpers.callables.envs import (
     some_actions,
     space,
 )
-from helpers.callables.twins import STARTS, Twins, gymnasium_env
+from helpers.callables.twins import Twins, gymnasium_env
+from helpers.native_envs import SPECS
 from rlox import _core
 
 CONTEXT = frozenset({"env_id", "start", "warm"})
 NONE, RUNNING, OVER = range(3)
-CLASSES = {
-    "Acrobot": "Acrobot-v1",
-    "CartPole": "CartPole-v1",
-    "MountainCar": "MountainCar-v0",
-    "MountainCarContinuous": "MountainCarContinuous-v0",
-    "Pendulum": "Pendulum-v1",
-}
+CLASSES = {spec.single.__name__: env_id for env_id, spec in SPECS.items()}
 
 
 class Twin:
@@ -98,7 +93,7 @@ def after_twin(twin: Twin, result: Any) -> Any:
 
 def draw_context(draw: Draw) -> Arguments:
     return {
-        "env_id": draw.one_of(*sorted(STARTS)),
+        "env_id": draw.one_of(*sorted(SPECS)),
         "start": draw.integer(0, LARGEST),
         "warm": (draw.integer(0, 2**32 - 1), draw.integer(0, 9) > 0, draw.boolean()),
     }
@@ -198,7 +193,7 @@ def made(env: Any) -> Any:
 
 
 def made_model(env_id: Any = None, seed: Any = 0) -> Any:
-    env_id = named(env_id, *STARTS)
+    env_id = named(env_id, *SPECS)
     twin, env = Twin(env_id, whole(seed, 0, LARGEST)), gymnasium_env(env_id)
     spaces: tuple[Any, Any] = env.observation_space, env.action_space
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
@@ -234,7 +229,7 @@ def named_case(name: str, env_id: str) -> Case:
 CASES = {
     "SingleEnv": Case(
         lambda **given: made(_core.SingleEnv(**given)),
-        lambda draw: draw_seed(draw) | {"env_id": draw.one_of(*sorted(STARTS))},
+        lambda draw: draw_seed(draw) | {"env_id": draw.one_of(*sorted(SPECS))},
         made_model,
         covers=frozenset({"SingleEnv.get_state", "SingleEnv.snapshot"}),
     ),

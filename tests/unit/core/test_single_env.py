@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.native_envs import SPECS
 
 import rlox
 from rlox.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
 
-CLASSES = {
-    "Acrobot-v1": rlox.Acrobot,
-    "CartPole-v1": rlox.CartPole,
-    "MountainCar-v0": rlox.MountainCar,
-    "MountainCarContinuous-v0": rlox.MountainCarContinuous,
-    "Pendulum-v1": rlox.Pendulum,
-}
+CLASSES = {env_id: spec.single for env_id, spec in SPECS.items()}
 
 
 def random_action(env, rng):

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.native_envs import SPECS
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
@@ -15,12 +16,8 @@ from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.runs.tree import pack, unpack
 
 SAVABLE: list[tuple[str, dict[str, Any]]] = [
-    ("Acrobot-v1", {}),
-    ("CartPole-v1", {}),
+    *((env_id, {}) for env_id in SPECS),
     ("CartPole-v1", {"sutton_barto_reward": True}),
-    ("MountainCar-v0", {}),
-    ("MountainCarContinuous-v0", {}),
-    ("Pendulum-v1", {}),
     ("Blackjack-v1", {"natural": True}),
     ("CliffWalking-v1", {"is_slippery": True}),
     ("FrozenLake-v1", {}),

@@ -1,0 +1,25 @@
+"""CartPole: pushed to the side that the pole falls to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import rlox
+
+from . import NativeSpec
+
+
+def skilled(obs: np.ndarray) -> np.ndarray:
+    x, x_dot, angle, angle_dot = obs
+    return (angle + 0.3 * angle_dot + 0.02 * x + 0.06 * x_dot > 0).astype(np.int64)
+
+
+SPEC = NativeSpec(
+    env_id="CartPole-v1",
+    single=rlox.CartPole,
+    starts=[(-0.05, 0.05)] * 4,
+    observe=list,
+    skilled=skilled,
+    solved=450,
+    deviation=3e-7,
+)

@@ -1,0 +1,19 @@
+"""MountainCar: rocked out of the valley, always in the direction in which it moves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import rlox
+
+from . import NativeSpec
+
+SPEC = NativeSpec(
+    env_id="MountainCar-v0",
+    single=rlox.MountainCar,
+    starts=[(-0.6, -0.4), None],
+    observe=list,
+    skilled=lambda obs: np.where(obs[1] >= 0, 2, 0),
+    solved=-130,
+    deviation=3e-7,
+)
