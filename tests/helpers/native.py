@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -33,7 +34,7 @@ class Twin:
 
     def __init__(self, env_id: str) -> None:
         spec = gym.spec(env_id)
-        self.env = gym.make(env_id, disable_env_checker=True).unwrapped
+        self.env: Any = gym.make(env_id, disable_env_checker=True).unwrapped
         self.env.reset(seed=0)
         self.limit = spec.max_episode_steps
         self.dtype = SPECS[env_id].kept
@@ -44,7 +45,7 @@ class Twin:
         """One step from `state` after `elapsed` steps: observation, reward, flags."""
         self.env.state = state.astype(self.dtype)
         self.env.steps_beyond_terminated = None
-        given = int(action) if np.ndim(action) == 0 else action
+        given = int(action) if isinstance(self.env.action_space, gym.spaces.Discrete) else action
         obs, reward, terminated, _, _ = self.env.step(given)
         return obs, float(reward), terminated, elapsed + 1 >= self.limit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.building import ROOT, TARGET, cargo
 
-ROOT = Path(__file__).resolve().parents[2]
 PRODUCTS = {"win32": "rlox_corridor.dll", "darwin": "librlox_corridor.dylib"}
 ENV = "env=rlox_corridor:Corridor-v0"
 
@@ -24,9 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the built module in it."""
     folder = tmp_path_factory.mktemp("corridor")
     build = ["cargo", "build", "--release", "--locked", "-p", "rlox-corridor"]
-    subprocess.run([*build, "--features", "extension-module"], cwd=ROOT, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-    built = target / PRODUCTS.get(sys.platform, "librlox_corridor.so")
+    subprocess.run([*build, "--features", "extension-module"], cwd=ROOT, env=cargo(), check=True)
+    built = TARGET / "release" / PRODUCTS.get(sys.platform, "librlox_corridor.so")
     name = "rlox_corridor.pyd" if sys.platform == "win32" else "rlox_corridor.abi3.so"
     shutil.copy(built, folder / name)
     return folder

@@ -13,22 +13,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from helpers.building import ROOT, TARGET, tools
 
-ROOT = Path(__file__).resolve().parents[2]
 CARGO_HOME = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 
 pytestmark = pytest.mark.packaging
 
 
-def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
+def run(command: Sequence[str | Path], cwd: Path) -> str:
     """The command's output; fails the test, with all of it, unless the exit code is 0."""
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    hidden = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
         command,
         cwd=cwd,
-        env={**hidden, "PATH": tools, **variables},
+        env=tools(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -39,9 +36,8 @@ def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
 
 def build_wheel(source: Path, folder: Path) -> Path:
     """Build as `pip install` does, with the build tools of this environment and no downloads."""
-    # One target folder for both builds, so that what is not ours is compiled once.
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    run([*command, "-w", folder, source], folder, CARGO_TARGET_DIR=str(TARGET))
+    run([*command, "-w", folder, source], folder)
     (built,) = folder.glob("*.whl")
     return built
 

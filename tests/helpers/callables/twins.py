@@ -10,14 +10,17 @@ import numpy as np
 
 from helpers.callables.engine import Near
 from helpers.callables.streams import draws
+from helpers.native import Twin
 from helpers.native_envs import SPECS
 
 
 @functools.cache
+def twin_of(env_id: str) -> Twin:
+    return Twin(env_id)
+
+
 def gymnasium_env(env_id: str) -> gym.Env[Any, Any]:
-    env = gym.make(env_id).unwrapped
-    env.reset(seed=0)
-    return env
+    return twin_of(env_id).env
 
 
 class Twins:
@@ -86,9 +89,6 @@ class Twins:
         }
 
     def advance(self, row: int, action: Any) -> tuple[np.ndarray, float, bool]:
-        env: Any = gymnasium_env(self.env_id)
-        env.state = self.state[row].astype(self.spec.kept)
-        env.steps_beyond_terminated = None  # CartPole's own account of an episode's end
-        discrete = isinstance(env.action_space, gym.spaces.Discrete)
-        _, reward, terminated, _, _ = env.step(int(action) if discrete else action)
-        return np.asarray(env.state, np.float64), float(reward), bool(terminated)
+        twin = twin_of(self.env_id)
+        _, reward, terminated, _ = twin.step(self.state[row], 0, action)
+        return twin.state, reward, bool(terminated)

@@ -5,24 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers.oracles import advantages_by_definition
 
 import rlox._core as core
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 
 
-def by_definition(rewards, values, next_values, terminated, truncated, gamma, lam):
-    """A_t as the discounted sum of one-step errors up to the first end, O(T^2)."""
-    steps = len(rewards)
-    next_values = np.where(terminated, 0.0, next_values)
-    delta = rewards + gamma * next_values - values
-    advantages = np.zeros(steps)
-    for t in range(steps):
-        weight = 1.0
-        for k in range(t, steps):
-            advantages[t] += weight * delta[k]
-            weight *= gamma * lam
-            if terminated[k] or truncated[k]:
-                break
+def by_definition(rewards, values, *rest):
+    """Of one environment: advantages and returns `[T]`."""
+    *arrays, gamma, lam = rest
+    columns = [np.asarray(array)[:, None] for array in (rewards, values, *arrays)]
+    advantages = advantages_by_definition(*columns, gamma, lam)[:, 0]
     return advantages, advantages + values
 
 
