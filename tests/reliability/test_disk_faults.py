@@ -22,6 +22,7 @@ from faults.child import Nursery, marks, reached
 from faults.disk import FaultyDisk
 from faults.fingerprint import difference, fingerprint
 from faults.report import FULL, record
+from helpers.small import small_ppo
 
 from rlox.build import build
 from rlox.configs import make_run
@@ -170,9 +171,8 @@ ROLLOUT = 128
 
 
 def config(updates: int, **options: Any) -> dict[str, Any]:
-    algo = {"name": "ppo", "n_steps": 16, "n_epochs": 1, "net_arch": [16], "batch_size": 64}
     return {
-        "algo": algo,
+        "algo": small_ppo(net_arch=[16], batch_size=64),
         "env": {"id": "CartPole-v1", "n_envs": 8},
         "total_steps": updates * ROLLOUT,
         "checkpoint": {"every": ROLLOUT},

@@ -14,6 +14,7 @@ import pytest
 from faults.child import Nursery, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
 from faults.report import FULL, record
+from helpers.small import small_ppo
 
 KILLED = -signal.SIGKILL
 UPDATES = 24
@@ -23,9 +24,9 @@ def config(**env: Any) -> dict[str, Any]:
     """24 updates; a checkpoint every second, an evaluation every fifth."""
     env = {"id": "CartPole-v1", "n_envs": 8, **env}
     rollout = 16 * env["n_envs"]
-    algo = {"name": "ppo", "n_steps": 16, "n_epochs": 2, "net_arch": [16], "anneal_lr": True}
+    algo = small_ppo(n_epochs=2, net_arch=[16], anneal_lr=True, batch_size=rollout // 2)
     return {
-        "algo": {**algo, "batch_size": rollout // 2},
+        "algo": algo,
         "env": env,
         "seed": 3,
         "total_steps": UPDATES * rollout,

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 from faults.envs import LIES, CrashingEnv, LyingEnv
+from helpers.small import SMALL_PPO
 
 from rlox.algorithms import PPO
 from rlox.errors import EnvError, NonFiniteError
 
 pytestmark = pytest.mark.smoke
 
-SMALL: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": (8,)}
-
 
 def train(env: Any, n_envs: int = 1, **options: Any) -> float:
-    algorithm = PPO(env, n_envs=n_envs, seed=0, **SMALL, **options)
+    algorithm = PPO(env, n_envs=n_envs, seed=0, **SMALL_PPO, **options)
     try:
         return algorithm.train(16 * n_envs * 20)["env_steps"]
     finally:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from faults.envs import NonFiniteEnv
 from faults.report import record
+from helpers.small import small_ppo
 from safetensors import SafetensorError
 
 from rlox.algorithms import PPO
@@ -64,9 +65,8 @@ def registered() -> Any:
 
 
 def config(env: str, **kwargs: Any) -> dict[str, Any]:
-    algo = {"name": "ppo", "n_steps": 16, "n_epochs": 1, "net_arch": [8], "batch_size": 16}
     return {
-        "algo": algo,
+        "algo": small_ppo(),
         "env": {"id": env, "n_envs": 2, "kwargs": kwargs},
         "total_steps": 10 * ROLLOUT,
         "checkpoint": {"every": ROLLOUT},

@@ -1,0 +1,12 @@
+"""A PPO so small that a run is about everything but learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL_PPO: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "batch_size": 16, "net_arch": [8]}
+
+
+def small_ppo(**changes: Any) -> dict[str, Any]:
+    """Its settings as the `algo` group of a configuration."""
+    return {"name": "ppo", **SMALL_PPO, **changes}
