@@ -137,6 +137,13 @@ def test_a_part_is_a_folder_or_the_longest_entry_of_the_table():
     assert {nodeid: budgets.part_of(nodeid, listed) for nodeid in found} == found
 
 
+def test_a_part_that_is_not_listed_has_the_budget_of_a_new_one_and_listed_files_have_their_own():
+    listed, new = budgets.table(TESTS / "budgets.toml", "default")
+    assert budgets.part_of("tests/unit/brand_new/test_x.py::test_y", listed) not in listed
+    assert new == 15
+    assert budgets.part_of("tests/contract/test_algorithms.py::test_y", listed) in listed
+
+
 def test_a_part_is_over_beyond_twice_its_budget_on_a_machine_as_fast():
     spent = {"a": 20.1, "b": 20.0, "c": 31.0}
     assert budgets.overspent(spent, {"a": 10.0, "b": 10.0}, 15.0, 1.0) == {
@@ -157,10 +164,11 @@ def test_the_tables_name_parts_that_exist_and_every_tier():
 def test_seconds_of_children_count_and_too_many_fail_the_run(workers, tmp_path):
     table = TREE["budgets.toml"].replace("'unit/part' = 15", "'unit/part' = 0.03")
     work = {"unit/part/test_work.py": WORK.format(seconds=0.4), "budgets.toml": table}
-    code, output = ran(made(tmp_path, **work), *workers)
-    assert code == 0
-    assert "unit/part: over budget: " in output
-    code, output = ran(tmp_path, *workers, RLOX_TIER="default")
+    if not workers:  # nobody asked for the tier by name: it only says so
+        code, output = ran(made(tmp_path, **work))
+        assert code == 0
+        assert "unit/part: over budget: " in output
+    code, output = ran(made(tmp_path, **work), *workers, RLOX_TIER="default")
     assert "test_children_count" in passed(output)
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "unit/part: over budget, which fails this run" in output

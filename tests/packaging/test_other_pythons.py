@@ -32,7 +32,7 @@ def python(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("name", [sys.executable, *LATER], ids=lambda name: Path(name).name)
 def test_a_run_of_another_python_is_a_run_with_a_score(name: str, tmp_path: Path) -> None:
-    if shutil.which(name) is None:
+    if shutil.which(name) is None or python(name, tmp_path, "-c", "").returncode:
         pytest.skip(f"there is no {name} here")
     missing = python(name, tmp_path, "-c", NEEDED)
     if missing.returncode:

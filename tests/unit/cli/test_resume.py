@@ -92,7 +92,11 @@ def start_and_stop(number: int, appears: str, *args: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "left"), [(signal.SIGTERM, 143, "killed"), (signal.SIGKILL, -9, "running")]
+    ("number", "code", "left"),
+    [
+        pytest.param(signal.SIGTERM, 143, "killed", marks=pytest.mark.ci),
+        (signal.SIGKILL, -9, "running"),
+    ],
 )
 def test_a_process_that_was_stopped_and_resumed_equals_one_that_never_was(
     cli: Cli, uninterrupted: tuple[Any, ...], number: int, code: int, left: str
