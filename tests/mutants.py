@@ -149,7 +149,11 @@ def run(root: Path, files: Iterable[Path], timeout: float) -> str:
     if child.returncode == 0:
         return "survived"
     told = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return f"caught by {told[0].partition(' - ')[0]}" if told else f"caught: {output[-300:]}"
+    return (
+        f"caught by {told[0].partition(' - ')[0].split(' ', 1)[1]}"
+        if told
+        else f"caught: {output[-300:]}"
+    )
 
 
 def python_files(root: Path, given: Sequence[str]) -> list[Path]:

@@ -122,7 +122,7 @@ def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: 
     found = {site.what: site for site in sites(path, TOY)}
     caught = mutants.judged(tree, found[">= becomes >"], 60.0)
     assert (caught.caught, caught.tests) == (True, 3)
-    assert caught.how.endswith("tests/unit/test_direct.py::test_grade")
+    assert caught.how == "caught by tests/unit/test_direct.py::test_grade"
     assert mutants.judged(tree, found["== becomes !="], 60.0).how == "survived"
     lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), 60.0)
     assert (lonely.how, lonely.caught) == ("survived: no test imports it", False)
