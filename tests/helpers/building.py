@@ -1,4 +1,4 @@
-"""The environment in which tests compile: one for all of them, so that what is not ours is compiled once."""
+"""The environment in which tests compile: one target folder, one set of flags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def tools() -> dict[str, str]:
 
 
 def cargo() -> dict[str, str]:
-    """The variables under which pip's build of the wheel runs cargo: another flag, or another
-    interpreter, would compile every crate again.
+    """The variables under which pip's build of the wheel runs cargo, with the same flags and the same
+    interpreter. Crates below a plugin are compiled for it all the same: it links them as rlibs, which
+    keep object code beside the bitcode that the wheel's link-time optimisation takes.
     """
     told = subprocess.run(
         [sys.executable, "-c", f"import os, build_backend; print(os.environ[{FLAGS!r}])"],
