@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -114,22 +115,22 @@ def work(job: dict[str, Any]) -> None:
         native: Any = sys.modules["rlox.envs.native"]
         native.VecEnv = partial(native.VecEnv, **job["tiling"])
     algorithm, saved = resume(run, config) if job.get("resume") else (build(config), None)
-    source: Any = algorithm.source
-    stepping = source if algorithm.name == "dqn" else source.collector  # has the environments
     step = os.open(run / "step.txt", os.O_WRONLY | os.O_CREAT)
+
+    unit, taken = config.algo.unit, _counter(algorithm)
 
     def mark(text: str) -> None:
         with os.fdopen(
             os.open(run / "marks.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w"
         ) as f:
-            f.write(f"{text}, env step {stepping.env_steps}\n")
+            f.write(f"{text}, {unit.replace('_', ' ')[:-1]} {taken()}\n")
 
     def tick(now: Snapshot) -> None:
         os.pwrite(step, b"%-12d" % now.now, 0)
         _fill_disk(job.get("full_disk"), now.now)
 
     if "kill_step" in job:
-        _kill_in_step(stepping, job["kill_step"], lambda: mark("in a rollout"))
+        _kill_in_step(algorithm, taken, job["kill_step"], lambda: mark("in a tick"))
     call = job.get("kill_call", 0)
     torn = job.get("torn", 0)
     last = lambda k, name: mark(f"in disk call {k} ({name})")  # noqa: E731
@@ -146,17 +147,31 @@ def work(job: dict[str, Any]) -> None:
         Path(job["count"]).write_text(json.dumps(disk.calls))
 
 
-def _kill_in_step(stepping: Any, at: int, mark: Any) -> None:
-    """SIGKILL of this process when `at` steps were taken, in the middle of a tick."""
-    step_into = stepping.env.step_into
+def _counter(algorithm: Any) -> Callable[[], int]:
+    """How far the run is within its tick: environment steps, or batches of a dataset."""
+    source = algorithm.source
+    if algorithm.clock.unit == "updates":
+        return lambda: int(source.batches)
+    stepping = getattr(source, "collector", source)
+    return lambda: int(stepping.env_steps)
+
+
+def _kill_in_step(algorithm: Any, taken: Callable[[], int], at: int, mark: Any) -> None:
+    """SIGKILL of this process once `at` is reached, in the middle of a tick."""
+    source = algorithm.source
+    if algorithm.clock.unit == "updates":
+        target, name = algorithm.learner, "update"
+    else:
+        target, name = getattr(source, "collector", source).env, "step_into"
+    inner = getattr(target, name)
 
     def step(*args: Any) -> Any:
-        if stepping.env_steps >= at:
+        if taken() >= at:
             mark()
             os.kill(os.getpid(), signal.SIGKILL)
-        return step_into(*args)
+        return inner(*args)
 
-    stepping.env.step_into = step
+    setattr(target, name, step)
 
 
 def _fill_disk(between: list[int] | None, at: int) -> None:
