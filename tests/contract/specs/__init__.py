@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from rlox.configs import RunConfig, make_run
 from rlox.runs.algorithm import Algorithm
@@ -38,6 +39,11 @@ class AlgorithmSpec:
         default_factory=lambda: {"discrete normalised": 180, "box normalised": 540}
     )
     leaf_more: int = 480  # what is taken after it: long enough for every running episode to end
+    # Arguments that learn the probes of helpers/probes.py in `probe_total`; none: it steps no environment.
+    probe: Options = field(default_factory=dict)
+    probe_total: int = 4_000
+    value: Callable[[Any, Tensor], Tensor] = lambda policy, obs: policy.get_value(obs)
+    vectors: bool = True  # whether it takes Box actions
     # Parts of the state whose change no continuation shows, each with its reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,0 +1,106 @@
+"""Environments that isolate one thing that an algorithm must get right, with answers known beforehand.
+
+After A. Jones, "Debugging RL, without the agonizing pain" (2021). All rewards are discounted by `GAMMA`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+GAMMA = 0.9
+Obs = NDArray[np.float32]
+
+
+class Probe(gym.Env[Obs, Any]):
+    """Plays `rule(obs, action, t) -> (next obs, reward, terminated, truncated)` from `start(rng)`."""
+
+    def __init__(
+        self,
+        rule: Callable[[float, Any, int], tuple[float, float, bool, bool]],
+        start: Callable[[np.random.Generator], float] = lambda rng: 0.0,
+        actions: gym.Space[Any] | None = None,
+    ) -> None:
+        self.observation_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+        self.action_space = actions or spaces.Discrete(2)
+        self.rule, self.first = rule, start
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Obs, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.at, self.t = float(self.first(self.np_random)), 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+        self.at, reward, terminated, truncated = self.rule(self.at, action, self.t)
+        self.t += 1
+        return self._obs(), reward, terminated, truncated, {}
+
+    def _obs(self) -> Obs:
+        return np.array([self.at], np.float32)
+
+
+def sign(rng: np.random.Generator) -> float:
+    return float(rng.choice([-1.0, 1.0]))
+
+
+def constant() -> Probe:
+    """One step, reward 1: V(0) = 1."""
+    return Probe(lambda at, action, t: (0.0, 1.0, True, False))
+
+
+def seen() -> Probe:
+    """One step, the reward is what is seen: V(x) = x."""
+    return Probe(lambda at, action, t: (at, at, True, False), sign)
+
+
+def delayed() -> Probe:
+    """Two steps, reward 1 after the second: V(0) = GAMMA, V(1) = 1."""
+    return Probe(lambda at, action, t: (1.0, float(t == 1), t == 1, False))
+
+
+def endless() -> Probe:
+    """Reward 1 a step for ever, cut off after 5 steps, which nothing shows: V(0) = 1 / (1 - GAMMA)."""
+    return Probe(lambda at, action, t: (0.0, 1.0, False, t == 4))
+
+
+def choice() -> Probe:
+    """One step: action 1 is worth 1, action 0 is worth -1."""
+    return Probe(lambda at, action, t: (0.0, 1.0 if action == 1 else -1.0, True, False))
+
+
+def matching() -> Probe:
+    """One step: the right action is 1 where 1 is seen and 0 where -1 is."""
+    return Probe(
+        lambda at, action, t: (at, 1.0 if (action == 1) == (at > 0) else -1.0, True, False), sign
+    )
+
+
+def vector() -> Probe:
+    """One step: the closer the action is to half of what is seen, the better."""
+    return Probe(
+        lambda at, action, t: (at, -float((action[0] - at / 2) ** 2), True, False),
+        sign,
+        spaces.Box(-1.0, 1.0, (1,), np.float32),
+    )
+
+
+# What each state is worth under the best policy.
+VALUES: dict[str, tuple[Callable[[], Probe], dict[float, float]]] = {
+    "constant": (constant, {0.0: 1.0}),
+    "seen": (seen, {-1.0: -1.0, 1.0: 1.0}),
+    "delayed": (delayed, {0.0: GAMMA, 1.0: 1.0}),
+    "endless": (endless, {0.0: 1.0 / (1.0 - GAMMA)}),
+}
+# What is to be done in each state.
+ACTIONS: dict[str, tuple[Callable[[], Probe], dict[float, float]]] = {
+    "choice": (choice, {0.0: 1.0}),
+    "matching": (matching, {-1.0: 0.0, 1.0: 1.0}),
+}
+VECTORS: dict[str, tuple[Callable[[], Probe], dict[float, float]]] = {
+    "vector": (vector, {-1.0: -0.5, 1.0: 0.5}),
+}
