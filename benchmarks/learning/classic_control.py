@@ -1,0 +1,158 @@
+"""Campaigns on classic control beside Stable-Baselines3: the runs, table and figure of
+experiments/<name>. A campaign is a file beside this one that says its algorithm and its legs.
+
+Both systems read their hyperparameters from the same files, conf/tuned/<algo>/<env>.yaml (rl-zoo3), and
+are judged on the same 50 episodes, `reset(seed=100000 + i)`, with the final deterministic policy and
+frozen normalisers. A run that is there already is kept, so a campaign can be stopped and started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sb3
+from omegaconf import OmegaConf
+from tables import LAST, SYSTEMS, Runs, curve, report
+
+ROOT = Path(__file__).resolve().parents[2]
+EPISODES, EVAL_SEED = 50, 100_000
+THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One environment for so many steps, with the seeds 0, 1, ... `seeds` - 1."""
+
+    env: str
+    steps: int
+    seeds: int
+    label: str = ""  # where a campaign has the environment more than once
+
+    @property
+    def name(self) -> str:
+        """What its files and its line of the table are called."""
+        return self.label or self.env
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """An algorithm and where it is tried; `name` is that of its file and of its experiment."""
+
+    name: str
+    algo: str
+    legs: tuple[Leg, ...]
+
+    @property
+    def script(self) -> Path:
+        """The command."""
+        return Path(__file__).with_name(f"{self.name}.py")
+
+    @property
+    def folder(self) -> Path:
+        """The experiment."""
+        return ROOT / "experiments" / self.name
+
+    def path(self, leg: Leg, system: str, seed: int) -> Path:
+        """Where one run's result is."""
+        return self.folder / "results" / f"{leg.name}_{system}_s{seed}.json"
+
+    def runs(self, leg: Leg) -> Runs | None:
+        """Results by system in order of seed; `None` unless all are there."""
+        paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in SYSTEMS}
+        if not all(path.exists() for of in paths.values() for path in of):
+            return None
+        return {s: [json.loads(path.read_text()) for path in of] for s, of in paths.items()}
+
+
+def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
+    """`rlox train` in a folder of its own; the result is what its run folder says."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "rlox_cli.main", "train", f"algo={campaign.algo}"]
+        command += ["exp=classic_control", f"env={leg.env}", f"total_steps={leg.steps}"]
+        command += [f"seed={seed}", f"run_root={folder}"]
+        subprocess.run(command, check=True, capture_output=True)
+        run = next(Path(folder).glob("*/*/*/result.json")).parent
+        result = json.loads((run / "result.json").read_text())
+        origin = json.loads((run / "provenance.json").read_text())
+        episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    ends = [(e["env_steps"], e["return"]) for e in episodes]
+    seconds = {k: result["seconds"][k] for k in ("collect", "update")}
+    kept = {k: origin[k] for k in ("packages", "wheel")}
+    return outcome(leg, result["episodes"], ends, seconds) | {"provenance": kept}
+
+
+def run_sb3(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
+    """The same run in Stable-Baselines3."""
+    path = ROOT / "conf" / "tuned" / campaign.algo / f"{leg.env}.yaml"
+    preset: Any = OmegaConf.to_container(OmegaConf.load(path))
+    trained = sb3.train(campaign.algo, leg.env, preset, leg.steps, seed)
+    returns = sb3.evaluate(trained["model"], leg.env, EPISODES, EVAL_SEED)
+    found = outcome(leg, returns, trained["ends"], {"train": trained["seconds"]})
+    return found | {"provenance": sb3.provenance()}
+
+
+def outcome(
+    leg: Leg, returns: list[float], ends: list[tuple[int, float]], seconds: dict[str, float]
+) -> dict[str, Any]:
+    """The result of a run: the final policy's returns, and how training went."""
+    return {
+        "returns": returns,
+        "training": float(np.mean([r for _, r in ends[-LAST:]])),
+        "curve": curve(ends, leg.steps),
+        "seconds": seconds,
+    }
+
+
+def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
+    """Run one system once, in a single-threaded process, unless its result is there."""
+    path = campaign.path(leg, system, seed)
+    if path.exists():
+        return
+    command = [sys.executable, str(campaign.script)]
+    command += ["--one", system, "--legs", leg.name, "--seed", str(seed)]
+    done = subprocess.run(
+        command, env={**os.environ, **THREADS}, check=True, stdout=subprocess.PIPE, text=True
+    )
+    row = json.loads(done.stdout.splitlines()[-1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(row) + "\n")
+    line = f"{leg.name:16} {system:5} seed {seed}: {np.mean(row['returns']):8.1f}"
+    print(f"{line} (training {row['training']:.1f})", flush=True)
+
+
+def write(campaign: Campaign) -> None:
+    """expected.json, the table and the figure of the legs that are complete."""
+    found = {leg: campaign.runs(leg) for leg in campaign.legs}
+    whole = [(leg.name, leg.env, leg.steps, runs) for leg, runs in found.items() if runs]
+    if whole:
+        report(campaign.folder, whole)
+
+
+def main(campaign: Campaign, about: str | None) -> None:
+    """Run what is missing, then write the report."""
+    legs = {leg.name: leg for leg in campaign.legs}
+    parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
+    parser.add_argument("--legs", nargs="+", choices=list(legs), default=list(legs))
+    parser.add_argument("--one", choices=SYSTEMS, help="run one system once and print its result")
+    parser.add_argument("--seed", type=int, default=0, help="of the one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    args = parser.parse_args()
+    chosen = [legs[name] for name in args.legs]
+    if args.one:
+        run = run_rlox if args.one == "rlox" else run_sb3
+        print(json.dumps(run(campaign, chosen[0], args.seed)))
+        return
+    jobs = [(leg, s, seed) for leg in chosen for seed in range(leg.seeds) for s in SYSTEMS]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(lambda job: measure(campaign, *job), jobs))
+    write(campaign)

@@ -1,0 +1,18 @@
+"""DQN on classic control beside Stable-Baselines3: the runs, table and figure of
+experiments/dqn_classic_control.
+
+    pip install '.[peers]' && python benchmarks/learning/dqn_classic_control.py
+"""
+
+from __future__ import annotations
+
+from classic_control import Campaign, Leg, main
+
+CAMPAIGN = Campaign(
+    "dqn_classic_control",
+    "dqn",
+    (Leg("CartPole-v1", 50_000, seeds=10), Leg("Acrobot-v1", 100_000, seeds=5)),
+)
+
+if __name__ == "__main__":
+    main(CAMPAIGN, __doc__)

@@ -1,0 +1,98 @@
+"""One run of Stable-Baselines3 with the hyperparameters of conf/tuned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import gymnasium as gym
+
+PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
+DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
+NAMES = {"learning_rate": "learning_rate", "clip_eps": "clip_range"}  # rlox's key -> SB3's
+SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
+
+
+def train(algo: str, env: str, preset: Mapping[str, Any], steps: int, seed: int) -> dict[str, Any]:
+    """Train on one torch thread; the model, its episodes `(env_steps, return)` and the seconds."""
+    import stable_baselines3
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    settings, arguments = preset["env"], translate(preset)
+    vec = make_vec_env(env, settings["n_envs"], seed=seed)
+    kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
+    if any(kinds.values()):
+        vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **kinds)
+    kind = getattr(stable_baselines3, algo.upper())
+    model = kind("MlpPolicy", vec, seed=seed, device="cpu", **arguments)
+    begun = time.perf_counter()
+    ends = _learn(model, steps)
+    seconds = time.perf_counter() - begun
+    return {"model": model, "ends": ends, "seconds": seconds}
+
+
+def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset of rlox as arguments of the model.
+
+    Whatever has the same name there is passed as it is, so that a key which Stable-Baselines3 does not
+    know is an error and none is dropped.
+    """
+    given = dict(preset["algo"])
+    falling = {of for key, of in SCHEDULES.items() if given.pop(key, False)}
+    arguments: dict[str, Any] = {}
+    for name in NAMES:
+        value = given.pop(name, DEFAULTS[name] if name in falling else None)
+        if value is not None:
+            arguments[NAMES[name]] = _linear(value) if name in falling else value
+    if "net_arch" in given:
+        arguments["policy_kwargs"] = {"net_arch": list(given.pop("net_arch"))}
+    capacity = preset.get("buffer", {}).get("capacity")
+    return arguments | given | ({"buffer_size": capacity} if capacity else {})
+
+
+def _linear(first: float) -> Callable[[float], float]:
+    """From `first` to 0 over the run."""
+    return lambda remaining: remaining * first
+
+
+def _learn(model: Any, steps: int) -> list[tuple[int, float]]:
+    """Train and note when each episode ended and what it returned."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    ends: list[tuple[int, float]] = []
+
+    class Note(BaseCallback):
+        def _on_step(self) -> bool:
+            done = [info["episode"] for info in self.locals["infos"] if "episode" in info]
+            ends.extend((self.num_timesteps, float(e["r"])) for e in done)
+            return True
+
+    model.learn(steps, callback=Note())
+    return ends
+
+
+def evaluate(model: Any, env: str, episodes: int, first_seed: int) -> list[float]:
+    """Returns of whole episodes of the deterministic policy, normalisers frozen."""
+    normalizer = model.get_vec_normalize_env()
+    returns = []
+    for i in range(episodes):
+        one = gym.make(env)
+        obs, _ = one.reset(seed=first_seed + i)
+        total, ended = 0.0, False
+        while not ended:
+            seen = normalizer.normalize_obs(obs) if normalizer else obs
+            action, _ = model.predict(seen, deterministic=True)
+            obs, reward, terminated, truncated, _ = one.step(action)
+            total, ended = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
+
+
+def provenance() -> dict[str, Any]:
+    """What ran."""
+    return {"packages": {name: version(name) for name in PACKAGES}}
