@@ -15,6 +15,7 @@ import bench_e2e_rollout
 import bench_env_stepping
 import bench_gae
 import bench_llm_ops
+import bench_training
 import bench_trl_comparison
 from harness.cli import run
 
@@ -24,6 +25,7 @@ ROWS = {
     **bench_env_stepping.ROWS,
     **bench_llm_ops.ROWS,
     **bench_e2e_rollout.ROWS,
+    **bench_training.ROWS,
     **bench_trl_comparison.ROWS,
 }
 

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,10 +96,12 @@ def run_sb3(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
     """The same run in Stable-Baselines3."""
     path = ROOT / "conf" / "tuned" / campaign.algo / f"{leg.env}.yaml"
     preset: Any = OmegaConf.to_container(OmegaConf.load(path))
-    trained = sb3.train(campaign.algo, leg.env, preset, leg.steps, seed)
-    returns = sb3.evaluate(trained["model"], leg.env, EPISODES, EVAL_SEED)
-    found = outcome(leg, returns, trained["ends"], {"train": trained["seconds"]})
-    return found | {"provenance": sb3.provenance()}
+    model = sb3.make(campaign.algo, leg.env, preset, seed)
+    begun = time.perf_counter()
+    ends = sb3.train(model, leg.steps)
+    seconds = {"train": time.perf_counter() - begun}
+    returns = sb3.evaluate(model, leg.env, EPISODES, EVAL_SEED)
+    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance()}
 
 
 def outcome(

@@ -1,8 +1,7 @@
-"""One run of Stable-Baselines3 with the hyperparameters of conf/tuned."""
+"""Stable-Baselines3 with the hyperparameters of conf/tuned."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -13,10 +12,16 @@ PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
 DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
 NAMES = {"learning_rate": "learning_rate", "clip_eps": "clip_range"}  # rlox's key -> SB3's
 SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
+Wrap = Callable[[type], type]
 
 
-def train(algo: str, env: str, preset: Mapping[str, Any], steps: int, seed: int) -> dict[str, Any]:
-    """Train on one torch thread; the model, its episodes `(env_steps, return)` and the seconds."""
+def plain(kind: type) -> type:
+    """The class as it is."""
+    return kind
+
+
+def make(algo: str, env: str, preset: Mapping[str, Any], seed: int, wrap: Wrap = plain) -> Any:
+    """An untrained model on one torch thread; `wrap` may make another class of its class."""
     import stable_baselines3
     import torch
     from stable_baselines3.common.env_util import make_vec_env
@@ -28,12 +33,8 @@ def train(algo: str, env: str, preset: Mapping[str, Any], steps: int, seed: int)
     kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
     if any(kinds.values()):
         vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **kinds)
-    kind = getattr(stable_baselines3, algo.upper())
-    model = kind("MlpPolicy", vec, seed=seed, device="cpu", **arguments)
-    begun = time.perf_counter()
-    ends = _learn(model, steps)
-    seconds = time.perf_counter() - begun
-    return {"model": model, "ends": ends, "seconds": seconds}
+    kind = wrap(getattr(stable_baselines3, algo.upper()))
+    return kind("MlpPolicy", vec, seed=seed, device="cpu", **arguments)
 
 
 def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,8 +61,8 @@ def _linear(first: float) -> Callable[[float], float]:
     return lambda remaining: remaining * first
 
 
-def _learn(model: Any, steps: int) -> list[tuple[int, float]]:
-    """Train and note when each episode ended and what it returned."""
+def train(model: Any, steps: int) -> list[tuple[int, float]]:
+    """When each episode of training ended, in environment steps, and what it returned."""
     from stable_baselines3.common.callbacks import BaseCallback
 
     ends: list[tuple[int, float]] = []

@@ -36,10 +36,7 @@ def curve(ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
 def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """IQM over seeds of each system with its interval, and the interval of the difference."""
     rng = np.random.default_rng(0)
-    draws = {
-        s: np.array([iqm(x[rng.integers(0, len(x), len(x))]) for _ in range(RESAMPLES)])
-        for s, x in scores.items()
-    }
+    draws = {s: middle(x[rng.integers(0, len(x), (RESAMPLES, len(x)))]) for s, x in scores.items()}
     found: dict[str, Any] = {
         s: {"iqm": iqm(x), "ci95": interval(draws[s]), "scores": [float(score) for score in x]}
         for s, x in scores.items()
@@ -48,6 +45,13 @@ def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
         "iqm": found["rlox"]["iqm"] - found["sb3"]["iqm"],
         "ci95": interval(draws["rlox"] - draws["sb3"]),
     }
+    return found
+
+
+def middle(draws: NDArray[Any]) -> NDArray[Any]:
+    """`iqm` of each row, all at once."""
+    cut = draws.shape[1] // 4
+    found: NDArray[Any] = np.sort(draws, axis=1)[:, cut : draws.shape[1] - cut].mean(axis=1)
     return found
 
 

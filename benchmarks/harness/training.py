@@ -1,0 +1,79 @@
+"""Training runs as systems of cases: one case for the whole of a run, others for its parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.case import Results
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one run took, and how much it did."""
+
+    seconds: dict[str, float]  # by part, among them "total"
+    counts: dict[str, int]  # which every system has to have done as often
+
+
+class Stopwatch:
+    """CPU seconds of this process by part: a run has one thread, and others' work does not count."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, its seconds added to `part`."""
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            begun = time.process_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent = time.process_time() - begun
+                self.seconds[part] = self.seconds.get(part, 0.0) + spent
+
+        return measured
+
+
+class Recorded:
+    """One system's runs by number, each with its number as seed.
+
+    A run is made when it is first asked for, so that cases of its parts are about the same runs and
+    cost none of their own.
+    """
+
+    def __init__(self, train: Callable[[int], Trained]) -> None:
+        self._train = train
+        self._runs: list[Trained] = []
+
+    def run(self, number: int) -> Trained:
+        """Run `number`, with those before it."""
+        while len(self._runs) <= number:
+            self._runs.append(self._train(len(self._runs)))
+        return self._runs[number]
+
+
+class PartRunner:
+    """One part of the runs of one system, from run 0 on."""
+
+    def __init__(self, recorded: Recorded, part: str) -> None:
+        self._recorded, self._part = recorded, part
+        self._next = 0
+
+    def sample(self, loops: int) -> float:
+        """Seconds of this part in the next `loops` runs."""
+        first, self._next = self._next, self._next + loops
+        runs = (self._recorded.run(number) for number in range(first, self._next))
+        return sum(run.seconds[self._part] for run in runs)
+
+    def result(self) -> Results:
+        """How much a run does."""
+        return {name: np.array(count) for name, count in self._recorded.run(0).counts.items()}
+
+    def close(self) -> None:
+        """Nothing is kept but numbers."""

@@ -1,0 +1,180 @@
+"""Learning campaigns: plans fixed beforehand, equal hyperparameters, figures that follow from the runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import a2c_classic_control
+import classic_control
+import dqn_classic_control
+import numpy as np
+import ppo_classic_control
+import pytest
+import sb3
+import tables
+from classic_control import Campaign, Leg
+from omegaconf import OmegaConf
+
+from rlox.statistics import iqm
+
+CAMPAIGNS = {
+    module.CAMPAIGN.name: module.CAMPAIGN
+    for module in (ppo_classic_control, a2c_classic_control, dqn_classic_control)
+}
+LEG = Leg("CartPole-v1", 1_000, seeds=2)
+
+
+def preset(algo: str, env: str) -> dict:
+    return OmegaConf.to_container(
+        OmegaConf.load(classic_control.ROOT / "conf" / "tuned" / algo / f"{env}.yaml")
+    )
+
+
+def result(score: float, training: float | None = None) -> dict:
+    """A run whose episodes all returned `score`."""
+    found = {"returns": [score] * 50, "curve": [None] * 25 + [score] * 25}
+    origin = {"packages": {"torch": "2"}, "wheel": {"sha256": "ab"}}
+    return found | ({} if training is None else {"training": training, "provenance": origin})
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
+    monkeypatch.setattr(classic_control, "ROOT", tmp_path)
+    made = Campaign("a_campaign", "a2c", (LEG, Leg("Acrobot-v1", 1_000, seeds=1)))
+    (made.folder / "results").mkdir(parents=True)
+    return made
+
+
+def test_the_legs_and_their_seeds():
+    plan = {
+        name: {leg.name: (leg.env, leg.steps, leg.seeds) for leg in campaign.legs}
+        for name, campaign in CAMPAIGNS.items()
+    }
+    assert plan == {
+        "ppo_classic_control": {
+            "CartPole-v1": ("CartPole-v1", 100_000, 10),
+            "Acrobot-v1": ("Acrobot-v1", 200_000, 5),
+            "Pendulum-v1": ("Pendulum-v1", 100_000, 5),
+        },
+        "a2c_classic_control": {
+            "CartPole-v1_100k": ("CartPole-v1", 100_000, 10),
+            "CartPole-v1_500k": ("CartPole-v1", 500_000, 10),
+            "Acrobot-v1": ("Acrobot-v1", 500_000, 5),
+        },
+        "dqn_classic_control": {
+            "CartPole-v1": ("CartPole-v1", 50_000, 10),
+            "Acrobot-v1": ("Acrobot-v1", 100_000, 5),
+        },
+    }
+    assert all(campaign.script.is_file() for campaign in CAMPAIGNS.values())
+
+
+def complete(campaign: Campaign) -> list[tables.Whole]:
+    found = [(leg, campaign.runs(leg)) for leg in campaign.legs]
+    return [(leg.name, leg.env, leg.steps, runs) for leg, runs in found if runs]
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS.values(), ids=list(CAMPAIGNS))
+def test_the_committed_figures_follow_from_the_committed_runs(campaign):
+    expected = campaign.folder / "expected.json"
+    if not expected.exists():
+        assert complete(campaign) == []
+        return
+    legs = complete(campaign)
+    document = json.loads(expected.read_text())
+    found = {name: tables.summarize(steps, runs) for name, _, steps, runs in legs}
+    assert {k: v for k, v in document.items() if isinstance(v, dict) and k != "versions"} == found
+    table = tables.render([(env, found[name]) for name, env, *_ in legs])
+    assert (campaign.folder / "table.md").read_text() == table
+    assert table in (campaign.folder / "README.md").read_text()
+
+
+def test_a_schedule_is_a_function_of_what_remains_of_the_run():
+    given = sb3.translate(preset("ppo", "CartPole-v1"))
+    rate, clip = given.pop("learning_rate"), given.pop("clip_range")
+    assert [rate(1.0), rate(0.5), clip(0.25)] == [1e-3, 5e-4, 0.05]
+    assert given == {
+        "n_steps": 32, "batch_size": 256, "n_epochs": 20, "gamma": 0.98, "gae_lambda": 0.8, "ent_coef": 0.0,
+    }  # fmt: skip
+
+
+def test_dqn_gets_its_buffer_and_layers_under_the_names_that_the_other_has():
+    assert sb3.translate(preset("dqn", "CartPole-v1")) == {
+        "learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99,
+        "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
+        "exploration_fraction": 0.16, "exploration_final_eps": 0.04,
+        "buffer_size": 100_000, "policy_kwargs": {"net_arch": [256, 256]},
+    }  # fmt: skip
+
+
+def test_a_key_of_ours_that_has_no_translation_is_passed_on_and_not_dropped():
+    assert sb3.translate({"algo": {"double_dqn": True}, "env": {}}) == {"double_dqn": True}
+
+
+def test_a_leg_counts_once_every_seed_of_both_systems_is_there(campaign):
+    for system in tables.SYSTEMS:
+        for seed in range(2):
+            assert campaign.runs(LEG) is None
+            campaign.path(LEG, system, seed).write_text(json.dumps(result(10.0 + seed)))
+    runs = campaign.runs(LEG)
+    assert [run["returns"][0] for run in runs["sb3"]] == [10.0, 11.0]
+
+
+def test_a_run_that_is_there_is_kept(campaign, monkeypatch):
+    path = campaign.path(LEG, "rlox", 0)
+    path.write_text("kept")
+    monkeypatch.setattr(classic_control.subprocess, "run", None)
+    classic_control.measure(campaign, LEG, "rlox", 0)
+    assert path.read_text() == "kept"
+    with pytest.raises(TypeError):
+        classic_control.measure(campaign, LEG, "rlox", 1)
+
+
+def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
+    for system, score in (("rlox", 30.0), ("sb3", 20.0)):
+        for seed in range(2):
+            run = result(score, training=score + 5)
+            campaign.path(LEG, system, seed).write_text(json.dumps(run))
+    classic_control.write(campaign)
+    document = json.loads((campaign.folder / "expected.json").read_text())
+    assert list(document) == ["schema_version", "versions", "wheel_sha256", "CartPole-v1"]
+    assert (document["versions"], document["wheel_sha256"]) == ({"torch": "2"}, ["ab"])
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| CartPole-v1 | 1,000 | 2 | final policy | 30.0 [30.0, 30.0] | 20.0 [20.0, 20.0] | "
+        "10.0 [10.0, 10.0] |",
+        "|  |  |  | last 100 training episodes | 35.0 [35.0, 35.0] | 25.0 [25.0, 25.0] | "
+        "10.0 [10.0, 10.0] |",
+    ]
+    assert (campaign.folder / "learning_curves.png").stat().st_size > 1000
+
+
+def test_the_interval_of_a_difference_resamples_the_seeds_of_both_apart():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(5.0, 1.0, 200), rng.normal(3.0, 2.0, 200)
+    low, high = tables.compare({"rlox": a, "sb3": b})["difference"]["ci95"]
+    # of 200 normal draws the middle half's mean has about 1.09 times the variance of the mean
+    half = 1.96 * np.sqrt(1.09 * (1.0 + 4.0) / 200)
+    assert (low + high) / 2 == pytest.approx(2.0, abs=0.35)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.25)
+
+
+def test_resamples_are_estimated_as_one_is():
+    for n in (1, 2, 5, 10, 11):
+        draws = np.random.default_rng(n).normal(size=(50, n))
+        np.testing.assert_allclose(tables.middle(draws), [iqm(row) for row in draws], rtol=1e-15)
+
+
+def test_a_point_of_a_curve_is_the_mean_of_the_20_episodes_before_it():
+    ends = [(10 * (i + 1), float(i)) for i in range(100)]
+    points = tables.curve(ends, 1_000)
+    assert len(points) == 50
+    assert points[0] == 0.5  # by step 20, two episodes: 0 and 1
+    assert points[-1] == np.arange(80, 100).mean()
+    assert tables.curve([(500, 1.0)], 1_000)[:25] == [None] * 24 + [1.0]
+
+
+def test_the_return_of_training_is_that_of_the_last_100_episodes():
+    ends = [(step, 0.0 if step <= 50 else 2.0) for step in range(1, 151)]
+    assert classic_control.outcome(LEG, [1.0], ends, {})["training"] == 2.0
+    assert classic_control.outcome(LEG, [1.0], ends[:75], {})["training"] == pytest.approx(50 / 75)
