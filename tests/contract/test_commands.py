@@ -114,7 +114,8 @@ def selections(spec: CommandSpec) -> Iterator[tuple[tuple[str, ...], list[Key]]]
         for tag in group.registry
     ]
     for choice in chosen or [()]:
-        yield choice, schema.keys(schema.chosen(choice))
+        parts = schema.chosen(choice)
+        yield choice, schema.as_brought(schema.keys(parts), parts)
 
 
 @pytest.mark.parametrize("name", SPECS)

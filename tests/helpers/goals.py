@@ -1,4 +1,4 @@
-"""Bit flipping (Andrychowicz et al. 2017, section 3.1): the task that random exploration never solves."""
+"""An environment with a Dict of observations, a goal and infos, all of which it uses again."""
 
 from __future__ import annotations
 
@@ -7,42 +7,87 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from helpers.envs import Countdown
 
 
-class BitFlipping(gym.Env[Any, Any]):
-    """Action i turns bit i round; -1 a step, 0 at the goal, which terminates; cut off after n steps."""
+class Goals(gym.Env[Any, Any]):
+    """Walk on a line to a goal within eight steps.
 
-    def __init__(self, n: int = 8) -> None:
-        bits = spaces.Box(0.0, 1.0, (n,), np.float32)
-        parts = ("observation", "achieved_goal", "desired_goal")
-        self.observation_space = spaces.Dict(dict.fromkeys(parts, bits))
-        self.action_space = spaces.Discrete(n)
-        self.n = n
+    The arrays of an observation and the dict of an info are the same objects at every step and
+    reset, so that whoever keeps one without a copy sees it change. `is_success` is told at the end.
+    """
 
-    def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[dict[str, Array], dict[str, Any]]:
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            {
+                "desired_goal": spaces.Box(-9, 9, (1,), np.float32),
+                "achieved_goal": spaces.Box(-9, 9, (1,), np.float32),
+                "phase": spaces.Discrete(3, start=1),
+                "observation": spaces.Box(-9, 9, (2, 2), np.float32),
+            }
+        )
+        self.action_space = spaces.Discrete(2)
+        self.seen: dict[str, Any] = {
+            "desired_goal": np.zeros(1, np.float32),
+            "achieved_goal": np.zeros(1, np.float32),
+            "phase": 1,
+            "observation": np.zeros((2, 2), np.float32),
+        }
+        self.info: dict[str, Any] = {}
+        self.place = self.t = self.episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.bits, self.goal = self.np_random.integers(0, 2, (2, self.n)).astype(np.float32)
-        self.t = 0
-        return self._obs(), {}
+        self.place, self.t = 0, 0
+        self.episodes += 1
+        self.seen["desired_goal"][0] = self.np_random.choice([-3, -2, 2, 3])
+        self.info.clear()
+        self.info["episode"] = self.episodes
+        return self._observed(), self.info
 
-    def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
-        self.bits = self.bits.copy()
-        self.bits[int(action)] = 1.0 - self.bits[int(action)]
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place += 2 * int(action) - 1
         self.t += 1
-        there = bool(self.compute_terminated(self.bits[None], self.goal[None], {})[0])
-        reward = float(self.compute_reward(self.bits[None], self.goal[None], {})[0])
-        return self._obs(), reward, there, self.t >= self.n, {"is_success": there}
+        reached = bool(self.place == self.seen["desired_goal"][0])
+        out_of_time = self.t == 8 and not reached
+        # of lengths that differ from step to step, as Gymnasium's vectors cannot join them
+        self.info["path"] = np.arange(self.t)
+        if reached or out_of_time:
+            self.info["is_success"] = reached
+        return self._observed(), float(reached), reached, out_of_time, self.info
 
-    def compute_reward(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return self.compute_terminated(achieved, desired, info).astype(np.float32) - 1.0
+    def save_state(self) -> dict[str, Any]:
+        goal = float(self.seen["desired_goal"][0])
+        return {"place": self.place, "t": self.t, "episodes": self.episodes, "goal": goal}
 
-    def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return np.asarray(np.abs(achieved - desired).sum(-1) == 0)
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.place, self.t, self.episodes = state["place"], state["t"], state["episodes"]
+        self.seen["desired_goal"][0] = state["goal"]
 
-    def _obs(self) -> dict[str, Array]:
-        return {"observation": self.bits, "achieved_goal": self.bits, "desired_goal": self.goal}
+    def _observed(self) -> dict[str, Any]:
+        self.seen["achieved_goal"][0] = self.place
+        self.seen["phase"] = 1 + self.t % 3
+        self.seen["observation"][:] = [[self.place, self.t], [self.episodes % 4, 1.0]]
+        return self.seen
+
+
+class FreshGoals(Goals):
+    """The same, each info a dict of its own."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        seen, info = super().reset(seed=seed)
+        return seen, dict(info)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *result, info = super().step(action)
+        return *result, dict(info)  # type: ignore[return-value]
+
+
+class Secretive(Countdown):
+    """What it says on the way cannot be sent to another process, what it says at the end can."""
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        ended = result[2] or result[3]
+        return *result, {"is_success": True} if ended else {"way": lambda: None}

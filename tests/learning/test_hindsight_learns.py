@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.goals import BitFlipping
+from helpers.bit_flipping import BitFlipping
 
 from rlox.algorithms import DQN
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.cli import Cli, only_run
 
 from rlox.configs import ALGO_CONFIGS
-
-from .conftest import Cli, only_run
 
 ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))

@@ -1,0 +1,48 @@
+"""Bit flipping (Andrychowicz et al. 2017, section 3.1): the task that random exploration never solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class BitFlipping(gym.Env[Any, Any]):
+    """Action i turns bit i round; -1 a step, 0 at the goal, which terminates; cut off after n steps."""
+
+    def __init__(self, n: int = 8) -> None:
+        bits = spaces.Box(0.0, 1.0, (n,), np.float32)
+        parts = ("observation", "achieved_goal", "desired_goal")
+        self.observation_space = spaces.Dict(dict.fromkeys(parts, bits))
+        self.action_space = spaces.Discrete(n)
+        self.n = n
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.bits, self.goal = self.np_random.integers(0, 2, (2, self.n)).astype(np.float32)
+        self.t = 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        self.bits = self.bits.copy()
+        self.bits[int(action)] = 1.0 - self.bits[int(action)]
+        self.t += 1
+        there = bool(self.compute_terminated(self.bits[None], self.goal[None], {})[0])
+        reward = float(self.compute_reward(self.bits[None], self.goal[None], {})[0])
+        return self._obs(), reward, there, self.t >= self.n, {"is_success": there}
+
+    def compute_reward(self, achieved: Array, desired: Array, info: Any) -> Array:
+        return self.compute_terminated(achieved, desired, info).astype(np.float32) - 1.0
+
+    def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Array:
+        return np.asarray(np.abs(achieved - desired).sum(-1) == 0)
+
+    def _obs(self) -> dict[str, Array]:
+        return {"observation": self.bits, "achieved_goal": self.bits, "desired_goal": self.goal}
