@@ -238,6 +238,7 @@ def typed(spec: CommandSpec) -> list[Mutant]:
 TYPED = [(spec.command.name, mutant) for spec in keyed() for mutant in typed(spec)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "mutant"), TYPED, ids=lambda v: getattr(v, "override", v))
 def test_a_wrong_key_or_value_ends_the_command_with_2_and_leaves_nothing(
     cli: Cli, tmp_path: Path, name: str, mutant: Mutant

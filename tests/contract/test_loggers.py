@@ -236,6 +236,7 @@ def killed_in_call(k: int, work: Callable[[], object]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
+@pytest.mark.ci
 @every_logger
 @pytest.mark.parametrize("what", ["while it catches up", "while a resumed run takes rows back"])
 def test_whichever_disk_call_is_the_last_every_row_is_there_once_afterwards(

@@ -18,6 +18,7 @@ from helpers.callables.comparing import assert_equal, assert_same
 from helpers.callables.engine import Invalid, Stale
 from helpers.callables.programs import PROGRAMS
 from helpers.callables.schemas import SCHEMAS
+from helpers.memory_disk import memory_disk
 from helpers.tiers import examples
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -31,8 +32,6 @@ FREE = {
     "push", "push_batch", "save", "load", "facts", "restore", "prune", "clear", "flush", "construct",
     "from_spaces", "hindsight",
 }  # fmt: skip
-# memory that pretends to be a disk: these programs are not about the device
-SHM = Path("/dev/shm")
 
 
 def run(program: Program, step: str, spoil: bool) -> str:
@@ -84,9 +83,8 @@ def test_random_programs_of_calls_equal_the_model(kind):
     @given(st.integers(0, 2**32 - 1), calls(kind))
     def programs(schema: str, seed: int, steps: list[tuple[str, bool, int]]) -> None:
         note(f"observations: {schema}")
-        home = SHM if SHM.exists() else None
         # a spoilt path is relative
-        with tempfile.TemporaryDirectory(dir=home) as folder, contextlib.chdir(folder):
+        with tempfile.TemporaryDirectory(dir=memory_disk()) as folder, contextlib.chdir(folder):
             program = kind(Quick(seed), Path(folder), SCHEMAS[schema])
             try:
                 for step, spoil, seed in steps:

@@ -25,6 +25,7 @@ import pytest
 from faults.forge import CHANGES, Folder, forged, put
 from faults.report import FULL, record
 from helpers.decoded import Missing, Stream, decoded, state_of, tiered
+from helpers.memory_disk import memory_disk
 from helpers.tagged import FLAT, RINGS, TIERED, Kind, dataset, numbers
 
 import rlox
@@ -32,7 +33,6 @@ from rlox.errors import CheckpointError, InternalError, RloxError
 
 MUTANTS = 2_000 if FULL else 40
 CASES = RINGS | TIERED | {"dataset": Kind(rlox.ReplayBuffer, numbers, FLAT, (40,), (40,))}
-SHM = Path("/dev/shm")
 
 
 class Wrong(Exception):
@@ -247,8 +247,7 @@ def results(name: str, mutants: int) -> dict[str, Any]:
     found: Counter[str] = Counter()
     changes: Counter[str] = Counter()
     wrong: list[str] = []
-    home = SHM if SHM.exists() else None
-    with tempfile.TemporaryDirectory(dir=home) as place:
+    with tempfile.TemporaryDirectory(dir=memory_disk()) as place:
         good = make(name, Path(place) / "good")
         for seed in range(-1, mutants):
             rng = random.Random(f"{name} {seed}")

@@ -18,7 +18,7 @@ SPEC = AlgorithmSpec(
     },
     total=400,
     probe={"n_envs": 4, "learning_rate": 5e-3, "net_arch": (16,)},
-    probe_total=8_000,
+    probe_total=4_000,
     steady={"anneal_lr": False},
     tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,)},
     without_effect={

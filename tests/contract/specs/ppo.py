@@ -18,7 +18,8 @@ SPEC = AlgorithmSpec(
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
     },
     total=1600,
-    probe={"n_envs": 4, "n_steps": 32, "learning_rate": 3e-3, "net_arch": (16,)},
+    probe={"n_envs": 4, "n_steps": 32, "learning_rate": 5e-3, "net_arch": (16,)},
+    probe_total=2_500,
     steady={"anneal_lr": False},
     tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,), "n_epochs": 1, "batch_size": 30},
     without_effect={

@@ -44,6 +44,7 @@ def said(algorithm: Algorithm, minibatch: int | None) -> int:
     return rollout_bytes(algo, env, CPU, minibatch, algo.net_arch)
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("name", ["ppo", "a2c"])
 def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
