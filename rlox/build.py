@@ -31,7 +31,11 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     """
     algorithm = build(config)
     refused: CheckpointError | None = None
+    without_rows: Checkpoint | None = None
     for folder, saved in whole_checkpoints(run):
+        if algorithm.source.stored_bytes and saved.replay is None:
+            without_rows = without_rows or saved  # of a full disk; an older one goes on exactly
+            continue
         try:
             algorithm.restore(saved)
         except CheckpointError as error:
@@ -43,4 +47,6 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
             return algorithm, saved
     if refused is not None:
         raise refused
-    return algorithm, None
+    if without_rows is not None:
+        algorithm.restore(without_rows)
+    return algorithm, without_rows

@@ -95,8 +95,7 @@ def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def describe(change: Change, config: RunConfig) -> str:
     """One line: `total_steps 100,352 -> 2,000,000 (schedules stretch)`."""
     text = f"{change.key} {_shown(change.old)} -> {_shown(change.new)}"
-    annealed = any(value is True and "anneal_" in key for key, value in leaves(plain(config)))
-    if change.key == "total_steps" and annealed:
+    if change.key == "total_steps" and (config.algo.scheduled or config.buffer.scheduled):
         return f"{text} (schedules {'stretch' if change.new > change.old else 'shorten'})"
     return f"{text} (last digits may differ)" if change.key in NUMERIC else text
 

@@ -145,7 +145,8 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> int:
         step = algorithm.clock.now
         plan.require_ahead(step)
         _require_own(plan, saved)
-        grade = "exact" if _goes_on(algorithm, saved) else "episode_start"
+        why = "" if saved is None else algorithm.source.interruption(saved.state["source"])
+        grade = "episode_start" if why else "exact"
         folder.restart(step)
         origin = provenance.collect(plan.config, call.line)
         _keep_previous(plan, {**origin, "resumed_at": step, "resume_grade": grade})
@@ -153,27 +154,18 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> int:
         print(f"{title(plan.config)}\n  folder  {plan.path}")
         for change in plan.changes:
             print(f"  changed {changes.describe(change, plan.config)}")
-        where = _where(algorithm, saved, grade)
+        where = _where(algorithm, saved, why)
         log.info("%s", where)
         print(f"  {where}", flush=True)
         ended = run_training(algorithm, plan.config, folder, call.signals, saved)
         return int(ended["code"])
 
 
-def _where(algorithm: Algorithm, saved: Checkpoint | None, grade: str) -> str:
+def _where(algorithm: Algorithm, saved: Checkpoint | None, why: str) -> str:
     at = f"resumed at step {algorithm.clock.now:,} of {algorithm.clock.horizon:,}"
     if saved is None:
         return f"{at} (there was no checkpoint yet, the run starts again)"
-    if grade == "exact":
-        return f"{at} (exact)"
-    able = algorithm.source.resume_grade == "exact"
-    why = "was saved by another backend" if able else "cannot be saved"
-    return f"{at} (environments start new episodes: {algorithm.env_id} {why})"
-
-
-def _goes_on(algorithm: Algorithm, saved: Checkpoint | None) -> bool:
-    """Whether the environments go on in mid-episode."""
-    return saved is None or algorithm.source.continues(saved.state["source"])
+    return f"{at} ({why or 'exact'})"
 
 
 def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:

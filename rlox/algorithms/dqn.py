@@ -85,15 +85,19 @@ class DQNLearner:
         self._copied = int(state["optimizer"]["copied"])
 
     def _follow(self, env_steps: int) -> None:
-        """Move the target network where copies have become due; several at once are one."""
+        """Make the copies to the target network that have become due.
+
+        The online network was the same at all of them, so that n at once leave (1 - tau)^n of the way.
+        """
         due = env_steps // self.config.target_update_interval
-        if due > self._copied:
-            self._copied = due
+        copies, self._copied = due - self._copied, due
+        if copies > 0:
+            part = self.config.tau if copies == 1 else 1.0 - (1.0 - self.config.tau) ** copies
             with torch.no_grad():
-                if self.config.tau == 1.0:
+                if part == 1.0:
                     self._target.vector.copy_(self.optimizer.vector)
                 else:
-                    self._target.vector.lerp_(self.optimizer.vector, self.config.tau)
+                    self._target.vector.lerp_(self.optimizer.vector, part)
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
         """One gradient step; its row of metrics and the errors `[B]`."""

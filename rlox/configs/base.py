@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
@@ -27,6 +27,11 @@ class AlgorithmConfig:
     def buffer(self) -> str:
         """The buffer that these settings use unless one is named."""
         return self.buffers[0]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether something changes with the part of the total that is over: a larger one stretches it."""
+        return any(getattr(self, f.name) is True for f in fields(self) if f.name[:7] == "anneal_")
 
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""

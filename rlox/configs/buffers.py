@@ -26,6 +26,11 @@ class BufferConfig:
 
     name: str = param(doc="the buffer")
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether something changes with the part of the total that is over."""
+        return False
+
     def check(self) -> None:
         """Raise `ConfigError` for fields that contradict each other."""
 
@@ -115,6 +120,11 @@ class PrioritizedConfig(ReplayConfig):
     priority_eps: float = param(
         1e-6, "what is added to every absolute error", within="(0, inf)", source="OpenAI Baselines"
     )
+
+    @property
+    def scheduled(self) -> bool:
+        """Beta."""
+        return self.beta != self.beta_final
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """`data` with the algorithm's own defaults for the keys that it leaves out."""
     algo = data.get("algo")
     named = algo.get("name") if isinstance(algo, Mapping) else None
-    known = isinstance(named, str) and named in ALGO_CONFIGS
-    brings = ALGO_CONFIGS[named].brings if known else {}
+    kind = ALGO_CONFIGS.get(named) if isinstance(named, str) else None
+    brings = kind.brings if kind else {}
     given: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
     for key, value in brings.items():
         group, _, name = key.rpartition(".")

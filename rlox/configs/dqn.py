@@ -56,3 +56,8 @@ class DQNConfig(OffPolicyConfig):
     net_arch: tuple[int, ...] = param(
         (64, 64), "hidden layer widths", within="[1, 65536]", source="SB3"
     )
+
+    @property
+    def scheduled(self) -> bool:
+        """Epsilon too."""
+        return super().scheduled or self.exploration_initial_eps != self.exploration_final_eps

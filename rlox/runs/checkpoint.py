@@ -41,6 +41,7 @@ __all__ = [
     "pass_over",
     "read_checkpoint",
     "read_manifest",
+    "replaced",
     "resolve_checkpoint",
     "steps_of",
     "whole_checkpoints",
@@ -56,8 +57,9 @@ OWN_REPLAY = "last"  # the name of the only save in the latter
 MAX_MANIFEST = 1 << 20  # bytes; it is read before anything about it is known
 # JSON of nested lists takes some 18 times its size in memory; arrays are in files of their own
 MAX_STATE = 3 << 20
+_OLD = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
-_STEP = re.compile(r"^step-\d{12}$")
+_STEP = re.compile(r"^step-\d{12}(-\d{12})?$")
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,17 @@ def pass_over(folder: Path, error: CheckpointError) -> None:
 
 def steps_of(root: Path) -> list[Path]:
     """The step folders of a checkpoint root, oldest first."""
-    return sorted(p for p in root.iterdir() if _STEP.match(p.name)) if root.is_dir() else []
+    if not root.is_dir():
+        return []
+    found = {p.name: p for p in root.iterdir() if _STEP.match(p.name)}
+    found.update((folder.name, old) for old, folder in replaced(root))
+    return [found[name] for name in sorted(found)]
+
+
+def replaced(root: Path) -> list[tuple[Path, Path]]:
+    """Checkpoints whose replacement was killed before the new one was in its place, and that place."""
+    waiting = [(old, root / old.name[1 : -len(_OLD)]) for old in root.glob(f".step-*{_OLD}")]
+    return [(old, folder) for old, folder in waiting if not folder.exists()]
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> int:
@@ -263,7 +275,7 @@ def _into_place(partial: Path, folder: Path, disk: Disk) -> None:
 
 def _old(folder: Path) -> Path:
     """Where the checkpoint that is being replaced waits until the new one is in its place."""
-    return folder.with_name(f".{folder.name}.old")
+    return folder.with_name(f".{folder.name}{_OLD}")
 
 
 def _require_replaceable(folder: Path) -> None:

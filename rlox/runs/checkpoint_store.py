@@ -17,6 +17,7 @@ from rlox.runs.checkpoint import (
     Checkpoint,
     own_digest,
     read_manifest,
+    replaced,
     steps_of,
     write_checkpoint,
 )
@@ -46,9 +47,11 @@ class CheckpointStore:
         self.keep = keep
         self.unit = unit
         self.disk = disk or Disk()
-        self._written = {self._folder(resumed): resumed.clock} if resumed else {}
+        for old, folder in replaced(root):
+            self.disk.rename(old, folder)
         for leftover in root.glob(".step-*") if root.is_dir() else ():
             self.disk.remove(leftover)  # of a save that was killed
+        self._written = {self._folder(resumed)} if resumed else set()
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> Path:
         """Write the checkpoint, point `last` (and `best`) at it, remove the oldest.
@@ -57,11 +60,11 @@ class CheckpointStore:
         same, and a checkpoint that is whole is never taken away.
         """
         folder = self._folder(checkpoint)
-        if self._written.get(folder) == checkpoint.clock:
+        if folder in self._written:
             _move_logs(folder, checkpoint.logs, self.disk)
         else:
             write_checkpoint(folder, checkpoint, self.disk)
-            self._written[folder] = checkpoint.clock
+            self._written.add(folder)
         try:
             self.disk.link(self.root / "last", folder.name)
             if best:
@@ -81,7 +84,12 @@ class CheckpointStore:
                 raise StorageError(f"cannot update {self.root}: {error}") from error
 
     def _folder(self, checkpoint: Checkpoint) -> Path:
-        return self.root / _name(checkpoint.clock[self.unit])
+        """Where it is, or is to be; the updates are in its name if the step has another one."""
+        plain = self.root / _name(checkpoint.clock[self.unit])
+        longer = plain.with_name(f"{plain.name}-{checkpoint.clock.get('updates', 0):012d}")
+        if _clock_of(longer) == checkpoint.clock:
+            return longer
+        return plain if _clock_of(plain) in (None, checkpoint.clock) else longer
 
     def _prune(self) -> None:
         named = {(self.root / n).resolve().name for n in ("last", "best")}
@@ -104,6 +112,15 @@ def replay_name(clock: Clock) -> str:
 
 def _name(step: int) -> str:
     return f"step-{step:012d}"
+
+
+def _clock_of(folder: Path) -> dict[str, int] | None:
+    """The clock of a checkpoint; `None` where there is none, or one that cannot be read."""
+    try:
+        clock: dict[str, int] = read_manifest(folder)["clock"]
+        return clock
+    except (CheckpointError, OSError):
+        return None
 
 
 def _move_logs(folder: Path, logs: Mapping[str, int], disk: Disk) -> None:

@@ -91,7 +91,7 @@ class Session:
         self._means = Means()
         if "means" in earlier:
             self._means.restore(earlier["means"])
-        self._row_at = -1
+        self._row_at = (-1, -1)  # where the last row stands: step of the unit, update
         self._before = algorithm.clock.now  # at the tick before
         # an evaluation during training that a signal cut short: the first thing to do on resuming
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
@@ -204,7 +204,8 @@ class Session:
         A run that was stopped by a signal goes on later and logs what one never stopped would.
         """
         ends = self.algorithm.stop_reason is not None and not self._signalled
-        if ends and self._row_at != self.algorithm.clock.now:
+        clock = self.algorithm.clock
+        if ends and self._row_at != (clock.now, clock.updates):
             self._journal.write(self._row())
 
     def _judge(self, evaluation: Evaluation | None) -> None:
@@ -267,7 +268,7 @@ class Session:
     def _row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._seconds()
         rate = algorithm.recent.success_rate
-        self._row_at = algorithm.clock.now
+        self._row_at = (algorithm.clock.now, algorithm.clock.updates)
         return {
             **self._position(),
             "seconds": seconds,

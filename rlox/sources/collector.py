@@ -19,6 +19,7 @@ from rlox.policies import ActorCritic, as_actor_critic
 from rlox.policies.base import acting
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
+from rlox.sources.engine import engine_of, interruption
 from rlox.sources.episodes import EpisodeTracker
 from rlox.types import Episode, Progress, Rollout
 
@@ -100,7 +101,7 @@ class Collector:
         """Everything the next rollout depends on, besides the policy."""
         state: dict[str, Any] = {
             "env": self.env.state(),
-            "engine": self._engine,
+            "engine": engine_of(self.env),
             "obs": self._obs.copy(),
             "started": self._started,
             "rollouts": self.rollouts,
@@ -120,24 +121,15 @@ class Collector:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
             self.reward_normalizer.restore(state["reward_normalizer"])
-        if state["engine"] == self._engine:
+        if state["engine"] == engine_of(self.env):
             self.env.restore(state["env"])
-        if self.continues(state):
+        if not interruption(self.env, state):
             self._obs[:] = state["obs"]
             self.tracker.restore(state["episodes"])
             self._started = bool(state["started"])
             return
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
-
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether `restore(state)` goes on in mid-episode."""
-        return bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
-
-    @property
-    def _engine(self) -> list[str]:
-        """Whose state is saved, and how much of it: another engine cannot use it."""
-        return [type(self.env).__name__, self.env.resume_grade]
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""

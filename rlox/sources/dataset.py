@@ -90,9 +90,9 @@ class DatasetSource:
             _require_same(state["digest"], self._digest)
         self.batches = int(state["batches"])
 
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Always: another dataset is refused."""
-        return True
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Never one: another dataset is refused."""
+        return ""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The block of batches that the last ones are of, `[n, B, ...]`."""

@@ -14,6 +14,7 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
 from rlox.sources.chunk import Chunk
+from rlox.sources.engine import engine_of, interruption
 from rlox.sources.episodes import EpisodeTracker
 from rlox.sources.memory import Memory
 from rlox.sources.store import Store
@@ -119,7 +120,7 @@ class ReplaySource:
         """Everything the next batch depends on, besides the learner."""
         state: dict[str, Any] = {
             "env": self.env.state(),
-            "engine": self._engine,
+            "engine": engine_of(self.env),
             "obs": self._obs.copy(),
             "started": self._started,
             "steps": self.steps,
@@ -154,9 +155,9 @@ class ReplaySource:
         if not store.fill(self.memory.buffer, state["buffer"]):
             self._owed = 0
             self._learns_from = self.env_steps + self.cadence.learning_starts
-        if state["engine"] == self._engine:
+        if state["engine"] == engine_of(self.env):
             self.env.restore(state["env"])
-        if state["engine"] == self._engine and self.env.resume_grade == "exact":
+        if not interruption(self.env, state):
             self._obs[:] = state["obs"]
             self.tracker.restore(state["episodes"])
             self._started = bool(state["started"])
@@ -166,10 +167,11 @@ class ReplaySource:
         if self.reward_normalizer:
             self.reward_normalizer.returns[:] = 0.0
 
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether the environments go on in mid-episode, and the rows are there."""
-        same = bool(state["engine"] == self._engine) and self.env.resume_grade == "exact"
-        return same and state["buffer"] is not None
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Why the environments do not go on in mid-episode, or what they had done is not there."""
+        if state["buffer"] is None:
+            return "the buffer fills anew: its rows were not saved"
+        return interruption(self.env, state)
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The last stretch of steps, and the last batches, to look into."""
@@ -180,11 +182,6 @@ class ReplaySource:
         """Close the environments."""
         self.env.close()
         self.memory.close()
-
-    @property
-    def _engine(self) -> list[str]:
-        """Whose state is saved, and how much of it: another engine cannot use it."""
-        return [type(self.env).__name__, self.env.resume_grade]
 
     def _report(self) -> Progress:
         progress = Progress(self._unreported, tuple(self._episodes))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlox.policies import ActorCritic
 from rlox.sources.collector import Collector
+from rlox.sources.engine import interruption
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Rollout, Update
 
@@ -49,9 +50,9 @@ class RolloutSource:
         """Continue from what `save` returned."""
         self.collector.restore(state)
 
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether the environments go on in mid-episode: saved by the same engine, and whole."""
-        return self.collector.continues(state)
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Why the environments do not go on in mid-episode; empty if they do."""
+        return interruption(self.collector.env, state)
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The last rollout."""

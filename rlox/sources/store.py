@@ -55,7 +55,8 @@ class InMemory:
         if "rows" not in kept:
             raise CheckpointError(
                 "the checkpoint's rows are in the replay/ folder of its run, which is not there; "
-                "load it from its run folder, or without them: replay=False"
+                "put that folder back, or go on without the rows in Python: "
+                "from_checkpoint(path, replay=False)"
             )
         buffer.restore(dict(kept["rows"]))
         _require_pushed(buffer, kept)

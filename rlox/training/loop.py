@@ -44,8 +44,8 @@ class Source(Protocol[B_co]):
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from what `save` returned."""
 
-    def continues(self, state: Mapping[str, Any]) -> bool:
-        """Whether `restore(state, ...)` goes on as if it had never stopped."""
+    def interruption(self, state: Mapping[str, Any]) -> str:
+        """Why `restore(state, ...)` does not go on as if it had never stopped; empty if it does."""
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The columns of the last batch, to look into when a number in it is not finite."""

@@ -132,9 +132,10 @@ def test_the_target_follows_when_its_interval_of_environment_steps_is_over_and_n
     made.update(replaced(batches(3), env_steps=99), Clock(horizon=1000))
     before = [p.detach().clone() for p in made.policy.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(first, made.target.parameters(), strict=True))
-    made.update(replaced(batches(3), env_steps=250), Clock(horizon=1000))  # two at once are one
+    made.update(replaced(batches(3), env_steps=250), Clock(horizon=1000))  # two at once
     for old, online, now in zip(first, before, made.target.parameters(), strict=True):
-        torch.testing.assert_close(now, (1 - tau) * old + tau * online)
+        once = (1 - tau) * old + tau * online
+        torch.testing.assert_close(now, (1 - tau) * once + tau * online)
     moved = [p.detach().clone() for p in made.target.parameters()]
     made.update(replaced(batches(3), env_steps=299), Clock(horizon=1000))
     assert all(torch.equal(a, b) for a, b in zip(moved, made.target.parameters(), strict=True))

@@ -215,7 +215,7 @@ def test_environments_that_cannot_be_saved_start_new_episodes_and_it_is_said(
     assert origin["resume_grade"] == "episode_start"
     result = cli("train", "resume=run")
     assert result.code == 0, result.err
-    assert "(environments start new episodes: Breaking-v0 cannot be saved)" in result.out
+    assert "(environments start new episodes: they cannot be saved)" in result.out
     data = json.loads(Path("run/result.json").read_text())
     assert data["resumes"] == [{"step": 256, "grade": "episode_start"}]
 

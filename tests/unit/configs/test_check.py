@@ -123,3 +123,26 @@ def test_make_names_an_unknown_key_without_a_path() -> None:
         make(EnvConfig, {"envs": 3})
     with pytest.raises(UnknownNameError):
         run(algo={"name": "sarsa"})
+
+
+@pytest.mark.parametrize(
+    ("tree", "scheduled"),
+    [
+        ({"algo": {"name": "ppo", "anneal_lr": False, "anneal_clip": False}}, False),
+        ({"algo": {"name": "ppo", "anneal_lr": False, "anneal_clip": True}}, True),
+        ({"algo": {"name": "dqn"}}, True),  # epsilon
+        ({"algo": {"name": "dqn", "exploration_initial_eps": 0.05}}, False),
+        (
+            {
+                "algo": {"name": "dqn", "exploration_initial_eps": 0.05},
+                "buffer": {"name": "prioritized"},  # beta
+            },
+            True,
+        ),
+    ],
+)
+def test_a_configuration_says_whether_a_larger_total_stretches_something(
+    tree: dict[str, Any], scheduled: bool
+) -> None:
+    run = make_run({"env": {"id": "CartPole-v1"}, "total_steps": 100, **tree})
+    assert (run.algo.scheduled or run.buffer.scheduled) == scheduled

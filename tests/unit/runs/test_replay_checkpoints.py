@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rlox.algorithms import DQN
 from rlox.build import build, resume
 from rlox.configs import RunConfig, make_run
 from rlox.errors import CheckpointError, ConfigError, StorageError
-from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
+from rlox.loggers import read_rows
+from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint, write_checkpoint
 from rlox.runs.session import Session
-from rlox.sources.store import InMemory, Segments
+from rlox.sources.store import InMemory, Nowhere, Segments
 
 
 def config(total: int = 400, **more: Any) -> RunConfig:
@@ -79,7 +82,7 @@ def test_a_run_that_goes_on_has_the_rows_of_one_never_stopped(tmp_path: Path) ->
     half, whole = tmp_path / "half", tmp_path / "whole"
     train(half, config(200))
     algorithm, saved = resume(half, config(400))
-    assert algorithm.source.continues(saved.state["source"])  # type: ignore[union-attr]
+    assert algorithm.source.interruption(saved.state["source"]) == ""  # type: ignore[union-attr]
     Session(algorithm, half, resumed=saved).run()
     assert rows(algorithm) == rows(train(whole, config(400)))
 
@@ -221,3 +224,75 @@ def test_a_capacity_in_bytes_is_kept(memory: str, least: int) -> None:
     given = {"100kB": 100_000, "1MiB": 1 << 20, "5e5": 500_000}[memory]
     assert memory_of.full_bytes <= given < 1.1 * memory_of.full_bytes
     assert memory_of.buffer.capacity > least
+
+
+class InMidTraining:
+    """Stops at the first batch after the training that ended at `step`; there are more to come."""
+
+    def __init__(self, algorithm: Any, step: int) -> None:
+        self.algorithm, self.step, self.batches = algorithm, step, 0
+
+    def __call__(self, snapshot: Any) -> None:
+        if snapshot.now == self.step:
+            self.batches += 1
+            if self.batches == 2:
+                self.algorithm.stop("callback")
+
+
+def test_a_stop_within_a_training_leaves_the_best_policy_of_that_step_alone(tmp_path: Path) -> None:
+    settings = config(eval={"every": 100, "episodes": 2})
+    algorithm = build(settings)
+    session = Session(algorithm, tmp_path, InMidTraining(algorithm, 104))
+    session.run()
+    best = read_checkpoint(resolve_checkpoint(tmp_path, "best"))
+    last = read_checkpoint(resolve_checkpoint(tmp_path, "last"))
+    assert best.clock["env_steps"] == last.clock["env_steps"] == 104
+    assert best.clock["updates"] == last.clock["updates"] - 1
+    evaluated = [r for r in read_rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
+    assert next(r["updates"] for r in evaluated) == best.clock["updates"]
+    assert (
+        resolve_checkpoint(tmp_path, "last").name == f"step-{104:012d}-{last.clock['updates']:012d}"
+    )
+
+
+def test_a_run_stopped_within_a_training_ends_like_one_never_stopped(tmp_path: Path) -> None:
+    half, whole = tmp_path / "half", tmp_path / "whole"
+    half.mkdir()
+    settings = config(eval={"every": 100, "episodes": 2}, checkpoint={"every": 10_000, "keep": 1})
+    first = build(settings)
+    Session(first, half, InMidTraining(first, 104)).run()
+    algorithm, saved = resume(half, settings)
+    assert saved is not None and saved.clock["updates"] == first.clock.updates
+    Session(algorithm, half, resumed=saved).run()
+    other = train(whole, settings)
+    assert rows(algorithm) == rows(other)
+    mine, theirs = algorithm.policy.state_dict(), other.policy.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_checkpoint_whose_replacement_was_killed_is_found_and_put_back(tmp_path: Path) -> None:
+    train(tmp_path, config(checkpoint={"every": 100, "keep": 1}))
+    root = tmp_path / "checkpoints"
+    (only,) = root.glob("step-*")
+    only.rename(root / f".{only.name}.old")
+    algorithm, saved = resume(tmp_path, config(600, checkpoint={"every": 10_000, "keep": 1}))
+    assert saved is not None and saved.clock["env_steps"] == 400
+    assert resolve_checkpoint(tmp_path).name == f".{only.name}.old"
+    Session(algorithm, tmp_path, resumed=saved).run()
+    assert [p.name for p in root.glob("*step-*")] == [f"step-{600:012d}"]
+
+
+def test_a_checkpoint_with_rows_is_gone_on_from_before_a_newer_one_without(tmp_path: Path) -> None:
+    algorithm = train(tmp_path, config())
+    earlier = sorted((tmp_path / "checkpoints").glob("step-*"))[0]
+    newest = resolve_checkpoint(tmp_path)
+    write_checkpoint(
+        newest, algorithm.checkpoint(store=Nowhere())
+    )  # as a disk that was full left it
+    algorithm, saved = resume(tmp_path, config())
+    assert saved is not None and saved.clock == read_checkpoint(earlier).clock
+    shutil.rmtree(earlier)
+    algorithm, saved = resume(tmp_path, config())
+    assert saved is not None and saved.clock["env_steps"] == 400
+    assert len(algorithm.source.memory.buffer) == 0
+    assert "rows were not saved" in algorithm.source.interruption(saved.state["source"])

@@ -80,7 +80,7 @@ def test_a_source_goes_on_where_it_was_saved_and_refuses_another_dataset() -> No
     saved = first.save(InMemory())
     again = source()
     again.restore(saved, InMemory())
-    assert again.continues(saved)
+    assert again.interruption(saved) == ""
     assert drawn(again, 70) == whole[37:]
     loaded = source(digest="other")
     loaded.load()

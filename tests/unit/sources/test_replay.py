@@ -244,7 +244,7 @@ def test_a_source_without_its_rows_fills_the_buffer_before_it_learns_again() -> 
     run(first, 60)
     again = source(random_script(rng, 200, 1), algo)
     again.restore(first.save(Nowhere()), Nowhere())
-    assert not again.continues(first.save(Nowhere()))
+    assert "rows were not saved" in again.interruption(first.save(Nowhere()))
     again.env.t = 0  # type: ignore[attr-defined]
     ticks, clock = [], Clock(env_steps=60, horizon=120)
     while clock.left:

@@ -1,0 +1,133 @@
+"""BC beside the policy that it clones: the runs and table of experiments/behavioural_cloning.
+
+A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in 50 episodes, starts
+1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py); BC learns it with its
+defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
+
+    pip install . matplotlib && python benchmarks/learning/bc_classic_control.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tables import RESAMPLES, interval
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "experiments" / "behavioural_cloning"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+HEAD = "| env | behaviour's steps | transitions | updates | seeds | behaviour | BC | difference [95% CI] |"
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One environment: how long the behaviour is trained, with the seeds 0, 1, ... `seeds` - 1."""
+
+    env: str
+    steps: int
+    seeds: int = 5
+
+
+LEGS = (Leg("CartPole-v1", 100_000), Leg("Acrobot-v1", 200_000), Leg("Pendulum-v1", 100_000))
+
+
+def train(root: Path, *overrides: str) -> Path:
+    """`rlox train`; the run folder."""
+    command = [sys.executable, "-m", "rlox_cli.main", "train", f"run_root={root}"]
+    command += ["exp=classic_control", *overrides]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, **ONE_THREAD})
+    return next(root.glob("*/*/*/result.json")).parent
+
+
+def clone(leg: Leg, seed: int) -> dict[str, Any]:
+    """The behaviour, its dataset, the clone; returns of both on the common episodes."""
+    of = (f"env={leg.env}", f"seed={seed}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *of)
+        record = [sys.executable, str(FOLDER / "record.py"), str(behaviour), str(folder / "data")]
+        subprocess.run(record, check=True, capture_output=True, env={**os.environ, **ONE_THREAD})
+        cloned = train(
+            folder / "bc", "algo=bc", "tuned=none", f"buffer.path={folder / 'data'}", *of
+        )
+        results = [json.loads((run / "result.json").read_text()) for run in (behaviour, cloned)]
+        about = json.loads((folder / "data" / "dataset.json").read_text())
+        origin = json.loads((cloned / "provenance.json").read_text())
+    return {
+        "behaviour": results[0]["episodes"],
+        "bc": results[1]["episodes"],
+        "transitions": about["transitions"],
+        "updates": results[1]["updates"],
+        "packages": origin["packages"],
+    }
+
+
+def compare(behaviour: NDArray[Any], bc: NDArray[Any]) -> dict[str, Any]:
+    """Means over seeds and episodes of scores `[seeds]`, and the difference of pairs with its interval."""
+    rng = np.random.default_rng(0)
+    apart = bc - behaviour
+    draws = apart[rng.integers(0, len(apart), (RESAMPLES, len(apart)))].mean(axis=1)
+    return {
+        "behaviour": behaviour.tolist(),
+        "bc": bc.tolist(),
+        "difference": {"mean": float(apart.mean()), "ci95": interval(draws)},
+    }
+
+
+def path_of(leg: Leg, seed: int) -> Path:
+    """Where one result is."""
+    return FOLDER / "results" / f"{leg.env}_s{seed}.json"
+
+
+def report() -> None:
+    """expected.json and the table of the legs that are complete."""
+    lines, document = [HEAD, "|" + "---|" * 8], dict[str, Any]()
+    for leg in LEGS:
+        paths = [path_of(leg, seed) for seed in range(leg.seeds)]
+        if not all(path.exists() for path in paths):
+            continue
+        runs = [json.loads(path.read_text()) for path in paths]
+        scores = [np.array([np.mean(run[of]) for run in runs]) for of in ("behaviour", "bc")]
+        document[leg.env] = found = compare(*scores)
+        found["packages"] = runs[0]["packages"]
+        low, high = found["difference"]["ci95"]
+        rows = f"{np.mean([run['transitions'] for run in runs]):,.0f}"
+        cells = [leg.env, f"{leg.steps:,}", rows, f"{runs[0]['updates']:,}", str(leg.seeds)]
+        cells += [f"{of.mean():.1f}" for of in scores]
+        cells += [f"{found['difference']['mean']:.2f} [{low:.2f}, {high:.2f}]"]
+        lines.append("| " + " | ".join(cells) + " |")
+    (FOLDER / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
+    (FOLDER / "table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def main() -> None:
+    """Run what is missing, then write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--legs", nargs="+", choices=[leg.env for leg in LEGS])
+    given = parser.parse_args()
+    for leg in (leg for leg in LEGS if leg.env in (given.legs or [leg.env])):
+        for seed in range(leg.seeds):
+            path = path_of(leg, seed)
+            if path.exists():
+                continue
+            result = clone(leg, seed)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(result) + "\n")
+            means = " ".join(f"{of} {np.mean(result[of]):8.2f}" for of in ("behaviour", "bc"))
+            print(f"{leg.env:12} seed {seed}: {means}", flush=True)
+    report()
+
+
+if __name__ == "__main__":
+    main()
