@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from rlox.algorithms.on_policy import (
-    PolicyLearner,
     collector_of,
     explained_variance,
     on_policy_parts,
@@ -23,6 +22,7 @@ from rlox.optim import Adam, Optimizer, RMSprop
 from rlox.policies import ActorCritic
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments
 from rlox.types import Clock, Rollout, Update
@@ -33,7 +33,7 @@ RMS_DECAY = 0.99
 NAMES = ("loss/policy", "loss/value", "policy/entropy", "loss/total", "train/grad_norm")
 
 
-class A2CLearner(PolicyLearner):
+class A2CLearner(PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: one step along the gradient of the whole of it."""
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -19,6 +19,7 @@ from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments
 from rlox.types import Clock, Transitions, Update
@@ -26,12 +27,12 @@ from rlox.types import Clock, Transitions, Update
 __all__ = ["BC", "BCLearner"]
 
 
-class BCLearner:
+class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
     """A policy, and one step for each batch towards the actions of the dataset."""
 
     def __init__(self, policy: CategoricalActor | GaussianActor, config: BCConfig) -> None:
-        self.policy, self.config = policy, config
-        self.optimizer = Adam(policy, config.learning_rate, eps=1e-8)
+        super().__init__(policy, Adam(policy, config.learning_rate, eps=1e-8))
+        self.config = config
         fit = "policy/accuracy" if isinstance(policy, CategoricalActor) else "policy/error"
         self.names = ("loss/policy", fit, "train/grad_norm")
 
@@ -51,16 +52,6 @@ class BCLearner:
         metrics = dict(zip(self.names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         return Update(metrics, len(batch), batch.rewards.numel())
-
-    def state(self) -> dict[str, Any]:
-        """Copies of the weights and of the optimizer's moments."""
-        weights = {n: w.detach().clone() for n, w in self.policy.state_dict().items()}
-        return {"weights": weights, "optimizer": self.optimizer.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        self.optimizer.restore(state["optimizer"])
 
     def _actions(self, batch: Transitions) -> Tensor:
         """Choices `[n, B]` or vectors `[n, B, act_dim]`, as the policy takes them."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
@@ -21,6 +21,7 @@ from rlox.optim import Adam, FlatParameters
 from rlox.policies.q import EpsilonGreedy, QPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import copy_weights
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments
 from rlox.types import Clock, Transitions, Update
@@ -69,10 +70,10 @@ class DQNLearner:
     def state(self) -> dict[str, Any]:
         """Copies of both networks' weights and of the optimizer's moments."""
         return {
-            "weights": _copy(self.policy),
+            "weights": copy_weights(self.policy),
             "optimizer": {
                 "adam": self.optimizer.state(),
-                "target": _copy(self.target),
+                "target": copy_weights(self.target),
                 "copied": self._copied,
             },
         }
@@ -182,7 +183,3 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         config.dueling,
         config.exploration_final_eps,
     )
-
-
-def _copy(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}

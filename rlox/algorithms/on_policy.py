@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -15,7 +15,6 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.make import single_factory
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
-from rlox.optim import Optimizer
 from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
@@ -36,7 +35,6 @@ from rlox.training.setup import torch_threads
 from rlox.types import Clock, Rollout
 
 __all__ = [
-    "PolicyLearner",
     "collector_of",
     "explained_variance",
     "make_policy",
@@ -44,26 +42,6 @@ __all__ = [
     "rollout_bytes",
     "where",
 ]
-
-
-class PolicyLearner:
-    """A policy and the optimizer of all its parameters, which are the state of a learner."""
-
-    def __init__(self, policy: ActorCritic, optimizer: Optimizer) -> None:
-        self.policy = policy
-        self.optimizer = optimizer
-
-    def state(self) -> dict[str, Any]:
-        """Copies of the weights and optimizer moments, by parameter name."""
-        return {
-            "weights": {n: w.detach().clone() for n, w in self.policy.state_dict().items()},
-            "optimizer": self.optimizer.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        self.optimizer.restore(state["optimizer"])
 
 
 def make_policy(config: OnPolicyConfig, obs_dim: int, actions: ActionCodec) -> ActorCritic:

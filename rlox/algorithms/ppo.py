@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.on_policy import (
-    PolicyLearner,
     collector_of,
     explained_variance,
     on_policy_parts,
@@ -25,6 +24,7 @@ from rlox.policies import ActorCritic
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments
 from rlox.types import Clock, Minibatch, Rollout, Update
@@ -32,7 +32,7 @@ from rlox.types import Clock, Minibatch, Rollout, Update
 __all__ = ["PPO", "PPOLearner"]
 
 
-class PPOLearner(PolicyLearner):
+class PPOLearner(PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
