@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike, fspath
 from typing import Any, cast
 
 import torch
@@ -14,7 +15,7 @@ from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
 from rlox.envs.make import EnvSource
 from rlox.envs.spaces import ActionCodec, ObservationCodec
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError
 from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.runs.algorithm import Algorithm
@@ -57,14 +58,7 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
         """Choices `[n, B]` or vectors `[n, B, act_dim]`, as the policy takes them."""
         if isinstance(self.policy, GaussianActor):
             return batch.actions.float()
-        actions = batch.actions.reshape(batch.rewards.shape).long()
-        low, high = int(actions.min()), int(actions.max())
-        if low < 0 or high >= self.policy.n_actions:
-            raise ShapeError(
-                f"the dataset has action {low if low < 0 else high}, expected 0 to "
-                f"{self.policy.n_actions - 1}"
-            )
-        return actions
+        return batch.actions.reshape(batch.rewards.shape).long()
 
     def _step(self, obs: Tensor, actions: Tensor) -> Tensor:
         """One gradient step; its row of metrics."""
@@ -88,6 +82,10 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     def compose(
         observations: ObservationCodec, actions: ActionCodec, device: torch.device
     ) -> tuple[CategoricalActor | GaussianActor, BCLearner]:
+        if actions.discrete and algo.loss != "nll":
+            raise ConfigError(
+                f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
+            )
         kind = CategoricalActor if actions.discrete else GaussianActor
         policy = kind(observations.dim, actions.size, algo.net_arch, algo.activation).to(device)
         return policy, BCLearner(policy, algo)
@@ -100,7 +98,8 @@ class BC(Algorithm):
 
     Parameters
     ----------
-    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices count from 0
+    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0,
+        vectors floating-point numbers. With `normalize=True` the policy plays by its moments
     obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
         environment if there is one
     continuous : whether actions are vectors, not choices
@@ -118,7 +117,7 @@ class BC(Algorithm):
 
     def __init__(
         self,
-        dataset: OfflineDatasetBuffer | str | None = None,
+        dataset: OfflineDatasetBuffer | str | PathLike[str] | None = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         continuous: bool | None = None,
@@ -135,8 +134,9 @@ class BC(Algorithm):
     ) -> None:
         if continuous is None and env_id == NO_ENV:
             continuous = True
-        if isinstance(dataset, str):
-            config_kwargs["buffer_path"] = dataset
+        folder = dataset if isinstance(dataset, (str, PathLike)) else None
+        if folder is not None:
+            config_kwargs["buffer_path"] = fspath(folder)
         options = {
             "obs_dim": obs_dim,
             "act_dim": act_dim,
@@ -147,5 +147,5 @@ class BC(Algorithm):
             **config_kwargs,
         }
         config = config_from_arguments("bc", env_id, n_envs, seed, options)
-        held = None if isinstance(dataset, str) else dataset
+        held = None if isinstance(dataset, (str, PathLike)) else dataset
         super().__init__(config, env_id, None, logger, callbacks, dataset=held)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.configs import OfflineConfig, RunConfig
@@ -18,7 +19,7 @@ from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
 from rlox.sources.dataset import DatasetSource
-from rlox.sources.dataset_file import read_dataset
+from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
@@ -43,6 +44,11 @@ def offline_parts(
     """Batches of the dataset for what `compose` makes of the spaces."""
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
+    if not isinstance(tools.dataset, OfflineDatasetBuffer | None):
+        raise ConfigError(
+            f"dataset is a {type(tools.dataset).__name__}, expected an OfflineDatasetBuffer or, when the "
+            "algorithm is made, the folder of one"
+        )
     algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
     observations, actions = _spaces(config, algo, tools)
     source = DatasetSource(
@@ -55,7 +61,7 @@ def offline_parts(
         source.load()
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         policy, learner = compose(observations, actions, tools.device)
-    actor = Actor(policy, observations, actions, None, tools.device)
+    actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
         filmed = single_factory(env, tools.env, "rgb_array")
@@ -108,30 +114,54 @@ def _dataset(
     """The dataset that was handed over or that `buffer.path` names, checked, and its digest."""
     path = cast(OfflineConfig, config.buffer).path
     if tools.dataset is not None:
-        dataset, digest, name = tools.dataset, "", "the dataset"
+        name, dataset, env = "the dataset", tools.dataset, None
+        columns: Mapping[str, NDArray[Any]] = columns_of(dataset)
+        digest = digest_of(columns)
     elif path is None:
         raise ConfigError(
             f"missing key 'buffer.path': {config.algo.name} learns from a dataset, name its folder"
         )
     else:
         read = read_dataset(Path(path))
-        dataset, digest, name = read.buffer(config.seed), read.digest, f"the dataset {path}"
+        name, dataset, env = f"the dataset {path}", read.buffer(config.seed), read.about.get("env")
+        columns, digest = read.columns, read.digest
     stats = dataset.stats()
     if stats["obs_dim"] != observations.dim:
         raise ShapeError(
             f"{name} has observations of {stats['obs_dim']} numbers, {config.env.id} of "
             f"{observations.dim}; name the environment it is of: env=..."
         )
-    width = 1 if actions.discrete else actions.size
-    if stats["act_dim"] != width:
+    _require_actions(columns["actions"], actions, name, config.env.id)
+    _require_env(env, config.env.id, name)
+    return dataset, digest
+
+
+def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
+    """Choices that exist, as whole numbers of any type, or vectors of floating-point numbers."""
+    width, expected = int(taken[0].size), 1 if actions.discrete else actions.size
+    if width != expected:
+        raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
+    if actions.discrete:
+        exists = (taken >= 0) & (taken < actions.size) & (taken == np.floor(taken))
+        if not exists.all():
+            raise ShapeError(
+                f"{name} has action {taken[~exists][0]}, expected a choice from 0 to "
+                f"{actions.size - 1}; is it of vectors (continuous=True), or of another environment?"
+            )
+    elif taken.dtype.kind != "f":
         raise ShapeError(
-            f"{name} has actions of {stats['act_dim']} numbers, {config.env.id} of {width}"
+            f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
+            "vectors; is it of a Discrete environment (continuous=False)?"
         )
-    return dataset, digest or _summary(stats)
 
 
-def _summary(stats: dict[str, Any]) -> str:
-    """What a dataset in memory is recognised by."""
-    parts = [stats[k] for k in ("n_transitions", "n_episodes", "mean_return", "std_return")]
-    means = np.asarray(stats.get("obs_mean", ())).ravel()[:3]
-    return " ".join(repr(float(v)) for v in (*parts, *means))
+def _require_env(recorded: Any, env: str, name: str) -> None:
+    """`ConfigError` where both environments are known by an id and it is not the same."""
+    known = isinstance(recorded, str) and not recorded.startswith("<")
+    if not known or env == NO_ENV or env.startswith("<"):
+        return
+    if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # without the module to import first
+        raise ConfigError(
+            f"{name} is of env={recorded}, the run's is {env}; set env={recorded}, or env=none with "
+            "algo.obs_dim, algo.act_dim and algo.continuous to play in none"
+        )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+# What would say how an environment is stepped in training, and the only value of each.
+IDLE = {"n_envs": 1, "workers": "sync", "normalize_obs": False, "normalize_reward": False}
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,17 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
         None, "whether actions are vectors, not choices; null: as the environment has it"
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Nothing is asked of an environment that has no effect."""
+        for key, only in IDLE.items():
+            given = getattr(env, key)
+            if given != only:
+                raise ConfigError(
+                    f"env.{key}={_text(given)}: {self.name} takes no steps in environments while it "
+                    f"learns, expected {_text(only)}; leave it out"
+                )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,20 +3,37 @@
 Moments follow Chan et al. 1983 (parallel merge), one merge per environment step; observations are
 `clip((x - mean) / sqrt(var + eps), -10, 10)`; rewards are divided by the standard deviation of the
 discounted return, without subtracting a mean, and the accumulator restarts at an episode's end.
+A policy that learned from a dataset has the dataset's moments, which do not run and clip nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIP", "EPSILON", "ObservationNormalizer", "RewardNormalizer", "RunningMoments"]
+__all__ = [
+    "CLIP",
+    "EPSILON",
+    "FixedNormalizer",
+    "Normalizer",
+    "ObservationNormalizer",
+    "RewardNormalizer",
+    "RunningMoments",
+]
 
 CLIP = 10.0
 EPSILON = 1e-8
+LEAST_STD = 1e-6  # as `OfflineDatasetBuffer` has it
+
+
+class Normalizer(Protocol):
+    """What stands between an environment's observations and a policy."""
+
+    def apply(self, obs: NDArray[np.float32]) -> None:
+        """Standardise rows `[n, dim]` in place with the present moments."""
 
 
 class RunningMoments:
@@ -80,6 +97,40 @@ class ObservationNormalizer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.moments.restore(state)
+
+
+class FixedNormalizer:
+    """Standardises observation rows in place by moments that are given; until then they stay as they are.
+
+    `(x - mean) / std`, as `OfflineDatasetBuffer(normalize=True)` does it: numbers with a deviation below
+    1e-6 are only centred.
+    """
+
+    def __init__(self) -> None:
+        self.moments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def fix(self, mean: Any, std: Any) -> None:
+        """Take the mean and the deviation of each number of an observation, `[dim]` in all."""
+        self.moments = np.array(mean, np.float64).ravel(), np.array(std, np.float64).ravel()
+
+    def apply(self, obs: NDArray[np.float32]) -> None:
+        """Standardise rows `[n, dim]` in place."""
+        if self.moments is not None:
+            mean, std = self.moments
+            obs[:] = (obs - mean) / np.where(std < LEAST_STD, 1.0, std)
+
+    def state(self) -> dict[str, Any]:
+        """The moments, or nothing where there are none."""
+        if self.moments is None:
+            return {}
+        mean, std = self.moments
+        return {"obs_mean": mean.copy(), "obs_std": std.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state that has what `state()` gave, perhaps among others."""
+        self.moments = None
+        if "obs_mean" in state:
+            self.fix(state["obs_mean"], state["obs_std"])
 
 
 class RewardNormalizer:

@@ -45,7 +45,8 @@ def record(
             for episode in range(episodes):
                 generator = None
                 if not deterministic:
-                    generator = algorithm.streams.generator("record", seed + episode)
+                    device = str(algorithm.parts.actor.device)
+                    generator = algorithm.streams.generator("record", seed + episode, device)
                 returns.append(_play(algorithm, played, seed + episode, generator, rows))
     finally:
         played.close()

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.envs.normalize import FixedNormalizer
 from rlox.errors import CheckpointError
 from rlox.rng import Streams
 from rlox.sources.store import Store
@@ -27,7 +28,8 @@ class DatasetSource:
     Parameters
     ----------
     load : gives the rows, in time order, and a digest of them; a run goes on with the same ones only.
-        Called by `load()`, or by the first batch: to play a policy needs no dataset
+        Called by `load()`, or by the first batch: to play a policy needs no dataset, only
+        `normalizer`, which has the moments of a dataset that standardises its observations
     batch_size : rows of a batch, B
     gamma : discount of one step
     streams : of the run
@@ -44,6 +46,7 @@ class DatasetSource:
         streams: Streams,
     ) -> None:
         self.batches = 0  # drawn so far
+        self.normalizer = FixedNormalizer()
         self._load = load
         self._dataset: OfflineDatasetBuffer | None = None
         self._digest: str | None = None  # of the dataset that the run learns from
@@ -58,6 +61,8 @@ class DatasetSource:
         if self._dataset is None:
             dataset, digest = self._load()
             _require_same(self._digest, digest)
+            if dataset.normalized and "obs_mean" in (stats := dataset.stats()):
+                self.normalizer.fix(stats["obs_mean"], stats["obs_std"])
             self._dataset, self._digest = dataset, digest
         return self._dataset
 
@@ -77,8 +82,8 @@ class DatasetSource:
         """A dataset learns nothing."""
 
     def save(self, store: Store) -> dict[str, Any]:
-        """How many batches were drawn, and of which dataset."""
-        return {"batches": self.batches, "digest": self._digest}
+        """How many batches were drawn, of which dataset, and the moments it standardises by."""
+        return {"batches": self.batches, "digest": self._digest, **self.normalizer.state()}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from what `save` returned, with the same dataset."""
@@ -88,6 +93,7 @@ class DatasetSource:
             self._digest = state["digest"]
         else:
             _require_same(state["digest"], self._digest)
+        self.normalizer.restore(state)
         self.batches = int(state["batches"])
 
     def interruption(self, state: Mapping[str, Any]) -> str:
@@ -105,13 +111,18 @@ class DatasetSource:
         rows = {name: column[at] for name, column in self._rows.items()}
         alive = np.where(rows["terminated"], 0.0, self._gamma).astype(np.float32)
         return Transitions(
-            obs=torch.from_numpy(rows["obs"]),
-            actions=torch.from_numpy(rows["actions"]),
-            rewards=torch.from_numpy(rows["rewards"]),
-            next_obs=torch.from_numpy(rows["next_obs"]),
+            obs=_flat(rows["obs"]).float(),
+            actions=_flat(rows["actions"]),
+            rewards=torch.from_numpy(rows["rewards"]).float(),
+            next_obs=_flat(rows["next_obs"]).float(),
             discounts=torch.from_numpy(alive),
             indices=rows["indices"],
         )
+
+
+def _flat(column: NDArray[Any]) -> torch.Tensor:
+    """Rows `[n, B, ...]` as policies see them, `[n, B, numbers]`; a copy only where they are not."""
+    return torch.from_numpy(column).flatten(2)
 
 
 def _require_same(saved: str | None, here: str | None) -> None:

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from rlox._core import OfflineDatasetBuffer
 from rlox.errors import CheckpointError, ConfigError, ShapeError
 
-__all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "digest_of", "read_dataset"]
+__all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "columns_of", "digest_of", "read_dataset"]
 
 DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
 FORMAT = 1
+DRAWN = 1 << 16  # rows at a time, of a dataset in memory
 COLUMNS = {
     "obs": "float32",
     "next_obs": "float32",
@@ -85,6 +86,32 @@ def require_columns(columns: Mapping[str, NDArray[Any]], where: str) -> None:
             raise ShapeError(f"{where}: {name} is {column.dtype}, expected {kinds}")
         if len(column) != rows or (name.endswith("obs") and column.ndim != 2):
             raise ShapeError(f"{where}: {name} has shape {column.shape} beside {rows} rewards")
+
+
+def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
+    """The columns of a dataset in memory, as its batches have them, with the moments it standardises by.
+
+    A dataset gives no rows but drawn ones, so rows are drawn until each has been seen: about ln n + 1
+    times as many as there are. The result does not depend on the draws.
+    """
+    n, size, draw = len(dataset), min(4 * len(dataset), DRAWN), 0
+    batch = dataset.sample(size, draw)
+    columns = {
+        name: np.empty((n, *column.shape[1:]), column.dtype)
+        for name, column in batch.items()
+        if name != "indices"
+    }
+    unseen = np.ones(n, bool)
+    while unseen.any():
+        new = np.flatnonzero(unseen[batch["indices"]])
+        rows = batch["indices"][new]
+        for name, column in columns.items():
+            column[rows] = batch[name][new]
+        unseen[rows] = False
+        draw += 1
+        batch = dataset.sample(size, draw, out=batch)
+    stats = dataset.stats() if dataset.normalized else {}
+    return columns | {name: stats[name] for name in ("obs_mean", "obs_std") if name in stats}
 
 
 def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.normalize import ObservationNormalizer
+from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, ShapeError
 from rlox.policies.base import Policy, acting
@@ -26,7 +26,7 @@ class Actor:
     policy: Policy
     observations: ObservationCodec
     actions: ActionCodec
-    normalizer: ObservationNormalizer | None
+    normalizer: Normalizer | None
     device: torch.device
 
     @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,9 @@ from rlox.algorithms.bc import BCLearner
 from rlox.configs import BCConfig
 from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.policies.actors import CategoricalActor, GaussianActor
+from rlox.rng import Streams
 from rlox.runs.record import record, write_dataset
+from rlox.sources.dataset_file import read_dataset
 from rlox.types import Clock, Transitions
 
 DATA = Path(__file__).parents[2] / "golden" / "datasets"
@@ -120,6 +124,20 @@ def test_a_recording_is_what_the_environment_did_and_its_actions_those_that_were
     assert made[-1].taken == columns["actions"].tolist()
 
 
+def test_a_sampled_recording_draws_on_the_device_of_the_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    algorithm, asked = PPO("CartPole-v1", seed=1), []
+
+    def generator(self: Streams, name: str, counter: int = 0, device: str = "?") -> torch.Generator:
+        asked.append((name, device))
+        return torch.Generator()
+
+    monkeypatch.setattr(Streams, "generator", generator)
+    record(algorithm, 2, deterministic=False)
+    assert asked == [("record", "cpu")] * 2
+
+
 def test_sampled_recordings_are_a_function_of_the_seed() -> None:
     algorithm = PPO("CartPole-v1", seed=1)
     one, again, other, best = (
@@ -156,10 +174,188 @@ def test_what_does_not_fit_together_is_refused_by_name(
         BC(**options)
 
 
-def test_a_choice_that_does_not_exist_is_refused_by_its_number() -> None:
-    bc = BC(CARTPOLE, obs_dim=4, act_dim=1, continuous=False)
-    with pytest.raises(ShapeError, match="the dataset has action 1, expected 0 to 0"):
-        bc.train(10)
+def made(actions: Any, obs: Any = None, normalize: bool = False) -> OfflineDatasetBuffer:
+    """A dataset of these actions, one a row."""
+    n = len(actions)
+    obs = np.arange(4.0 * n, dtype=np.float32).reshape(n, 4) if obs is None else obs
+    no = np.zeros(n, bool)
+    return OfflineDatasetBuffer(obs, obs, actions, np.zeros(n), no, no, normalize=normalize)
+
+
+CHOICES = {"obs_dim": 4, "act_dim": 2, "continuous": False}
+VECTORS = {"obs_dim": 4, "act_dim": 1, "continuous": True}
+
+
+@pytest.mark.parametrize(
+    ("actions", "sizes", "message"),
+    [
+        (
+            np.arange(8) % 2,
+            {**CHOICES, "act_dim": 1},
+            "has action 1, expected a choice from 0 to 0",
+        ),
+        (np.arange(8) - 1, CHOICES, "has action -1, expected a choice from 0 to 1"),
+        (np.full(8, 0.5), CHOICES, "has action 0.5, expected a choice from 0 to 1"),
+        (
+            np.arange(8) % 2,
+            VECTORS,
+            "are int64, which are choices, expected floating-point vectors",
+        ),
+    ],
+)
+def test_actions_of_the_other_kind_and_choices_that_do_not_exist_are_refused_by_their_number(
+    actions: Any, sizes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ShapeError, match=f"the dataset.*{message}"):
+        BC(made(actions), **sizes)
+
+
+def test_a_folder_of_the_other_kind_is_refused_like_a_dataset_in_memory() -> None:
+    with pytest.raises(ShapeError, match=r"the actions of the dataset .*CartPole-v1 are int64"):
+        BC(CARTPOLE, obs_dim=4, act_dim=1, continuous=True)
+    with pytest.raises(
+        ShapeError, match=r"Pendulum-v1 has action .*, expected a choice from 0 to 1"
+    ):
+        BC(PENDULUM, obs_dim=3, act_dim=2, continuous=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8])
+def test_choices_of_any_type_are_learned_alike(dtype: type) -> None:
+    plain, other = (
+        BC(made((np.arange(64) % 2).astype(kind)), **CHOICES, hidden=4, batch_size=8)
+        for kind in (np.int64, dtype)
+    )
+    for bc in (plain, other):
+        bc.train(8)
+    torch.testing.assert_close(flat(other.policy), flat(plain.policy), rtol=0, atol=0)
+
+
+def test_a_dataset_of_another_environment_is_refused_unless_none_is_played(tmp_path: Path) -> None:
+    read = read_dataset(Path(CARTPOLE))
+    write = {"gone": "MountainCar-v0", "same": "CartPole-v1", "unknown": "<lambda>"}
+    for folder, env in write.items():
+        write_dataset(replace(read, about={**read.about, "env": env}), tmp_path / folder)
+    with pytest.raises(
+        ConfigError, match="gone is of env=MountainCar-v0, the run's is CartPole-v1"
+    ):
+        BC(tmp_path / "gone", env_id="CartPole-v1")
+    BC(tmp_path / "gone", **CHOICES)
+    BC(tmp_path / "same", env_id="gymnasium.envs:CartPole-v1")
+    BC(tmp_path / "unknown", env_id="CartPole-v1")
+
+
+def test_a_folder_is_named_by_text_or_path_and_anything_else_refused_by_its_type() -> None:
+    assert (
+        BC(Path(CARTPOLE), env_id="CartPole-v1").config == BC(CARTPOLE, env_id="CartPole-v1").config
+    )
+    for wrong in ({"obs": np.zeros((3, 4))}, 3):
+        with pytest.raises(ConfigError, match=f"dataset is a {type(wrong).__name__}, expected an"):
+            BC(wrong, **CHOICES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"normalize_obs": True}, {"normalize_reward": True}, {"n_envs": 2}, {"workers": "subprocess"}],
+)
+def test_settings_of_environments_that_it_takes_no_steps_in_are_refused(
+    options: dict[str, Any],
+) -> None:
+    key, value = next(iter(options.items()))
+    with pytest.raises(ConfigError, match=f"env.{key}={str(value).lower()}: bc takes no steps"):
+        BC(CARTPOLE, env_id="CartPole-v1", **options)
+
+
+@pytest.mark.parametrize("sizes", [CHOICES, {"env_id": "CartPole-v1"}])
+def test_a_squared_error_of_choices_is_refused(sizes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"algo\.loss=mse is the error of vectors"):
+        BC(CARTPOLE, **sizes, loss="mse")
+
+
+def standardised(seed: int = 0, dtype: Any = np.float32) -> OfflineDatasetBuffer:
+    """Far from 0 and of unequal spread, the last number constant; action 1 beyond the mean of the first."""
+    obs = np.random.default_rng(seed).normal([300, -5, 0.2, 7], [40, 0.1, 3, 0], size=(400, 4))
+    return made((obs[:, 0] > 300) * 1.0, obs.astype(dtype), normalize=True)
+
+
+def test_what_learned_from_a_normalised_dataset_plays_by_its_moments_also_when_it_is_loaded(
+    tmp_path: Path,
+) -> None:
+    dataset = standardised()
+    bc = BC(dataset, **CHOICES, hidden=32, learning_rate=3e-3, batch_size=64)
+    bc.train(200)
+    raw = np.random.default_rng(1).normal([300, -5, 0.2, 7], [40, 0.1, 3, 1e-7], size=(300, 4))
+    seen = torch.from_numpy(dataset.normalize(raw.astype(np.float32)).astype(np.float32))
+    found = bc.predict(raw)
+    np.testing.assert_array_equal(found, bc.policy.mode(seen))
+    assert (np.asarray(found) == (raw[:, 0] > 300)).mean() > 0.95
+    bc.save(tmp_path / "saved")
+    alone = BC.from_checkpoint(tmp_path / "saved", replay=False)
+    np.testing.assert_array_equal(alone.predict(raw), found)
+    both = BC.from_checkpoint(tmp_path / "saved", dataset=standardised())
+    for run in (bc, both):
+        run.train(220)
+    torch.testing.assert_close(flat(both.policy), flat(bc.policy), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_actor_sees_what_the_learner_saw_to_1e_5(dtype: Any) -> None:
+    dataset = standardised(dtype=dtype)
+    bc = BC(dataset, **CHOICES, hidden=4, batch_size=16)
+    bc.train(1)
+    rows = bc.source.last_batch()
+    at, plain = rows["indices"].astype(int).ravel(), standardised(dtype=dtype)
+    obs = np.random.default_rng(0).normal([300, -5, 0.2, 7], [40, 0.1, 3, 0], size=(400, 4))
+    seen = obs.astype(np.float32)[at]
+    bc.parts.actor.normalizer.apply(seen)  # type: ignore[union-attr]
+    mean, std = plain.stats()["obs_mean"], plain.stats()["obs_std"]
+    std[3] = 1.0
+    np.testing.assert_allclose(seen, rows["obs"].reshape(-1, 4), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(seen, (obs.astype(np.float32)[at] - mean) / std, atol=1e-5)
+
+
+def test_a_normalised_dataset_is_evaluated_by_its_moments(tmp_path: Path) -> None:
+    columns: dict[str, Any] = dict(read_dataset(Path(CARTPOLE)).columns)
+    bc = BC(
+        OfflineDatasetBuffer(**columns, normalize=True),
+        env_id="CartPole-v1",
+        hidden=16,
+        learning_rate=3e-3,
+        batch_size=32,
+    )
+    bc.train(400)
+    env, returns = gym.make("CartPole-v1"), []
+    buffer = OfflineDatasetBuffer(**columns, normalize=True)
+    for seed in (5, 6):
+        obs, total, ended = env.reset(seed=seed)[0], 0.0, False
+        while not ended:
+            seen = torch.from_numpy(buffer.normalize(obs[None]).astype(np.float32))
+            obs, reward, terminated, truncated, _ = env.step(int(bc.policy.mode(seen)[0]))
+            total, ended = total + float(reward), terminated or truncated
+        returns.append(total)
+    assert bc.evaluate(2, seed=5).returns == tuple(returns)
+    bc.save(tmp_path / "saved")
+    alone = BC.from_checkpoint(tmp_path / "saved", replay=False)
+    assert alone.evaluate(2, seed=5).returns == tuple(returns)
+
+
+@pytest.mark.parametrize("change", ["actions", "rewards within an episode", "normalize"])
+def test_a_dataset_in_memory_is_recognised_by_every_column(tmp_path: Path, change: str) -> None:
+    obs = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    no, actions, rewards = np.zeros(60, bool), np.arange(60) % 2, np.zeros(60, np.float32)
+
+    def dataset(**options: Any) -> OfflineDatasetBuffer:
+        return OfflineDatasetBuffer(obs, obs, actions, rewards, no, no, **options)
+
+    bc = BC(dataset(), **CHOICES, hidden=4, batch_size=8)
+    bc.train(4)
+    bc.save(tmp_path / "saved")
+    assert BC.from_checkpoint(tmp_path / "saved", dataset=dataset(seed=9)).clock.updates == 4
+    if change == "actions":
+        actions[[17, 18]] = actions[[18, 17]]
+    elif change != "normalize":
+        rewards[[3, 4]] = 1.0, -1.0
+    with pytest.raises(CheckpointError, match="another dataset"):
+        BC.from_checkpoint(tmp_path / "saved", dataset=dataset(normalize=change == "normalize"))
 
 
 def test_without_an_environment_it_learns_and_predicts_and_says_why_it_does_not_play(

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 
+from rlox import OfflineDatasetBuffer
 from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.rng import Streams
 from rlox.runs.record import write_dataset
 from rlox.sources.dataset import BLOCK, DatasetSource
-from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, digest_of, read_dataset
+from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, columns_of, digest_of, read_dataset
 from rlox.sources.store import InMemory
 from rlox.types import Clock, Update
 
@@ -144,3 +146,50 @@ def test_a_dataset_that_is_damaged_missing_or_half_written_is_refused(tmp_path: 
     (tmp_path / DOCUMENT).unlink()
     with pytest.raises(ConfigError, match="expected a folder"):
         read_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_observations_of_any_shape_and_precision_reach_a_policy_as_float32_rows(dtype: Any) -> None:
+    obs = np.arange(N * 6, dtype=dtype).reshape(N, 2, 3)
+    no = np.zeros(N, bool)
+    buffer = OfflineDatasetBuffer(obs, obs + 6, np.zeros((N, 1, 2)), np.arange(N) / 1.0, no, no)
+    made = DatasetSource(lambda: (buffer, "d"), 4, 0.9, Streams(1))
+    batch, _ = made.next(Clock(unit="updates"))
+    rows = batch.indices.astype(int)
+    np.testing.assert_array_equal(batch.obs, obs.reshape(N, 6)[rows].astype(np.float32))
+    np.testing.assert_array_equal(batch.next_obs, obs.reshape(N, 6)[rows].astype(np.float32) + 6)
+    assert batch.obs.dtype == batch.next_obs.dtype == batch.rewards.dtype == torch.float32
+    assert batch.actions.shape == (BLOCK, 4, 2)
+
+
+def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_another_are_not() -> (
+    None
+):
+    plain, given = columns(), columns()
+    given["obs"] = np.stack([plain["obs"][:, 0], np.full(N, 7.0, np.float32)], 1)
+    buffer = OfflineDatasetBuffer(**given, normalize=True)
+    made = DatasetSource(lambda: (buffer, "d"), 4, 0.9, Streams(1))
+    made.load()
+    saved = made.save(InMemory())
+    assert set(saved) == {"batches", "digest", "obs_mean", "obs_std"}
+    again = source()
+    again.restore(saved, InMemory())
+    rows = np.array([[3.0, 9.0]], np.float32)
+    again.normalizer.apply(rows)
+    mean, std = (N - 1) / 2, np.sqrt((N**2 - 1) / 12)  # of 0 to N - 1; a constant is only centred
+    np.testing.assert_allclose(rows, [[(3 - mean) / std, 2.0]], rtol=1e-6)
+    loaded = source()
+    loaded.load()
+    assert set(loaded.save(InMemory())) == {"batches", "digest"}
+
+
+def test_the_columns_of_a_dataset_in_memory_are_those_it_was_made_of_in_their_order() -> None:
+    given = columns()
+    for seed in (0, 1):
+        found = columns_of(OfflineDatasetBuffer(**given, seed=seed))
+        assert set(found) == set(given)
+        for name, column in given.items():
+            np.testing.assert_array_equal(found[name].reshape(column.shape), column)
+    standardised = columns_of(OfflineDatasetBuffer(**given, normalize=True))
+    np.testing.assert_allclose(standardised["obs_mean"], given["obs"].mean(0))
+    np.testing.assert_allclose(standardised["obs_std"], given["obs"].std(0), rtol=1e-6)
