@@ -162,6 +162,6 @@ def _require_env(recorded: Any, env: str, name: str) -> None:
         return
     if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # without the module to import first
         raise ConfigError(
-            f"{name} is of env={recorded}, the run's is {env}; set env={recorded}, or env=none with "
-            "algo.obs_dim, algo.act_dim and algo.continuous to play in none"
+            f"{name} is of env={recorded}, the run's is {env}; set env={recorded}, or leave the "
+            "environment out in Python, with obs_dim, act_dim and continuous in its place"
         )

@@ -18,7 +18,7 @@ from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.training.actor import Actor
-from rlox.training.setup import torch_threads
+from rlox.training.setup import env_name, torch_threads
 
 __all__ = ["record", "write_dataset"]
 
@@ -33,7 +33,8 @@ def record(
     """Play `episodes` whole episodes of the algorithm's environment and keep every transition.
 
     Episode i starts from `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the
-    episode). `about` has the returns. `env` is needed where the algorithm was given an object.
+    episode). `about` has the returns. `env` is needed where the algorithm was given an object;
+    `about` names the environment that was played.
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes}: expected at least 1")
@@ -54,7 +55,7 @@ def record(
     columns["rewards"] = columns["rewards"].astype(np.float32)
     about = {
         "format": FORMAT,
-        "env": algorithm.config.env.id,
+        "env": algorithm.config.env.id if env is None else env_name(env),
         "algo": algorithm.config.algo.name,
         "trained": algorithm.clock.counters,
         "seed": seed,

@@ -21,7 +21,7 @@ from rlox.configs import (
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 
-__all__ = ["config_from_arguments", "first_line", "torch_device", "torch_threads"]
+__all__ = ["config_from_arguments", "env_name", "first_line", "torch_device", "torch_threads"]
 
 
 def config_from_arguments(
@@ -36,7 +36,7 @@ def config_from_arguments(
     for name in options:
         if name not in known:
             raise UnknownNameError(f"unknown argument '{name}' for {algo}{nearest(name, known)}")
-    name = env_id if isinstance(env_id, str) else _describe(env_id)
+    name = env_name(env_id)
     env = {k: v for k, v in options.items() if k in in_env}
     if "env_backend" in options:
         env["backend"] = options["env_backend"]
@@ -94,6 +94,9 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _describe(source: Any) -> str:
+def env_name(source: EnvSource) -> str:
+    """What `env.id` says of an environment: its id, or the name of the object in angle brackets."""
+    if isinstance(source, str):
+        return source
     name = getattr(source, "__qualname__", None) or type(source).__name__
     return f"<{name}>"

@@ -124,6 +124,17 @@ def test_a_recording_is_what_the_environment_did_and_its_actions_those_that_were
     assert made[-1].taken == columns["actions"].tolist()
 
 
+def test_a_recording_names_the_environment_that_was_played() -> None:
+    algorithm = PPO("CartPole-v1", n_envs=1)
+    played = {
+        "CartPole-v1": None,
+        "CartPole-v0": "CartPole-v0",
+        "<CartPoleEnv>": gym.make("CartPole-v1").unwrapped,
+    }
+    for name, env in played.items():
+        assert record(algorithm, 1, env=env).about["env"] == name
+
+
 def test_a_sampled_recording_draws_on_the_device_of_the_policy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
