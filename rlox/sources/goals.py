@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ class Goals:
     """Observations as parts, and draws of which some have another goal.
 
     `env` is asked for `compute_reward(achieved_goal, desired_goal, info)`, goals `[m, ...]`, and where
-    it has one for `compute_terminated` with the same arguments: both as in Gymnasium-Robotics.
+    it has one for `compute_terminated` with the same arguments, `info` empty: both as in
+    Gymnasium-Robotics. A rule that gives one answer for many goals is asked for each of them.
     """
 
     env: gym.Env[Any, Any]
@@ -62,25 +63,50 @@ class Goals:
     def sample(
         self, buffer: ReplayBuffer, batch_size: int, count: int, gamma: float
     ) -> dict[str, Any]:
-        """`count` batches with rows `[count, B, obs_dim]`; rewards and ends are those of the goals."""
+        """`count` batches with rows `[count, B, obs_dim]`; rewards and ends are those of the goals.
+
+        A row that keeps its goal keeps its end. One with another goal ends where `compute_terminated`
+        says so, or where it ended without being at its own goal: a fall is one for every goal. Without
+        that rule its end stays as well, whatever it was for, as in Stable-Baselines3.
+        """
         drawn = buffer.sample(batch_size, n_batches=count, her=self.config)
-        terminated = self._terminated(drawn)
+        terminated = self._terminated(buffer, drawn)
         for name in ("obs", "next_obs"):
             drawn[name] = self.codec.join(drawn[name])
         drawn["discounts"] = np.where(terminated, 0.0, gamma).astype(np.float32)
         return drawn
 
-    def _terminated(self, drawn: Mapping[str, Any]) -> NDArray[np.bool_]:
+    def _terminated(self, buffer: ReplayBuffer, drawn: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Whether the state that a step reached ends the episode for the goal that is pursued."""
         stored: NDArray[np.bool_] = drawn["terminated"]
         rule = getattr(self.env.unwrapped, "compute_terminated", None)
         if rule is None:
             return stored
-        goals = [drawn["next_obs"][name] for name in ("achieved_goal", "desired_goal")]
-        ended = np.asarray(rule(*(g.reshape(-1, g.shape[-1]) for g in goals), {}))
-        if ended.size not in (1, stored.size):
+        achieved, desired = (
+            part.reshape(stored.size, -1)
+            for part in (drawn["next_obs"]["achieved_goal"], drawn["next_obs"]["desired_goal"])
+        )
+        ended, there = stored.ravel().copy(), self._there(rule, achieved, desired)
+        unsure = np.flatnonzero(ended | there)  # the others end for no goal
+        if len(unsure):
+            was, there, achieved = ended[unsure], there[unsure], achieved[unsure]
+            rows = buffer.gather(drawn["indices"].ravel()[unsure])
+            own: NDArray[Any] = rows["next_obs"]["desired_goal"].reshape(len(unsure), -1)
+            kept = (own == desired[unsure]).all(1)
+            for_its_goal = self._there(rule, achieved, own)
+            ended[unsure] = np.where(kept, was, there | (was & ~for_its_goal))
+        return ended.reshape(stored.shape)
+
+    def _there(
+        self, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+    ) -> NDArray[np.bool_]:
+        """What the environment's rule says of goals `[m, ...]`: `[m]`."""
+        ended = np.asarray(rule(achieved, desired, {}))
+        if ended.size == 1 < len(desired):  # it judges one goal at a time, as `GoalEnv` declares it
+            ended = np.array([rule(*goals, {}) for goals in zip(achieved, desired, strict=True)])
+        if ended.size != len(desired):
             raise EnvError(
                 f"compute_terminated of {self.env} returned shape {ended.shape} for "
-                f"{stored.size} goals"
+                f"{len(desired)} goals"
             )
-        return np.broadcast_to(ended.astype(bool).ravel(), (stored.size,)).reshape(stored.shape)
+        return ended.astype(bool).ravel()

@@ -117,7 +117,11 @@ class ReplaySource:
             self.memory.write(update.indices, update.columns)
 
     def save(self, store: Store) -> dict[str, Any]:
-        """Everything the next batch depends on, besides the learner."""
+        """Everything the next batch depends on, besides the learner.
+
+        Of the infos of episodes that ended in a training under way, which are not reported yet, only
+        `is_success` is kept: the others may be anything.
+        """
         state: dict[str, Any] = {
             "env": self.env.state(),
             "engine": engine_of(self.env),

@@ -34,15 +34,61 @@ class BitFlipping(gym.Env[Any, Any]):
         self.bits = self.bits.copy()
         self.bits[int(action)] = 1.0 - self.bits[int(action)]
         self.t += 1
-        there = bool(self.compute_terminated(self.bits[None], self.goal[None], {})[0])
+        there = bool(met(self.bits, self.goal))
         reward = float(self.compute_reward(self.bits[None], self.goal[None], {})[0])
         return self._obs(), reward, there, self.t >= self.n, {"is_success": there}
 
     def compute_reward(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return self.compute_terminated(achieved, desired, info).astype(np.float32) - 1.0
+        return met(achieved, desired).astype(np.float32) - 1.0
 
     def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Array:
-        return np.asarray(np.abs(achieved - desired).sum(-1) == 0)
+        return met(achieved, desired)
+
+    def save_state(self) -> dict[str, Any]:
+        return {"bits": self.bits.tolist(), "goal": self.goal.tolist(), "t": self.t}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.bits, self.goal = (np.array(state[k], np.float32) for k in ("bits", "goal"))
+        self.t = state["t"]
 
     def _obs(self) -> dict[str, Array]:
         return {"observation": self.bits, "achieved_goal": self.bits, "desired_goal": self.goal}
+
+
+class Falling(BitFlipping):
+    """Ends also where all bits are 1, which no episode has for its goal."""
+
+    def reset(self, **options: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+        _, info = super().reset(**options)
+        self.goal[0] = 0.0
+        return self._obs(), info
+
+    def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        obs, reward, there, late, info = super().step(action)
+        return obs, reward, there or bool(self.bits.all()), late, info
+
+
+class FallingWithoutRule(Falling):
+    """It does not say where a goal would have ended an episode."""
+
+    compute_terminated: Any = None
+
+
+class FallingOneByOne(Falling):
+    """It says so for one goal at a time, as Gymnasium-Robotics declares it."""
+
+    def compute_terminated(self, achieved: Array, desired: Array, info: Any) -> Any:
+        return bool(np.linalg.norm(achieved - desired) < 0.5)
+
+
+class GoingOn(Falling):
+    """Reaching the goal ends no episode, whatever its rule says."""
+
+    def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        obs, reward, _, late, info = super().step(action)
+        return obs, reward, bool(self.bits.all()), late, info
+
+
+def met(achieved: Array, desired: Array) -> Array:
+    """Whether every bit is that of the goal, goals `[..., n]`."""
+    return np.asarray(np.abs(achieved - desired).sum(-1) == 0)

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.bit_flipping import BitFlipping
+from helpers.bit_flipping import (
+    BitFlipping,
+    Falling,
+    FallingOneByOne,
+    FallingWithoutRule,
+    GoingOn,
+    met,
+)
+from helpers.oracles import numeric_leaves
 
 from rlox.algorithms import DQN
 from rlox.errors import ConfigError, UnsupportedSpaceError
@@ -17,9 +25,9 @@ from rlox.types import Clock, Transitions
 N = 4
 
 
-def made(**options: Any) -> DQN:
+def made(env: type[BitFlipping] = BitFlipping, **options: Any) -> DQN:
     given = {"hindsight": "future", "learning_starts": 0, "train_freq": 40, "batch_size": 500}
-    return DQN(lambda: BitFlipping(N), n_envs=2, seed=3, **{**given, **options})
+    return DQN(lambda: env(N), n_envs=2, seed=3, **{**given, **options})
 
 
 def drawn(algorithm: DQN) -> Transitions:
@@ -65,6 +73,47 @@ def test_a_new_goal_was_reached_later_in_the_same_episode() -> None:
     assert changed > 200
 
 
+@pytest.mark.parametrize("env", [Falling, GoingOn])
+def test_a_row_that_keeps_its_goal_keeps_its_end(env: type[BitFlipping]) -> None:
+    algorithm = made(env, train_freq=200, batch_size=4_000)
+    batch = drawn(algorithm)
+    rows = algorithm.source.memory.buffer.gather(batch.indices[0])
+    after = parts(algorithm, batch.next_obs[0])
+    own = rows["next_obs"]["desired_goal"]
+    kept = (after["desired_goal"] == own).all(-1)
+    expected = np.where(rows["terminated"], 0, 0.99)
+    np.testing.assert_allclose(batch.discounts[0][kept], expected[kept], rtol=1e-6)
+    there = met(after["achieved_goal"], own)
+    assert (kept & (there != rows["terminated"])).sum() > 5
+    assert (kept & ~rows["terminated"]).sum() > 5
+
+
+@pytest.mark.parametrize("env", [Falling, FallingOneByOne])
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_a_new_goal_ends_the_rows_that_reach_it_and_a_fall_those_of_every_goal(
+    env: type[BitFlipping], strategy: str
+) -> None:
+    algorithm = made(env, hindsight=strategy, train_freq=200, batch_size=4_000)
+    batch = drawn(algorithm)
+    after = parts(algorithm, batch.next_obs[0])
+    there, fell = met(after["achieved_goal"], after["desired_goal"]), batch.next_obs[0].numpy()
+    fell = fell[:, algorithm.parts.actor.observations.parts["achieved_goal"]].all(-1)
+    np.testing.assert_allclose(batch.discounts[0], np.where(there | fell, 0, 0.99), rtol=1e-6)
+    assert (fell & ~there).sum() > 5
+    assert (there & ~fell).sum() > 50
+
+
+def test_without_a_rule_for_goals_every_row_keeps_its_end() -> None:
+    algorithm = made(FallingWithoutRule, train_freq=200, batch_size=4_000)
+    batch = drawn(algorithm)
+    rows = algorithm.source.memory.buffer.gather(batch.indices[0])
+    expected = np.where(rows["terminated"], 0, 0.99)
+    np.testing.assert_allclose(batch.discounts[0], expected, rtol=1e-6)
+    after = parts(algorithm, batch.next_obs[0])
+    there = met(after["achieved_goal"], after["desired_goal"])
+    assert (there & ~rows["terminated"]).sum() > 50
+
+
 def test_without_hindsight_goals_stay_as_they_were() -> None:
     algorithm = made(hindsight=None)
     batch = drawn(algorithm)
@@ -76,20 +125,30 @@ def test_without_hindsight_goals_stay_as_they_were() -> None:
 def test_a_run_with_hindsight_goes_on_bit_for_bit(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "train_freq": 8, "batch_size": 16, "net_arch": (16,), "exploration_fraction": 1e-6,
+        "target_update_interval": 40, "learning_rate": 1e-2,
     }  # fmt: skip
     whole, half = made(**settings), made(**settings)
     whole.train(240)
-    half.train(120)
+    half.train(128)
     half.save(tmp_path / "saved")
-    # the environments cannot be saved, so both go on from here
     again = DQN.from_checkpoint(tmp_path / "saved", lambda: BitFlipping(N))
-    twin = DQN.from_checkpoint(tmp_path / "saved", lambda: BitFlipping(N))
-    for part in (again, twin):
-        part.train(240)
-    rows = [p.source.save(InMemory())["buffer"]["rows"] for p in (again, twin)]
-    assert rows[0].keys() == rows[1].keys()
-    assert all(np.array_equal(rows[0][k], rows[1][k]) for k in rows[0])
-    assert again.source.memory.buffer.n_pushed == whole.source.memory.buffer.n_pushed
+    assert again.clock.env_steps == 128
+    again.train(240)
+    assert everything(again) == everything(whole)
+
+
+def everything(algorithm: DQN) -> dict[str, bytes]:
+    """Both networks, the optimizer and every row, by where they are."""
+    tree = {**algorithm.learner.state(), "rows": algorithm.source.save(InMemory())["buffer"]}
+    found = {}
+    for path in numeric_leaves(tree):
+        node: Any = tree
+        for key in path:
+            node = node[key]
+        found["/".join(map(str, path))] = np.asarray(node).tobytes()
+    assert any("adam" in name for name in found)
+    assert any("target" in name for name in found)
+    return found
 
 
 @pytest.mark.parametrize(
