@@ -194,6 +194,28 @@ def test_priorities_that_were_learned_decide_what_is_drawn_next() -> None:
     assert drawn[7] > 350
 
 
+def test_weights_and_draws_follow_the_errors_with_priority_eps_added() -> None:
+    script = random_script(np.random.default_rng(14), 20, 1)
+    algo = settings_of(learning_starts=0, train_freq=20, gradient_steps=2)
+    kind = PrioritizedConfig(alpha=0.5, beta=0.7, beta_final=0.7, priority_eps=0.25)
+    made = source(script, algo, kind, batch_size=4_000)
+    first, _ = made.next(Clock(horizon=40))
+    assert first is not None and first.weights is not None
+    assert (first.weights == 1).all()  # nothing is known yet
+    errors = np.arange(20) / 10.0
+    made.feedback(Update(columns={"priorities": errors}, indices=np.arange(20, dtype=np.uint64)))
+    second, _ = made.next(Clock(horizon=40))
+    assert second is not None and second.weights is not None
+    mass = (errors + 0.25) ** 0.5
+    probabilities = mass / mass.sum()
+    weights = (20 * probabilities) ** -0.7
+    weights /= weights.max()
+    drawn = second.indices[0].astype(int)
+    np.testing.assert_allclose(second.weights[0], weights[drawn], rtol=1e-5)
+    seen = np.bincount(drawn, minlength=20) / 4_000
+    np.testing.assert_allclose(seen, probabilities, atol=0.02)
+
+
 def test_importance_weights_become_full_at_the_end_of_the_run() -> None:
     script = random_script(np.random.default_rng(9), 100, 1)
     made = source(script, None, PrioritizedConfig(beta=0.4, beta_final=1.0))
@@ -221,9 +243,37 @@ def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_dra
     seen = script[0].reshape(-1, 2).astype(np.float64)  # every observation, the first ones too
     expected = (raw["obs"] - seen.mean(0)) / seen.std(0)
     np.testing.assert_allclose(batch.obs[0], expected, atol=1e-3)
+    expected = (raw["next_obs"] - seen.mean(0)) / seen.std(0)
+    np.testing.assert_allclose(batch.next_obs[0], expected, atol=1e-3)
     scale = np.sqrt(rewards.moments.var + 1e-8)
     np.testing.assert_allclose(batch.rewards[0], raw["rewards"] / scale, rtol=1e-5)
     np.testing.assert_array_equal(raw["obs"][0], script[0].reshape(-1, 2)[int(batch.indices[0, 0])])
+
+
+def test_the_return_that_scales_rewards_begins_anew_at_every_kind_of_end() -> None:
+    script = random_script(np.random.default_rng(15), 200, 3)
+    rewards, terminated, truncated = script[2:]
+    rewards += 1.0
+    terminated[:, 0] = truncated[:, 1] = False
+    terminated[::7, 1] = truncated[::7, 0] = True
+    made = source(
+        script,
+        settings_of(learning_starts=0, train_freq=600),
+        reward_normalizer=(known := RewardNormalizer(3, GAMMA)),
+    )
+    batch, _ = made.next(Clock(horizon=600))
+    assert batch is not None
+    returns = []
+    for n in range(3):
+        total = 0.0
+        for t in range(200):
+            total = GAMMA * total + rewards[t, n]
+            returns.append(total)
+            if terminated[t, n] or truncated[t, n]:
+                total = 0.0
+    assert known.moments.var == pytest.approx(np.var(returns), rel=1e-3)
+    raw = made.memory.buffer.gather(batch.indices[0])["rewards"]
+    np.testing.assert_allclose(batch.rewards[0], raw / np.std(returns), rtol=1e-3)
 
 
 @pytest.mark.parametrize("spoilt", ["obs", "next_obs", "rewards"])
