@@ -28,6 +28,7 @@ def config(total: int = 400, **more: Any) -> RunConfig:
             "algo": {
                 "name": "dqn", "learning_starts": 50, "train_freq": 8, "gradient_steps": 2,
                 "batch_size": 8, "net_arch": [8], "prioritized": True, "exploration_fraction": 1e-6,
+                "target_update_interval": 40,
             },
             "buffer": {"name": "prioritized", "capacity": 256, "beta": 1.0},  # does not anneal
             "env": {"id": "CartPole-v1", "n_envs": 2},
