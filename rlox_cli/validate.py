@@ -18,7 +18,7 @@ from rlox_cli.schema import REQUIRED, Key, Schema
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    made = make_run(known_data(config, RUN))
+    made = make_run(known_data(config, RUN), begins=True)
     find_spec(made.env.id)
     return made
 

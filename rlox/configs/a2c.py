@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
+from rlox.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -26,3 +29,12 @@ class A2CConfig(OnPolicyConfig):
     rms_prop_tf_like: bool = param(
         False, "epsilon inside the root and a mean square from 1, as TensorFlow has it"
     )
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What no field says alone."""
+        super().check(env, buffer)
+        if self.rms_prop_tf_like and not self.use_rms_prop:
+            raise ConfigError(
+                "algo.rms_prop_tf_like=true and algo.use_rms_prop=false contradict each other: Adam is "
+                "used; set algo.use_rms_prop=true or leave algo.rms_prop_tf_like out"
+            )

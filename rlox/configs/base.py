@@ -39,3 +39,6 @@ class AlgorithmConfig:
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""
+
+    def check_total(self, total: int) -> None:
+        """Raise `ConfigError` where a run that begins learns nothing by `total`, in its unit."""

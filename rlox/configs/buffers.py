@@ -11,6 +11,7 @@ from rlox.errors import ConfigError
 
 CAPACITY = 1_000_000  # transitions, unless told; SB3, DQN and SAC
 MAX_CAPACITY = (1 << 30) - 1
+HINDSIGHT_K = 4
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B)?")
 _UNITS = {"": 1, "B": 1} | {
@@ -48,7 +49,8 @@ class ReplayConfig(BufferConfig):
 
     capacity: int | None = param(
         None,
-        f"transitions held over all environments; null: {CAPACITY:,}, or what buffer.memory holds",
+        "transitions held over all environments, rounded down to a multiple of env.n_envs; null: "
+        f"{CAPACITY:,}, or what buffer.memory holds",
         within=f"[1, {MAX_CAPACITY}]",
         source="SB3",
     )
@@ -93,11 +95,20 @@ class UniformConfig(ReplayConfig):
         source="Andrychowicz et al. 2017",
     )
     hindsight_k: int = param(
-        4,
+        HINDSIGHT_K,
         "transitions with another goal for each with its own",
         within="[1, 1024]",
         source="Andrychowicz et al. 2017",
     )
+
+    def check(self) -> None:
+        """What is said of hindsight needs hindsight."""
+        super().check()
+        if self.hindsight is None and self.hindsight_k != HINDSIGHT_K:
+            raise ConfigError(
+                f"buffer.hindsight_k={self.hindsight_k} without buffer.hindsight: no transition is given "
+                "another goal; set buffer.hindsight=future, or leave buffer.hindsight_k out"
+            )
 
 
 @dataclass(frozen=True)

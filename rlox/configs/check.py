@@ -48,9 +48,17 @@ def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
     return cls(**values)
 
 
-def make_run(data: Mapping[str, Any]) -> RunConfig:
-    """The whole run configuration from a composed or saved tree, with what the algorithm brings."""
-    return _contradictions(_with_buffer(make(RunConfig, _with_defaults(data))))
+def make_run(data: Mapping[str, Any], begins: bool = False) -> RunConfig:
+    """The whole run configuration from a composed or saved tree, with what the algorithm brings.
+
+    `begins` is true of a run that is to go from its first step to `total_steps`: one that would learn
+    nothing on the way is refused. A saved one may have been stopped anywhere, and a façade is told its
+    total later.
+    """
+    run = _contradictions(_with_buffer(make(RunConfig, _with_defaults(data))))
+    if begins:
+        run.algo.check_total(run.rounded_steps)
+    return run
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.buffers import BufferConfig, UniformConfig
+from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.errors import ConfigError
@@ -83,6 +83,12 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"algo.replay_ratio={self.replay_ratio} and algo.gradient_steps={self.gradient_steps}: "
                 "give one of them"
             )
+        capacity = buffer.capacity if isinstance(buffer, ReplayConfig) else None
+        if capacity is not None and capacity < env.n_envs:
+            raise ConfigError(
+                f"buffer.capacity={capacity} and env.n_envs={env.n_envs}: every environment needs "
+                f"a transition at least; set buffer.capacity={env.n_envs} or more"
+            )
         if isinstance(buffer, UniformConfig) and buffer.hindsight and self.n_step > 1:
             raise ConfigError(
                 f"buffer.hindsight={buffer.hindsight} and algo.n_step={self.n_step}: rewards for another "
@@ -92,4 +98,13 @@ class OffPolicyConfig(AlgorithmConfig):
             raise ConfigError(
                 f"algo.prioritized={str(self.prioritized).lower()} and buffer={buffer.name} contradict "
                 "each other; give one of them"
+            )
+
+    def check_total(self, total: int) -> None:
+        """A batch is learned from before the end."""
+        if not self.gradient_steps_between(min(self.learning_starts, total), total):
+            raise ConfigError(
+                f"algo.learning_starts={self.learning_starts} and total_steps={total}: no training is due "
+                "between them, so that nothing would be learned; lower algo.learning_starts (or "
+                f"algo.train_freq={self.train_freq}), or raise total_steps"
             )

@@ -8,6 +8,8 @@ from rlox_cli.commands.train import COMMAND
 
 from . import CommandSpec
 
+DQN = ("algo=dqn", "tuned=null", "buffer=uniform")
+
 SPEC = CommandSpec(
     command=COMMAND,
     works=TINY,
@@ -20,6 +22,13 @@ SPEC = CommandSpec(
         (("algo.n_steps=1", "env.n_envs=1"), "algo.n_steps"),
         (("algo.sde_sample_freq=0",), "sde_sample_freq"),
         (("algo.net_arch=[]",), "net_arch"),
+        (
+            ("algo=a2c", "algo.use_rms_prop=false", "algo.rms_prop_tf_like=true"),
+            "use_rms_prop=true",
+        ),
+        ((*DQN, "buffer.hindsight_k=8"), "buffer.hindsight=future"),
+        ((*DQN, "algo.learning_starts=500", "total_steps=500"), "lower algo.learning_starts"),
+        ((*DQN, "buffer.capacity=7", "env.n_envs=8"), "buffer.capacity=8 or more"),
         (("env.n_envs=1048576", "algo.n_steps=16777216"), "lower algo.n_steps or env.n_envs"),
     ),
 )

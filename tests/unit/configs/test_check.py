@@ -90,6 +90,73 @@ def test_a_rollout_of_one_step_cannot_be_standardised() -> None:
     assert run(algo={**algo, "normalize_advantages": False}, env={"n_envs": 1}).env.n_envs == 1
 
 
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        (
+            {"algo": {"name": "a2c", "use_rms_prop": False, "rms_prop_tf_like": True}},
+            "rms_prop_tf_like=true and algo.use_rms_prop=false",
+        ),
+        (
+            {"algo": {"name": "dqn"}, "buffer": {"name": "uniform", "hindsight_k": 8}},
+            "hindsight_k=8 without buffer.hindsight",
+        ),
+        (
+            {
+                "algo": {"name": "dqn"},
+                "buffer": {"name": "auto", "capacity": 3},
+                "env": {"n_envs": 8},
+            },
+            "buffer.capacity=3 and env.n_envs=8",
+        ),
+    ],
+)
+def test_a_key_that_would_do_nothing_beside_another_is_refused(
+    tree: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make_run(tree)
+
+
+def test_the_same_keys_are_taken_where_they_do_something() -> None:
+    trees: list[dict[str, Any]] = [
+        {"algo": {"name": "a2c", "rms_prop_tf_like": True}},
+        {"algo": {"name": "a2c", "use_rms_prop": False}},
+        {"buffer": {"name": "uniform", "hindsight": "final", "hindsight_k": 8}},
+        {"buffer": {"name": "auto", "capacity": 8}, "env": {"n_envs": 8}},
+    ]
+    for tree in trees:
+        made = plain(make_run({"algo": {"name": "dqn"}, **tree}))
+        for group in ("algo", "buffer"):
+            given = {k: v for k, v in tree.get(group, {}).items() if v != "auto"}
+            assert made[group] == made[group] | given
+
+
+@pytest.mark.parametrize(
+    ("algo", "n_envs", "total", "learns"),
+    [
+        ({"learning_starts": 100, "train_freq": 1}, 1, 100, False),
+        ({"learning_starts": 100, "train_freq": 1}, 1, 101, True),
+        ({"learning_starts": 500, "train_freq": 1}, 1, 100, False),
+        ({"learning_starts": 100, "train_freq": 16}, 1, 111, False),  # the next training is at 112
+        ({"learning_starts": 100, "train_freq": 16}, 1, 112, True),
+        ({"learning_starts": 100, "train_freq": 16}, 8, 105, True),  # rounded up to 112
+        ({"learning_starts": 0, "train_freq": 1, "replay_ratio": 0.01}, 1, 99, False),
+        ({"learning_starts": 0, "train_freq": 1, "replay_ratio": 0.01}, 1, 100, True),
+    ],
+)
+def test_a_run_that_begins_is_refused_where_it_would_learn_nothing_by_its_end(
+    algo: dict[str, Any], n_envs: int, total: int, learns: bool
+) -> None:
+    tree = {"algo": {"name": "dqn", **algo}, "env": {"n_envs": n_envs}, "total_steps": total}
+    assert make_run(tree).total_steps == total  # as a saved one it may have been stopped there
+    if learns:
+        make_run(tree, begins=True)
+    else:
+        with pytest.raises(ConfigError, match=r"learning_starts.*nothing would be learned"):
+            make_run(tree, begins=True)
+
+
 def test_integral_floats_and_integers_convert_to_the_fields_type() -> None:
     made = run(total_steps=2e6, stop={"score": 475})
     assert (made.total_steps, type(made.total_steps)) == (2_000_000, int)
