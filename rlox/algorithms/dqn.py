@@ -91,8 +91,9 @@ class DQNLearner:
         The online network was the same at all of them, so that n at once leave (1 - tau)^n of the way.
         """
         due = env_steps // self.config.target_update_interval
-        copies, self._copied = due - self._copied, due
+        copies = due - self._copied
         if copies > 0:
+            self._copied = due
             part = self.config.tau if copies == 1 else 1.0 - (1.0 - self.config.tau) ** copies
             with torch.no_grad():
                 if part == 1.0:
