@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rlox_cli.signals import Signals
 
 
-def as_given(override: str, folders: Sequence[Path]) -> Iterable[str]:
-    """An override as it was written."""
-    return (override,)
+def as_given(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
+    """Overrides as they were written."""
+    return overrides
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Command:
     codes: tuple[int, ...]  # the exit codes it may end with
     check: Callable[[DictConfig], Any]  # a composed configuration, validated; else ConfigError
     run: Callable[[Call], int]  # does it; the exit code
-    rewrite: Callable[[str, Sequence[Path]], Iterable[str]] = as_given  # spellings for Hydra
+    # overrides as Hydra takes them
+    rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = as_given
     sweeps: bool = False  # whether several values of a key are several jobs
     more: str = ""  # what its help says after the keys
 

@@ -99,7 +99,7 @@ class Line:
             Plugins.instance().register(plugin)
         folders = conf_folders(parsed.config_dir)
         given: list[str] = parsed.overrides
-        overrides = [o for override in given for o in command.rewrite(override, folders)]
+        overrides = list(command.rewrite(given, folders))
         return cls(command, parsed, _flags(args, given), overrides, folders)
 
     @property

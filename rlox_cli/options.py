@@ -25,12 +25,16 @@ def own_folders() -> list[str]:
 
 
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """The options of a config group: files in the conf folders, and for env the registered ids."""
-    found = {
-        path.relative_to(folder / group).with_suffix("").as_posix()
+    """The options of a config group: files in the conf folders, and for env the registered ids.
+
+    What begins with an underscore is for other files to be built on, and no option.
+    """
+    paths = {
+        path.relative_to(folder / group).with_suffix("")
         for folder in folders
         for path in (folder / group).rglob("*.yaml")
     }
+    found = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
     if group == "tuned":  # the file exists because Hydra refuses null here; people write null
         found = {"null" if name == "none" else name for name in found}
     if group == "env":

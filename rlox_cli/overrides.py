@@ -8,11 +8,19 @@ from pathlib import Path
 
 from rlox.errors import ConfigError
 from rlox_cli import messages
+from rlox_cli.help import value_text
 from rlox_cli.options import group_options
-from rlox_cli.run_schema import RUN
+from rlox_cli.run_schema import ALGO, RUN
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
-NEEDED = tuple(group.name for group in RUN.groups if not group.many)
+NEEDED = {group.name: group for group in RUN.groups if not group.many}
+
+
+def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """What Hydra is given for a run's overrides; `ConfigError` for what it would explain badly."""
+    overrides = [o for override in given for o in run_override(override, folders)]
+    _require_own_preset(overrides, folders)
+    return [*overrides, *_displacing(overrides, folders)]
 
 
 def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
@@ -24,6 +32,14 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
         raise ConfigError(f"{override}: to go on with a run: rlox train resume=RUN")
     if key.lstrip("~") in NEEDED and value in ("null", ""):
         raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
+    if key in NEEDED and value.startswith("["):
+        names = value.strip("[]").replace(" ", "")
+        raise ConfigError(
+            f"{override}: a run has one {key}; to run each of them: rlox sweep {key}={names}"
+        )
+    group = NEEDED.get(key.removesuffix(".name").lstrip("+"))
+    if group and key.endswith(".name") and value in group.registry and len(group.registry) > 1:
+        raise ConfigError(f"{override}: use {group.name}={value}, which brings its keys as well")
     if key == "exp" and value == "null":
         return
     if value == "null":
@@ -35,6 +51,40 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     if re.match(r"\+?env\.kwargs\.", key):
         key = "++" + key.removeprefix("+")
     yield f"{key}{equals}{value}"
+
+
+def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:
+    """Reject the preset of an algorithm that is not the one chosen: its keys would be unknown."""
+    chosen = {
+        part.tags[0]
+        for part in RUN.chosen(overrides, folders)
+        if part.group is ALGO and len(part.tags) == 1
+    }
+    named = [o.partition("=")[2] for o in overrides if o.startswith("tuned=")]
+    for preset in (name for value in named for name in value.split(",")):
+        owner = ALGO.tag(preset.partition("/")[0], folders) if "/" in preset else None
+        if owner and (others := sorted(chosen - {owner})):
+            raise ConfigError(
+                f"tuned={preset}: this preset is for {owner}, the run has algo={others[0]}; choose "
+                f"algo={owner}, or tuned=null"
+            )
+
+
+def _displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Defaults for keys that a preset may give and the command line says in another way.
+
+    A field declares its other way with `instead_of`; where both are typed they contradict each other.
+    """
+    pairs = [o.lstrip("+~").partition("=") for o in overrides]
+    given = {key: value.split(",") for key, _, value in pairs}
+    keys = {key.name: key for key in RUN.keys(RUN.chosen(overrides, folders))}
+    for key in keys.values():
+        if not (beside := key.field.metadata.get("instead_of")):
+            continue
+        other = keys[f"{key.name.rpartition('.')[0]}.{beside}"]
+        for typed, displaced in ((key, other), (other, key)):
+            if displaced.name not in given and "null" not in given.get(typed.name, ["null"]):
+                yield f"{displaced.name}={value_text(displaced.default)}"
 
 
 def _require_tuned(value: str, folders: Sequence[Path]) -> None:

@@ -138,7 +138,7 @@ class Schema:
         options: dict[str, list[str]] = {}
         found: list[Part] = []
         for group in self.groups:
-            options[group.name] = named = _options(group, given, unless_told, options)
+            options[group.name] = named = _options(group, given, unless_told, options, folders)
             tags = {option: group.tag(option, folders) for option in named}
             known = {option: tag for option, tag in tags.items() if tag is not None}
             if group.many:
@@ -233,6 +233,7 @@ def _options(
     given: Mapping[str, str],
     defaults: Mapping[str, Any] | None,
     before: Mapping[str, list[str]],
+    folders: Sequence[Path],
 ) -> list[str]:
     """The options that are named for a group; those of groups before it stand for `${group}`."""
     if group.name in given:
@@ -242,6 +243,7 @@ def _options(
     else:
         value = defaults.get(group.name)
     named = [str(v) for v in value] if isinstance(value, list) else _listed(str(value or ""))
+    named = [n for option in named for n in _by_choice(group, option, folders)]
     for name, options in before.items():
         named = [n.replace(f"${{{name}}}", o) for n in named for o in options]
     expression = any(mark in name for name in named for mark in "($")
@@ -252,11 +254,22 @@ def _listed(value: str) -> list[str]:
     return [name for name in re.split(r"[\[\],\s]+", value) if name and name != "null"]
 
 
+def _by_choice(group: Group, option: str, folders: Sequence[Path]) -> list[str]:
+    """The option, or what its file is built on where another group's choice (`${group}`) says that."""
+    built = _built_on(file_of(group.name, option, folders))
+    return [name for name in built if "${" in name] or [option]
+
+
 def _built_on(file: Mapping[str, Any]) -> list[str]:
     """Names of options that the file of an option refers to: its tag, then what it begins with."""
-    entries = file.get("defaults") or ()
-    options = [e.split("@")[0].rsplit("/")[-1] for e in entries if isinstance(e, str)]
-    return [str(file["name"]), *options] if "name" in file else options
+    options = [str(file["name"])] if "name" in file else []
+    for entry in file.get("defaults") or ():
+        if isinstance(entry, str):
+            options.append(entry.split("@")[0].rsplit("/")[-1])
+        elif isinstance(entry, dict):  # a folder of its own, below the group's
+            within = {k.split("@")[0]: v for k, v in entry.items() if not k.startswith("/")}
+            options += [f"{folder}/{option}" for folder, option in within.items()]
+    return options
 
 
 def _tag(node: Any) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlox.configs import RunConfig, make_run
+from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
+from rlox.configs.check import require_buffer
 from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
 from rlox_cli import messages
@@ -18,7 +19,10 @@ from rlox_cli.schema import REQUIRED, Key, Schema
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    made = make_run(known_data(config, RUN), begins=True)
+    data = plain_data(config)
+    _require_buffer(data)  # before its keys: those that a preset gives are of another buffer
+    require_known(data, RUN)
+    made = make_run(data, begins=True)
     find_spec(made.env.id)
     return made
 
@@ -85,6 +89,17 @@ def not_given(data: dict[str, Any], schema: Schema) -> list[Key]:
     values = dict(_flat(data))
     keys = schema.keys(schema.parts_of(data))
     return [key for key in keys if key.required and values.get(key.name) in (None, REQUIRED)]
+
+
+def _require_buffer(data: dict[str, Any]) -> None:
+    """Raise `ConfigError` if the chosen algorithm cannot learn from the chosen buffer."""
+    algo, buffer = (_name_in(data.get(group)) for group in ("algo", "buffer"))
+    if algo in ALGO_CONFIGS and buffer in BUFFER_CONFIGS and buffer != AutoBufferConfig().name:
+        require_buffer(algo, buffer)
+
+
+def _name_in(node: Any) -> str:
+    return str(node.get("name")) if isinstance(node, dict) else ""
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

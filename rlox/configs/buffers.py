@@ -55,7 +55,9 @@ class ReplayConfig(BufferConfig):
         source="SB3",
     )
     memory: str | None = param(
-        None, "in place of capacity: bytes for transitions, e.g. 512MiB, 8GB or 4e9"
+        None,
+        "in place of capacity: bytes for transitions, e.g. 512MiB, 8GB or 4e9",
+        instead_of="capacity",
     )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 import re
 import types
 import typing
@@ -61,6 +62,21 @@ def make_run(data: Mapping[str, Any], begins: bool = False) -> RunConfig:
     return run
 
 
+def require_buffer(algo: str, buffer: str) -> None:
+    """Raise `ConfigError` if the algorithm of that name cannot learn from the buffer of that name."""
+    buffers = ALGO_CONFIGS[algo].buffers
+    if buffer not in buffers:
+        raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}")
+
+
+def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
+    """An argument that stands for a whole-numbered field of `cls`, under the name it has there."""
+    declared = {f.name: f for f in fields(cls)}[field]
+    number: int = _convert(int, value, called)
+    _check(declared, number, called)
+    return number
+
+
 def plain(config: Any) -> dict[str, Any]:
     """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
     return cast(dict[str, Any], _plain(asdict(config)))
@@ -94,10 +110,7 @@ def _with_buffer(run: RunConfig) -> RunConfig:
                 f"buffer={run.algo.buffer}, which has no such key"
             )
         run = replace(run, buffer=chosen(**asked))
-    if run.buffer.name not in run.algo.buffers:
-        raise ConfigError(
-            f"buffer={run.buffer.name}: {run.algo.name} learns from {' or '.join(run.algo.buffers)}"
-        )
+    require_buffer(run.algo.name, run.buffer.name)
     return run
 
 
@@ -160,7 +173,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 
 
 def _scalar(kind: type[Any], value: Any, path: str) -> Any:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's too
     if kind is bool and isinstance(value, bool):
         return value
     if kind is int and number and float(value).is_integer():
@@ -174,16 +187,19 @@ def _scalar(kind: type[Any], value: Any, path: str) -> Any:
 
 
 def _check(f: Field[Any], value: Any, path: str) -> None:
-    for item in value if isinstance(value, tuple) else (value,):
-        if item is None:
-            continue
-        choices, within = f.metadata.get("choices"), f.metadata.get("within")
-        if choices and item not in choices:
-            raise ConfigError(
-                f"{path}={item}: expected {expectation(f)}{nearest(str(item), choices)}"
-            )
-        if within and not inside(item, within):
-            raise ConfigError(f"{path}={item}: expected a value {expectation(f)}")
+    if isinstance(value, tuple):
+        for i, item in enumerate(value):
+            _check(f, item, f"{path}[{i}]")
+        return
+    if value is None or value in f.metadata.get("besides", ()):
+        return
+    choices, within = f.metadata.get("choices"), f.metadata.get("within")
+    if choices and value not in choices:
+        raise ConfigError(
+            f"{path}={value}: expected {expectation(f)}{nearest(str(value), choices)}"
+        )
+    if within and not inside(value, within):
+        raise ConfigError(f"{path}={value}: expected a value {expectation(f)}")
 
 
 def _nearest_key(path: str, key: str, known: Mapping[str, Field[Any]]) -> str:

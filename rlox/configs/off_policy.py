@@ -34,10 +34,16 @@ class OffPolicyConfig(AlgorithmConfig):
     gamma: float = param(0.99, "discount factor", within="[0, 1]", source="SB3")
     train_freq: int = param(1, "environment steps between trainings", within="[1, inf)")
     gradient_steps: int = param(
-        1, "batches of each training; -1: one for every environment step", within="[-1, inf)"
+        1,
+        "batches of each training; -1: one for every environment step",
+        within="[1, inf)",
+        besides=(-1,),
     )
     replay_ratio: float | None = param(
-        None, "in place of gradient_steps: batches for each environment step", within="(0, inf)"
+        None,
+        "in place of gradient_steps: batches for each environment step",
+        within="(0, inf)",
+        instead_of="gradient_steps",
     )
     n_step: int = param(
         1, "rewards summed before bootstrapping, fewer where an episode ends", within="[1, 1024]"
@@ -74,10 +80,6 @@ class OffPolicyConfig(AlgorithmConfig):
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
-        if self.gradient_steps == 0:
-            raise ConfigError(
-                "algo.gradient_steps is 0, expected -1 (one for every environment step) or at least 1"
-            )
         if self.replay_ratio is not None and self.gradient_steps != 1:
             raise ConfigError(
                 f"algo.replay_ratio={self.replay_ratio} and algo.gradient_steps={self.gradient_steps}: "

@@ -20,18 +20,28 @@ def param(
     doc: str = "",
     *,
     within: str | None = None,
+    besides: tuple[Any, ...] = (),
     choices: tuple[Any, ...] | None = None,
+    instead_of: str | None = None,
     source: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
 
-    `within` is an interval such as `"(0, 1]"`; `choices` the allowed values; `source` where the
-    default comes from (paper, table, library).
+    `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
+    `choices` the allowed values; `instead_of` the field beside it that says the same in another way,
+    of which one is given; `source` where the default comes from (paper, table, library).
     """
     if within is not None:
         parse_interval(within)
-    metadata = {"doc": doc, "within": within, "choices": choices, "source": source}
+    metadata = {
+        "doc": doc,
+        "within": within,
+        "besides": besides,
+        "choices": choices,
+        "instead_of": instead_of,
+        "source": source,
+    }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -61,5 +71,6 @@ def expectation(f: Field[Any]) -> str:
     if f.metadata.get("choices"):
         return "one of " + ", ".join(str(c) for c in f.metadata["choices"])
     if f.metadata.get("within"):
-        return f"in {f.metadata['within']}"
+        besides = (str(value) for value in f.metadata["besides"])
+        return " or ".join([f"in {f.metadata['within']}", *besides])
     return ""

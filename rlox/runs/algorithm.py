@@ -14,6 +14,7 @@ from torch import nn
 from rlox._core import OfflineDatasetBuffer
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, make_run, plain
+from rlox.configs.check import whole_number
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.rng import Streams
@@ -133,9 +134,10 @@ class Algorithm(ABC):
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last
         metrics with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and
-        `updates`. Going on with a larger total stretches the schedules.
+        `updates`. Going on with a larger total stretches the schedules. `ConfigError` for what is not a
+        whole number of at least 1; 1e5 is one.
         """
-        self.fit(total_timesteps)
+        self.fit(whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps"))
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:

@@ -25,11 +25,11 @@ resume (rlox train resume=RUN [key=value ...])
                                         rest is frozen in RUN/config.yaml, read as plain data"""
 
 
-def rewrite(override: str, folders: Sequence[Path]) -> Iterable[str]:
-    """Spellings of a run's overrides that Hydra crashes on or refuses, in ones that it takes."""
-    from rlox_cli.overrides import run_override
+def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
+    """A run's overrides in spellings that Hydra takes, with what they displace."""
+    from rlox_cli.overrides import run_overrides
 
-    return run_override(override, folders)
+    return run_overrides(overrides, folders)
 
 
 def check(composed: DictConfig) -> RunConfig:

@@ -55,6 +55,66 @@ def test_the_command_line_wins_over_the_preset(cli: Cli, order: int) -> None:
     assert config.algo.n_epochs == 4
 
 
+# DQN's preset for CartPole-v1 has the capacity and the gradient steps.
+DISPLACED = [
+    ("buffer.memory=20MB", "buffer.memory", "buffer.capacity"),
+    ("+buffer.memory=20MB", "buffer.memory", "buffer.capacity"),
+    ("algo.replay_ratio=0.5", "algo.replay_ratio", "algo.gradient_steps"),
+]
+
+
+@pytest.mark.parametrize(("given", "kept", "displaced"), DISPLACED)
+def test_a_key_that_is_typed_displaces_the_presets_other_way_to_say_it(
+    cli: Cli, given: str, kept: str, displaced: str
+) -> None:
+    def value(data: Any, name: str) -> Any:
+        group, key = name.split(".")
+        return data[group][key]
+
+    preset = composed(cli, "algo=dqn")
+    data = composed(cli, "algo=dqn", given)
+    assert str(value(data, kept)) == given.partition("=")[2]
+    default = plain(make_run({"algo": {"name": "dqn"}}))
+    assert value(data, displaced) == value(default, displaced) != value(preset, displaced)
+    assert data["algo"]["train_freq"] == preset["algo"]["train_freq"] == 256
+    make_run(data)
+
+
+def test_a_key_that_is_typed_displaces_that_of_an_experiment_either_way_round(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "mine" / "exp").mkdir(parents=True)
+    text = "# @package _global_\nbuffer: {memory: 30MB}\n"
+    (tmp_path / "mine" / "exp" / "large.yaml").write_text(text)
+    given = ["--config-dir", "mine", "algo=dqn", "tuned=null", "exp=large"]
+    assert composed(cli, *given)["buffer"]["memory"] == "30MB"
+    typed = composed(cli, *given, "buffer.capacity=70")["buffer"]
+    assert (typed["capacity"], typed["memory"]) == (70, None)
+
+
+def test_null_displaces_nothing(cli: Cli) -> None:
+    data = composed(cli, "algo=dqn", "buffer.memory=null", "algo.replay_ratio=null")
+    assert (data["buffer"]["capacity"], data["algo"]["gradient_steps"]) == (100_000, 128)
+
+
+@pytest.mark.parametrize(
+    ("algo", "name"), [("ppo", "rollout"), ("a2c", "rollout"), ("dqn", "auto"), ("bc", "offline")]
+)
+def test_the_buffer_that_the_algorithm_uses_can_be_asked_for(
+    cli: Cli, algo: str, name: str
+) -> None:
+    asked = composed(cli, f"algo={algo}", "tuned=null", "buffer=auto")
+    assert asked == composed(cli, f"algo={algo}", "tuned=null")
+    assert asked["buffer"]["name"] == name
+
+
+def test_files_that_begin_with_an_underscore_are_no_options(cli: Cli) -> None:
+    assert group_options("buffer", conf_folders()) == [
+        "auto", "offline", "prioritized", "rollout", "uniform",
+    ]  # fmt: skip
+    assert "expected one of auto, offline, prioritized, r" in cli("train", "buffer=x").err
+
+
 @pytest.mark.parametrize("name", [n for n in group_options("tuned", conf_folders()) if n != "null"])
 def test_every_shipped_preset_is_a_valid_config(cli: Cli, name: str) -> None:
     algo, env = name.split("/", 1)

@@ -87,6 +87,14 @@ def test_help_shows_the_defaults_that_an_algorithm_brings(cli: Cli) -> None:
     assert "buffer.path=null " in out
 
 
+def test_help_shows_the_keys_of_the_buffer_that_auto_stands_for(cli: Cli) -> None:
+    for algo, keys in (("ppo", "buffer=rollout"), ("dqn", "buffer=auto"), ("bc", "buffer=offline")):
+        plain = cli("train", f"algo={algo}", "--help").out
+        assert f"\n{keys} (key=default" in plain
+        assert cli("train", f"algo={algo}", "buffer=auto", "--help").out == plain
+        assert "_of" not in plain
+
+
 def test_what_is_composed_has_the_defaults_that_an_algorithm_brings_unless_they_are_given(
     cli: Cli,
 ) -> None:

@@ -21,11 +21,15 @@ WRONG = [
     ("env=null", "env=CartPole-v1"),
     ("algo=pppo", "did you mean 'ppo'"),
     ("algo.name=sacc", "expected one of ppo"),
+    ("algo.name=dqn", "use algo=dqn"),
+    ("algo=[ppo,dqn]", "rlox sweep algo=ppo,dqn"),
+    ("env=[CartPole-v1]", "rlox sweep env=CartPole-v1"),
     ("algo.clip_eps=2", "(0, 1)"),
     ("algo.clip_eps=high", "a number"),
     ("algo.clpi=0.1", "'algo.clip_eps'"),
     ("+algo.clpi=0.1", "'algo.clip_eps'"),
     ("algo.net_arch=wide", "a list"),
+    ("algo.net_arch=[64,-1]", "algo.net_arch[1]=-1: expected"),
     ("n_envs=4", "'env.n_envs'"),
     ("lr=0.1", "'algo.learning_rate'"),
     ("total_timesteps=9", "'total_steps'"),
@@ -39,6 +43,7 @@ WRONG = [
     ("eval=5", "eval.<key>"),
     ("device=gpu", "cuda"),
     ("buffer=rolout", "did you mean 'rollout'"),
+    ("buffer=uniform", "ppo learns from rollout"),
     ("tuned=nope", "ppo/CartPole-v1"),
     ("tuned=ppo/CartPole-v2", "did you mean 'ppo/CartPole-v1'"),
     ("exp=nope", "exp=nope"),
@@ -130,3 +135,21 @@ def test_a_key_of_another_algorithm_is_said_to_be_that(cli: Cli, tmp_path: Path,
     command = "sweep" if "," in algo else "train"
     result = cli(command, f"algo={algo}", "algo.clip_eps=0.1")
     assert_explained(result, "it belongs to algo=ppo", tmp_path)
+
+
+# The preset of DQN on CartPole-v1 is in force: it gives keys that nobody typed.
+BESIDE_A_PRESET = [
+    (("buffer=rollout",), "buffer=rollout: dqn learns from uniform or prioritized"),
+    (("buffer=offline", "buffer.path=x"), "buffer=offline: dqn learns from uniform or prioritized"),
+    (("algo.gradient_steps=0",), "algo.gradient_steps=0: expected a value in [1, inf) or -1"),
+    (("buffer.memory=1MB", "buffer.capacity=9"), "buffer.capacity=9 and buffer.memory=1MB"),
+    (("algo.replay_ratio=1", "algo.gradient_steps=2"), "algo.gradient_steps=2: give one of them"),
+    (("tuned=ppo/CartPole-v1",), "tuned=ppo/CartPole-v1: this preset is for ppo"),
+]
+
+
+@pytest.mark.parametrize(("given", "hint"), BESIDE_A_PRESET)
+def test_a_mistake_is_explained_by_what_was_typed_and_not_by_a_presets_keys(
+    cli: Cli, tmp_path: Path, given: tuple[str, ...], hint: str
+) -> None:
+    assert_explained(cli("train", "algo=dqn", *given), hint, tmp_path)

@@ -68,7 +68,7 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"env": {"wrappers": "rescale_action"}}, "expected a list"),
         ({"env": {"normalize_obs": 1}}, "expected true or false"),
         ({"env": {"kwargs": [1]}}, "expected a group of keys"),
-        ({"algo": {"name": "ppo", "net_arch": [64, 0]}}, "algo.net_arch=0: expected a value in"),
+        ({"algo": {"name": "ppo", "net_arch": [64, 0]}}, r"algo.net_arch\[1\]=0: expected a value in"),
         ({"algo": {"name": "ppo", "net_arch": [64, 1.5]}}, r"algo.net_arch\[1\]=1.5"),
         ({"algo": {"name": "ppo", "gamma": float("nan")}}, "algo.gamma=nan"),
         ({"algo": {"name": "ppo", "vf_coef": float("inf")}}, "algo.vf_coef=inf"),

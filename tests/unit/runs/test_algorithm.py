@@ -14,7 +14,7 @@ from helpers.envs import Bounded, Countdown, OddRewards, Spaces
 from helpers.policies import UserMlp
 from torch import Tensor, nn
 
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, PPO
 from rlox.callbacks import (
     Callback,
     CheckpointCallback,
@@ -39,6 +39,27 @@ SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs
 
 def weights(algorithm: PPO) -> Tensor:
     return torch.cat([p.detach().flatten().clone() for p in algorithm.policy.parameters()])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (float("nan"), "total_timesteps=nan: expected an integer"),
+        (float("inf"), "total_timesteps=inf: expected an integer"),
+        ("a", "total_timesteps='a': expected an integer"),
+        (None, "total_timesteps=None: expected an integer"),
+        (1100.5, r"total_timesteps=1100\.5: expected an integer"),
+        (0, r"total_timesteps=0: expected a value in \[1, inf\)"),
+    ],
+)
+def test_a_total_that_is_no_whole_number_is_refused(asked: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        A2C("CartPole-v1", n_envs=2).train(asked)
+
+
+@pytest.mark.parametrize("asked", [40, 4e1, np.int64(40), np.float32(40)])
+def test_a_whole_number_of_steps_may_be_of_any_type(asked: Any) -> None:
+    assert A2C("CartPole-v1", n_envs=2).train(asked)["env_steps"] == 40
 
 
 def test_predict_gives_an_int_for_one_discrete_observation_and_an_array_for_a_batch() -> None:
