@@ -21,6 +21,12 @@ flags (Hydra's, all of them work)
 {several}  +key=value, ~key     add or remove a key
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 INDENT = 38
+# What total_steps counts, by an algorithm's unit.
+COUNTED = {
+    "env_steps": "counts environment steps, all copies together",
+    "updates": "counts updates",
+    "samples": "counts samples",
+}
 
 
 def command_help(command: Command, args: Sequence[str] = ()) -> str:
@@ -62,7 +68,10 @@ def _option(group: Group, tag: str, keys: Iterable[Key], shown: Collection[str])
     if len(group.registry) == 1:
         return _block(group.name, keys)
     others = ", ".join(f"{group.name}={other}" for other in group.registry if other not in shown)
-    return _block(f"{group.name}={tag}", keys, f"; others: {others}" if others else "")
+    counted = COUNTED.get(getattr(group.registry[tag], "unit", ""), "")
+    notes = (counted, f"others: {others}" if others else "")
+    more = "".join(f"; {note}" for note in notes if note)
+    return _block(f"{group.name}={tag}", keys, more)
 
 
 def _block(title: str, keys: Iterable[Key], more: str = "") -> str:

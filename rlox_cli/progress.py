@@ -35,10 +35,10 @@ class Lines:
         if time.monotonic() < self._next and now.now < now.total:
             return
         self._next = time.monotonic() + LINE_SECONDS
+        counted = word(now.unit)
         print(
-            f"steps {now.now:>{len(f'{now.total:,}')},}/{now.total:,}"
-            f"  return {_number(now.return_mean)}  {now.steps_per_second:,.0f} steps/s"
-            f"  left {duration(now.seconds_left)}",
+            f"{counted} {now.now:>{len(f'{now.total:,}')},}/{now.total:,}{_return(now)}"
+            f"  {now.steps_per_second:,.0f} {counted}/s  left {duration(now.seconds_left)}",
             flush=True,
         )
 
@@ -53,7 +53,7 @@ class Bar:
             TextColumn("[bold]{task.fields[steps]}"),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
-            TextColumn("return [bold]{task.fields[score]}"),
+            TextColumn("{task.fields[score]}"),
             TextColumn("{task.fields[speed]}"),
             TextColumn("{task.fields[left]} left"),
             expand=True,
@@ -74,10 +74,11 @@ class Bar:
 
     def __call__(self, now: Snapshot) -> None:
         """Redraw."""
+        counted = word(now.unit)
         fields: dict[str, Any] = {
-            "steps": f"{now.now:,}/{now.total:,}",
-            "score": _number(now.return_mean),
-            "speed": f"{now.steps_per_second:,.0f} steps/s",
+            "steps": f"{now.now:,}/{now.total:,} {counted}",
+            "score": _return(now).strip(),
+            "speed": f"{now.steps_per_second:,.0f} {counted}/s",
             "left": duration(now.seconds_left),
         }
         if self._task is None:
@@ -99,5 +100,11 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def word(unit: str) -> str:
+    """What a run's unit is called where it is short."""
+    return "steps" if unit == "env_steps" else unit
+
+
+def _return(now: Snapshot) -> str:
+    """The mean training return; nothing before the first episode, and of runs that play none."""
+    return "" if now.return_mean is None else f"  return {now.return_mean:.1f}"

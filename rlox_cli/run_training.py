@@ -88,9 +88,8 @@ def resumes(folder: Path) -> list[dict[str, Any]]:
 
 def title(config: RunConfig) -> str:
     """The first line about a run."""
-    return (
-        f"{config.algo.name} on {config.env.id}, seed {config.seed}, {config.total_steps:,} steps"
-    )
+    amount = f"{config.total_steps:,} {progress.word(config.algo.unit)}"
+    return f"{config.algo.name} on {config.env.id}, seed {config.seed}, {amount}"
 
 
 def _plot(folder: RunFolder) -> None:

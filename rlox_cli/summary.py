@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
-from rlox_cli.progress import duration
+from rlox_cli.progress import duration, word
 
 SCHEMA_VERSION = 1
 PARTS = ("total", "collect", "update", "evaluate")
@@ -45,19 +45,20 @@ def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
 def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
     """What the user reads at the end."""
     seconds, rate = data["seconds"], data["steps_per_second"]["total"]
-    speed = f", {rate:,.0f} steps/s" if rate else ""
+    counted = word(data["unit"])
+    speed = f", {rate:,.0f} {counted}/s" if rate else ""
     parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
     ended = "" if data["reason"] == "total_steps" else f" (stopped by {data['reason']})"
-    return "\n".join(
-        [
-            f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
-            f"  score   {_score(data)}",
-            f"  train   {_number(data['train_return_last100'])} mean return of the last 100 episodes",
-            f"  steps   {_steps(config, data)}",
-            f"  time    {duration(seconds['total'])} ({parts}{speed})",
-            f"  folder  {folder}",
-        ]
-    )
+    lines = [
+        f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
+        f"  score   {_score(data)}",
+        f"  {counted:<7} {_steps(config, data)}",
+        f"  time    {duration(seconds['total'])} ({parts}{speed})",
+        f"  folder  {folder}",
+    ]
+    if (mean := data["train_return_last100"]) is not None:
+        lines.insert(2, f"  train   {_number(mean)} mean return of the last 100 episodes")
+    return "\n".join(lines)
 
 
 def finite(value: Any) -> Any:

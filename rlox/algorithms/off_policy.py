@@ -18,8 +18,8 @@ from rlox.errors import ConfigError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import require_memory
 from rlox.sources.goals import Goals
-from rlox.sources.memory import Memory, make_buffer
-from rlox.sources.replay import Behaviour, Cadence, ReplaySource
+from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, make_buffer
+from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
@@ -50,7 +50,7 @@ def off_policy_parts(
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
     goals = _goals(config, env, make_env)
-    memory = _memory(config, algo, env, goals, tools.replay)
+    memory = _memory(config, algo, env, goals, tools)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
     dim = env.observations.dim
@@ -72,16 +72,52 @@ def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | N
 
 
 def _memory(
-    config: RunConfig, algo: OffPolicyConfig, env: VectorEnv, goals: Goals | None, filled: bool
+    config: RunConfig, algo: OffPolicyConfig, env: VectorEnv, goals: Goals | None, tools: Tools
 ) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
     buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
-    if filled:
-        require_memory(
-            full_bytes,
-            f"a replay buffer of {buffer.capacity:,} transitions",
-            "buffer.capacity or buffer.memory",
-        )
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
-    return Memory(buffer, buffer_config, *sizes, goals)
+    memory = Memory(buffer, buffer_config, *sizes, goals)
+    if tools.replay:
+        said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
+        _require_memory(algo, env, memory, said_by, tools.device)
+    return memory
+
+
+def _require_memory(
+    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, device: torch.device
+) -> None:
+    """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
+
+    A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
+    """
+    require_memory(
+        memory.full_bytes,
+        f"a replay buffer of {memory.buffer.capacity:,} transitions",
+        said_by,
+    )
+    batches = _batches_kept(algo, env.n_envs, memory.batches_at_once or TICK_BATCHES)
+    drawn = f"{batches} x {algo.batch_size:,} transitions drawn at once"
+    if batches * algo.batch_size > MAX_DRAWN:
+        raise ConfigError(
+            f"algo.batch_size={algo.batch_size}: {drawn}, expected at most {MAX_DRAWN:,}; "
+            f"lower it to {MAX_DRAWN // batches} or less"
+        )
+    rows = batches * drawn_bytes(env, memory.goals is not None)
+    learned = 4 * (2 * sum(algo.net_arch) + 4 * max(algo.net_arch, default=0))
+    if device.type != "cpu":
+        learned = 0
+    require_memory(
+        memory.full_bytes + algo.batch_size * (rows + learned),
+        f"a replay buffer with {drawn}",
+        f"algo.batch_size or {said_by}",
+    )
+
+
+def _batches_kept(algo: OffPolicyConfig, n_envs: int, at_once: int) -> int:
+    """Batches that have memory of their own: those of a whole draw and of the last one of a training."""
+    trainings = -(-n_envs // algo.train_freq)  # in a step of every environment
+    due = algo.gradient_steps_between(0, trainings * algo.train_freq)
+    due += algo.replay_ratio is not None  # a part of a batch that was left before
+    return due if due <= at_once else at_once + due % at_once

@@ -103,8 +103,7 @@ class RunConfig:
     seed: int = param(0, "keys every random stream of the run", within="[0, 9007199254740991]")
     total_steps: int = param(
         100_000,
-        "environment steps, all copies together (updates where the algorithm counts those); rounded up "
-        "to whole batches",
+        "where the run ends, in what the algorithm counts; rounded up to whole batches of it",
         within="[1, inf)",
     )
     device: str = param("auto", "torch device: auto, cpu, cuda, cuda:N or mps")

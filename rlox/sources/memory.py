@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 
 from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.configs import PrioritizedConfig, ReplayConfig
+from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
+from rlox.errors import ConfigError
 from rlox.sources.goals import Goals
 from rlox.types import Transitions
 
-__all__ = ["Memory", "make_buffer"]
+__all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "make_buffer"]
 
 Buffer = ReplayBuffer | PrioritizedReplayBuffer
+
+MAX_DRAWN = 1 << 28  # rows that `rlox._core` draws in one call
 
 
 class Memory:
@@ -101,7 +105,10 @@ class Memory:
 def make_buffer(
     config: ReplayConfig, env: VectorEnv, seed: int, goals: Goals | None = None
 ) -> tuple[Buffer, int]:
-    """The buffer that `config` describes for the transitions of `env`, and its bytes when full."""
+    """The buffer that `config` describes for the transitions of `env`, and its bytes when full.
+
+    `ConfigError` for a `buffer.memory` that holds too few transitions or too many.
+    """
     discrete = env.actions.discrete
     columns: dict[str, Any] = {
         **({"obs_spaces": goals.spaces} if goals else {"obs_dim": env.observations.dim}),
@@ -118,9 +125,31 @@ def make_buffer(
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
     row_bytes = -(-probe.nbytes // probe.capacity) + obs_bytes
-    rows = config.rows or max((config.memory_bytes or 0) // row_bytes, env.n_envs)
+    rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
     return buffer, buffer.capacity * row_bytes
+
+
+def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
+    """Bytes of one transition in a batch, twice its observations where goals are given anew."""
+    observations = 2 * 4 * env.observations.dim * (2 if goals else 1)
+    return observations + env.actions.row_bytes + 4 * 8  # reward, discount, flags, weight, index
+
+
+def _rows_in(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
+    """The transitions that `config.memory` holds."""
+    rows = (config.memory_bytes or 0) // row_bytes
+    said = f"buffer.memory={config.memory} holds {rows:,} transitions of {row_bytes} bytes"
+    if rows < n_envs:
+        raise ConfigError(
+            f"{said}, one of each environment is needed: expected at least {n_envs * row_bytes} bytes"
+        )
+    if rows > MAX_CAPACITY:
+        largest = MAX_CAPACITY * row_bytes // 10**9
+        raise ConfigError(
+            f"{said}, a buffer at most {MAX_CAPACITY:,}: expected at most {largest}GB"
+        )
+    return rows
 
 
 def _tensors(drawn: Mapping[str, Any]) -> dict[str, Any]:

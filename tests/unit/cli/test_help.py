@@ -95,6 +95,12 @@ def test_help_shows_the_keys_of_the_buffer_that_auto_stands_for(cli: Cli) -> Non
         assert "_of" not in plain
 
 
+def test_help_says_what_an_algorithm_counts(cli: Cli) -> None:
+    out = cli("sweep", "algo=ppo,bc", "--help").out
+    assert "algo=ppo (key=default  meaning; counts environment steps, all copies together" in out
+    assert "algo=bc (key=default  meaning; counts updates" in out
+
+
 def test_what_is_composed_has_the_defaults_that_an_algorithm_brings_unless_they_are_given(
     cli: Cli,
 ) -> None:

@@ -111,6 +111,18 @@ def test_the_closing_summary_says_score_rounding_and_folder(cli: Cli, tmp_path: 
     assert "steps 384/384" in out
 
 
+def test_a_run_on_a_dataset_counts_updates_and_tells_of_no_training_return(cli: Cli) -> None:
+    folder = Path(__file__).parents[2] / "golden" / "datasets" / "CartPole-v1"
+    given = (f"buffer.path={folder}", "algo.net_arch=[4]", "total_steps=20", "eval.episodes=1")
+    result = cli("train", "algo=bc", *given)
+    assert result.code == 0, result.err
+    assert "bc on CartPole-v1, seed 0, 20 updates\n" in result.out
+    assert "\nupdates 20/20  " in result.out
+    assert " updates/s  left 0:00" in result.out
+    assert "\n  updates 20\n" in result.out
+    assert not {"steps", "return"} & set(result.out.replace("/", " ").split())
+
+
 def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_path: Path) -> None:
     assert cli("train", *TINY, "seed=5").code == 0
     data = json.loads((only_run(tmp_path / "runs") / "provenance.json").read_text())
