@@ -20,7 +20,9 @@ from rlox_cli.schema import REQUIRED, Key, Schema
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
     data = plain_data(config)
-    _require_buffer(data)  # before its keys: those that a preset gives are of another buffer
+    unknown = _unknown(data, RUN)
+    if unknown and RUN.owners(unknown):  # perhaps of a preset, which is for another buffer
+        _require_buffer(data)
     require_known(data, RUN)
     made = make_run(data, begins=True)
     find_spec(made.env.id)
@@ -69,16 +71,9 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
 
 def require_known(data: dict[str, Any], schema: Schema) -> None:
     """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
-    parts = schema.parts_of(data)
-    keys, names = schema.keys(parts), schema.names(parts)
-    known = set(names)
-    for name in names:
-        whole = name.split(".")
-        known.update(".".join(whole[:depth]) for depth in range(1, len(whole)))
-    for name, _ in _flat(data):
-        # below a key that takes no names there is a value of the wrong type, which `make` says
-        if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
-            raise messages.unknown_key(name, names, schema.owners(name))
+    if unknown := _unknown(data, schema):
+        names = schema.names(schema.parts_of(data))
+        raise messages.unknown_key(unknown, names, schema.owners(unknown))
     for key in not_given(data, schema):
         word = key.name.split(".")[-1].upper()
         raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={word}")
@@ -89,6 +84,21 @@ def not_given(data: dict[str, Any], schema: Schema) -> list[Key]:
     values = dict(_flat(data))
     keys = schema.keys(schema.parts_of(data))
     return [key for key in keys if key.required and values.get(key.name) in (None, REQUIRED)]
+
+
+def _unknown(data: dict[str, Any], schema: Schema) -> str | None:
+    """The first key that the chosen options do not have."""
+    parts = schema.parts_of(data)
+    keys, names = schema.keys(parts), schema.names(parts)
+    known = set(names)
+    for name in names:
+        whole = name.split(".")
+        known.update(".".join(whole[:depth]) for depth in range(1, len(whole)))
+    for name, _ in _flat(data):
+        # below a key that takes no names there is a value of the wrong type, which `make` says
+        if name not in known and not any(name.startswith(f"{key.name}.") for key in keys):
+            return name
+    return None
 
 
 def _require_buffer(data: dict[str, Any]) -> None:
