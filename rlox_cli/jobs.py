@@ -85,7 +85,7 @@ def finished(job: Job) -> Path | None:
     return None
 
 
-def running(job: Job) -> Path | None:
+def busy_folder(job: Job) -> Path | None:
     """The folder in which another process is doing this job now."""
     return next((folder for folder in job.earlier() if is_locked(folder)), None)
 

@@ -28,10 +28,10 @@ from rlox_cli.run_folder import (
     DONE,
     RunFolder,
     is_locked,
+    locked_message,
     nearest_runs,
     read_config,
     read_status,
-    running,
     write_config,
     write_json,
     write_text,
@@ -124,7 +124,7 @@ def find_run(name: str) -> Path:
         raise ConfigError(f"resume={name}: a checkpoint; name the run folder it is in")
     begun = (path / ".lock").exists() or (path / "status.json").exists()
     if begun and is_locked(path):
-        raise ConfigError(f"resume={name}: {running(path)}")
+        raise ConfigError(f"resume={name}: {locked_message(path)}")
     if (path / "config.yaml").is_file() and begun:
         return path
     if begun:

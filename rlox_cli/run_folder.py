@@ -145,7 +145,7 @@ class RunFolder:
             except BlockingIOError as error:
                 folder._release()
                 if attempt == LOCK_TRIES - 1:
-                    raise ConfigError(running(path)) from error
+                    raise ConfigError(locked_message(path)) from error
                 time.sleep(0.02)
             except OSError as error:
                 raise StorageError(f"{path} cannot be written: {error.strerror}") from error
@@ -279,7 +279,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def running(folder: Path) -> str:
+def locked_message(folder: Path) -> str:
     """The message about a folder that is locked."""
     pid = ""
     with suppress(OSError, ValueError):

@@ -77,7 +77,7 @@ class TrainTask:
                 job.folder = done
                 print(f"  done before: {done}")
                 return {"status": "skipped"}
-            if (busy := jobs.running(job)) is not None:
+            if (busy := jobs.busy_folder(job)) is not None:
                 job.folder = busy
                 print(f"  running in another process: {busy}")
                 return {"status": "skipped"}

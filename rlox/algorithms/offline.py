@@ -81,7 +81,7 @@ def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Sp
             )
         finally:
             env.close()
-        _require_same(algo, *found)
+        _require_sizes(algo, *found)
         return found
     if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
         raise ConfigError(
@@ -95,7 +95,7 @@ def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Sp
     return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
 
 
-def _require_same(
+def _require_sizes(
     algo: OfflineAlgorithmConfig, observations: ObservationCodec, actions: ActionCodec
 ) -> None:
     pairs = {
