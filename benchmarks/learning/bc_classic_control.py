@@ -1,8 +1,8 @@
 """BC beside the policy that it clones: the runs and table of experiments/behavioural_cloning.
 
 A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in 50 episodes, starts
-1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py); BC learns it with its
-defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
+1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py); BC makes 5,000 updates on
+it, otherwise with its defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
 
     pip install . matplotlib && python benchmarks/learning/bc_classic_control.py
 """
@@ -25,6 +25,7 @@ from tables import RESAMPLES, interval
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments" / "behavioural_cloning"
+UPDATES = 5_000
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 HEAD = "| env | behaviour's steps | transitions | updates | seeds | behaviour | BC | difference [95% CI] |"
 
@@ -57,9 +58,8 @@ def clone(leg: Leg, seed: int) -> dict[str, Any]:
         behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *of)
         record = [sys.executable, str(FOLDER / "record.py"), str(behaviour), str(folder / "data")]
         subprocess.run(record, check=True, capture_output=True, env={**os.environ, **ONE_THREAD})
-        cloned = train(
-            folder / "bc", "algo=bc", "tuned=none", f"buffer.path={folder / 'data'}", *of
-        )
+        data = (f"buffer.path={folder / 'data'}", f"total_steps={UPDATES}")
+        cloned = train(folder / "bc", "algo=bc", "tuned=none", *data, *of)
         results = [json.loads((run / "result.json").read_text()) for run in (behaviour, cloned)]
         about = json.loads((folder / "data" / "dataset.json").read_text())
         origin = json.loads((cloned / "provenance.json").read_text())

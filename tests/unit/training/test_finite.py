@@ -1,0 +1,39 @@
+"""The finite guard names the first number that is none, and lets large ones pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from rlox.errors import NonFiniteError
+from rlox.training.finite import require_finite, require_finite_parameters
+
+NAMES = ("loss/policy", "loss/value")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_the_first_number_of_a_table_that_is_none_is_named(bad: float) -> None:
+    table = torch.tensor([[1.0, 2.0], [3.0, bad], [bad, 4.0]])
+    with pytest.raises(NonFiniteError, match=f"loss/value is {bad} in minibatch 1 of the update 7"):
+        require_finite(table, NAMES, "update 7")
+
+
+def test_infinities_of_both_signs_are_seen_though_they_cancel() -> None:
+    table = torch.tensor([[float("inf"), float("-inf")]])
+    with pytest.raises(NonFiniteError, match="loss/policy is inf"):
+        require_finite(table, NAMES, "update 7")
+
+
+def test_finite_numbers_whose_sum_is_not_pass() -> None:
+    require_finite(torch.full((2, 2), 3e38), NAMES, "update 7")
+    require_finite_parameters(nn.Linear(1, 1), torch.full((4,), 3e38), "update 7")
+
+
+def test_a_parameter_is_named() -> None:
+    net = nn.Linear(2, 1)
+    with torch.no_grad():
+        net.bias[0] = float("nan")
+    vector = torch.cat([p.detach().ravel() for p in net.parameters()])
+    with pytest.raises(NonFiniteError, match="parameter bias is not finite after the update 7"):
+        require_finite_parameters(net, vector, "update 7")
