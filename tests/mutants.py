@@ -30,7 +30,16 @@ sys.path.insert(0, str(TESTS))
 from helpers.mutation import Site, diff, draw, imports  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
-COPIED = (*CODE, "conf", "tests", "benchmarks", "pyproject.toml", "README.md", "docs")
+COPIED = (
+    *CODE,
+    "conf",
+    "tests",
+    "benchmarks",
+    "experiments",
+    "pyproject.toml",
+    "README.md",
+    "docs",
+)
 # tests of the default tier only, and none that read the tree itself
 LEFT = shutil.ignore_patterns("__pycache__", "*.pyc", ".cache", "learning", "packaging", "meta")
 
