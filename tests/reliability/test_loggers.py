@@ -62,7 +62,7 @@ def test_loggers_of_a_run_that_is_killed_and_resumed_have_each_row_once(
         pid = nursery.start(tmp_path, config(100_000), resume=True)
         while reached(tmp_path) == before and time.monotonic() < end:
             time.sleep(0.005)
-        nursery.kill(pid, chance.uniform(0.05, 0.3))
+        nursery.kill(pid, tmp_path, 0, chance.uniform(0.05, 0.3))
     last = max(row["env_steps"] for row in read_rows(tmp_path / "metrics.jsonl"))
     assert nursery.run(tmp_path, config(last // ROLLOUT + 4), resume=True) == 0
     assert require_every_row_once(tmp_path) >= last // ROLLOUT + 4

@@ -24,7 +24,7 @@ ARGS = (
     "checkpoint.every=256", "eval.every=512", "eval.episodes=2", "log.every=128",
 )  # fmt: skip
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
-DEADLINE = 10.0
+DEADLINE = 30.0  # a second where nothing else runs; a stop that hangs is what it finds
 
 
 @pytest.fixture(scope="module")
