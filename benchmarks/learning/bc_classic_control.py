@@ -4,7 +4,7 @@ A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions 
 1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py); BC learns it
 with its defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
 
-    pip install . matplotlib && python benchmarks/learning/bc_classic_control.py
+    pip install . && python benchmarks/learning/bc_classic_control.py
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rlox.policies import ActorCritic, as_actor_critic
 from rlox.policies.base import acting
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
-from rlox.sources.engine import engine_of, interruption
+from rlox.sources.engine import engine_of, go_on
 from rlox.sources.episodes import EpisodeTracker
 from rlox.types import Episode, Progress, Rollout
 
@@ -121,15 +121,8 @@ class Collector:
             self.obs_normalizer.restore(state["obs_normalizer"])
         if self.reward_normalizer:
             self.reward_normalizer.restore(state["reward_normalizer"])
-        if state["engine"] == engine_of(self.env):
-            self.env.restore(state["env"])
-        if not interruption(self.env, state):
-            self._obs[:] = state["obs"]
-            self.tracker.restore(state["episodes"])
+        if go_on(self.env, state, self._obs, self.tracker, self.reward_normalizer):
             self._started = bool(state["started"])
-            return
-        if self.reward_normalizer:
-            self.reward_normalizer.returns[:] = 0.0  # of episodes that will not go on
 
     def last_batch(self) -> dict[str, NDArray[Any]]:
         """The columns `[T, N, ...]` of the last rollout (or of the one under way), to look into."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlox.envs.base import VectorEnv
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["engine_of", "interruption"]
+from rlox.envs.base import VectorEnv
+from rlox.envs.normalize import RewardNormalizer
+from rlox.sources.episodes import EpisodeTracker
+
+__all__ = ["engine_of", "go_on", "interruption"]
 
 
 def engine_of(env: VectorEnv) -> list[str]:
@@ -22,3 +27,25 @@ def interruption(env: VectorEnv, state: Mapping[str, Any]) -> str:
     if env.resume_grade != "exact":
         return "environments start new episodes: they cannot be saved"
     return ""
+
+
+def go_on(
+    env: VectorEnv,
+    state: Mapping[str, Any],
+    obs: NDArray[np.float32],
+    tracker: EpisodeTracker,
+    rewards: RewardNormalizer | None,
+) -> bool:
+    """Put `env` where `state` has it, with the observations and the episodes so far; whether they go on.
+
+    Where they do not, new episodes begin: `obs` and `tracker` are left alone, running returns end.
+    """
+    if state["engine"] == engine_of(env):
+        env.restore(state["env"])
+    if interruption(env, state):
+        if rewards:
+            rewards.returns[:] = 0.0
+        return False
+    obs[:] = state["obs"]
+    tracker.restore(state["episodes"])
+    return True

@@ -14,7 +14,7 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
 from rlox.sources.chunk import Chunk
-from rlox.sources.engine import engine_of, interruption
+from rlox.sources.engine import engine_of, go_on, interruption
 from rlox.sources.episodes import EpisodeTracker
 from rlox.sources.memory import Memory
 from rlox.sources.store import Store
@@ -159,17 +159,11 @@ class ReplaySource:
         if not store.fill(self.memory.buffer, state["buffer"]):
             self._owed = 0
             self._learns_from = self.env_steps + self.cadence.learning_starts
-        if state["engine"] == engine_of(self.env):
-            self.env.restore(state["env"])
-        if not interruption(self.env, state):
-            self._obs[:] = state["obs"]
-            self.tracker.restore(state["episodes"])
+        if go_on(self.env, state, self._obs, self.tracker, self.reward_normalizer):
             self._started = bool(state["started"])
             return
         for env in range(self.env.n_envs):
             self.memory.buffer.cut_episode(env)  # what comes next does not follow what was
-        if self.reward_normalizer:
-            self.reward_normalizer.returns[:] = 0.0
 
     def interruption(self, state: Mapping[str, Any]) -> str:
         """Why the environments do not go on in mid-episode, or what they had done is not there."""
