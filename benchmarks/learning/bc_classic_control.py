@@ -1,8 +1,8 @@
 """BC beside the policy that it clones: the runs and table of experiments/behavioural_cloning.
 
-A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in 50 episodes, starts
-1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py); BC learns it
-with its defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
+A behaviour is PPO with the hyperparameters of conf/tuned/ppo. Its best actions in 50 episodes (200
+of Pendulum-v1), starts 1,000,000 and on, are the dataset (experiments/behavioural_cloning/record.py);
+BC learns it with its defaults; both are judged on the same 50 other episodes, `reset(seed=100000 + i)`.
 
     pip install . && python benchmarks/learning/bc_classic_control.py
 """
@@ -11,27 +11,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from children import python, train
 from numpy.typing import NDArray
 from tables import RESAMPLES, interval
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments" / "behavioural_cloning"
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 HEAD = "| env | behaviour's steps | transitions | updates | seeds | behaviour | BC | difference [95% CI] |"
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One environment: how long the behaviour is trained, and how many updates BC makes.
+    """One environment: how long the behaviour is trained, how many updates BC makes, and
+    the recorded episodes.
 
     The seeds are 0, 1, ... `seeds` - 1.
     """
@@ -39,22 +37,15 @@ class Leg:
     env: str
     steps: int
     updates: int
+    episodes: int = 50
     seeds: int = 5
 
 
 LEGS = (
     Leg("CartPole-v1", 100_000, 5_000),
     Leg("Acrobot-v1", 200_000, 5_000),
-    Leg("Pendulum-v1", 100_000, 20_000),  # vectors take longer to be as exact
+    Leg("Pendulum-v1", 100_000, 20_000, episodes=200),  # vectors take more to be as exact
 )
-
-
-def train(root: Path, *overrides: str) -> Path:
-    """`rlox train`; the run folder."""
-    command = [sys.executable, "-m", "rlox_cli.main", "train", f"run_root={root}"]
-    command += ["exp=classic_control", *overrides]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, **ONE_THREAD})
-    return next(root.glob("*/*/*/result.json")).parent
 
 
 def clone(leg: Leg, seed: int) -> dict[str, Any]:
@@ -63,8 +54,7 @@ def clone(leg: Leg, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         behaviour = train(folder / "ppo", "algo=ppo", f"total_steps={leg.steps}", *of)
-        record = [sys.executable, str(FOLDER / "record.py"), str(behaviour), str(folder / "data")]
-        subprocess.run(record, check=True, capture_output=True, env={**os.environ, **ONE_THREAD})
+        python(FOLDER / "record.py", behaviour, folder / "data", "--episodes", str(leg.episodes))
         data = (f"buffer.path={folder / 'data'}", f"total_steps={leg.updates}")
         cloned = train(folder / "bc", "algo=bc", "tuned=none", *data, *of)
         results = [json.loads((run / "result.json").read_text()) for run in (behaviour, cloned)]

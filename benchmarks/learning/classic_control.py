@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import sb3
+from children import python, train
 from omegaconf import OmegaConf
 from tables import LAST, SYSTEMS, Runs, curve, report
 
 ROOT = Path(__file__).resolve().parents[2]
 EPISODES, EVAL_SEED = 50, 100_000
-THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,8 @@ class Campaign:
 def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
     """`rlox train` in a folder of its own; the result is what its run folder says."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "rlox_cli.main", "train", f"algo={campaign.algo}"]
-        command += ["exp=classic_control", f"env={leg.env}", f"total_steps={leg.steps}"]
-        command += [f"seed={seed}", f"run_root={folder}"]
-        subprocess.run(command, check=True, capture_output=True)
-        run = next(Path(folder).glob("*/*/*/result.json")).parent
+        overrides = [f"algo={campaign.algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
+        run = train(Path(folder), *overrides, f"seed={seed}")
         result = json.loads((run / "result.json").read_text())
         origin = json.loads((run / "provenance.json").read_text())
         episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
@@ -121,12 +115,8 @@ def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
     path = campaign.path(leg, system, seed)
     if path.exists():
         return
-    command = [sys.executable, str(campaign.script)]
-    command += ["--one", system, "--legs", leg.name, "--seed", str(seed)]
-    done = subprocess.run(
-        command, env={**os.environ, **THREADS}, check=True, stdout=subprocess.PIPE, text=True
-    )
-    row = json.loads(done.stdout.splitlines()[-1])
+    printed = python(campaign.script, "--one", system, "--legs", leg.name, "--seed", str(seed))
+    row = json.loads(printed.splitlines()[-1])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(row) + "\n")
     line = f"{leg.name:16} {system:5} seed {seed}: {np.mean(row['returns']):8.1f}"

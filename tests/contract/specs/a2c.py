@@ -17,8 +17,8 @@ SPEC = AlgorithmSpec(
         "tensorflow's rule": {"env_id": "CartPole-v1", "rms_prop_tf_like": True},
     },
     total=400,
-    probe={"n_envs": 4, "learning_rate": 5e-3, "net_arch": (16,)},
-    probe_total=4_000,
+    probe={"n_envs": 4, "learning_rate": 1e-2, "anneal_lr": True, "net_arch": (16,)},
+    probe_total=6_000,
     steady={"anneal_lr": False},
     tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,)},
     without_effect={

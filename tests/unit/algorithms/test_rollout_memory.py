@@ -52,11 +52,11 @@ def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
     if name == "ppo":
         options |= {"n_steps": 500, "batch_size": 8192, "n_epochs": 2}
     command = [sys.executable, "-c", MEASURE, name, json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    # the least of three: library pages that a busy system took away come back in the round and count
+    done = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(3)]
     algorithm = {"ppo": PPO, "a2c": A2C}[name]("CartPole-v1", **options)
     need = said(algorithm, options.get("batch_size"))
-    assert 0.75 < int(done.stdout) / need < 1.35
+    assert 0.75 < min(int(one.stdout) for one in done) / need < 1.35
 
 
 def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_layers() -> None:

@@ -1,0 +1,30 @@
+"""The processes of a campaign: one thread each, and what one that failed said is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+
+
+def python(*arguments: str | Path) -> str:
+    """What this interpreter printed with these arguments."""
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD})
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def train(root: Path, *overrides: str) -> Path:
+    """`rlox train exp=classic_control ...` below the folder `root`; the run folder.
+
+    `-P` keeps the working directory off the path: in a clone, the installed rlox is meant and not the
+    sources there, which have no compiled part.
+    """
+    rlox = ("-P", "-m", "rlox_cli.main", "train", "exp=classic_control")
+    python(*rlox, f"run_root={root}", *overrides)
+    return next(root.glob("*/*/*/result.json")).parent
