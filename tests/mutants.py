@@ -3,11 +3,11 @@
     python tests/mutants.py --seed 1 --count 20 rlox/training rlox/runs rlox/sources rlox/algorithms
 
 draws places by the seed, changes one at a time in a copy of the tree, and runs the test files that
-import the changed file: by itself, or by a package whose `__init__` imports it, or, where no test does,
-a module that imports it. Before that they have to pass without a change. A mutant is caught when
-a test fails, or when the tests do not end in `--timeout` seconds. Those that survive are printed with
-their change; whether one is equivalent to the code is for a reader to say. Exit code 1 if fewer than
-`--least` were caught, 2 for wrong use.
+import the changed file: by itself, or by a package whose `__init__` imports it; where no test does, or
+all of those pass, by a module that imports it. Before that they have to pass without a change. A mutant
+is caught when a test fails, or when the tests do not end in `--timeout` seconds. Those that survive are
+printed with their change; whether one is equivalent to the code is for a reader to say. Exit code 1 if
+fewer than `--least` were caught, 2 for wrong use.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ sys.path.insert(0, str(TESTS))
 from helpers.mutation import Site, diff, draw, imports  # noqa: E402
 
 CODE = ("rlox", "rlox_cli")
+RINGS = 2  # of tests, by how far their imports are from the changed file
 COPIED = (
     *CODE,
     "conf",
@@ -63,24 +64,24 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def importers(root: Path, changed: Path) -> list[Path]:
-    """Test files whose imports name the changed module or a package that re-exports it; where there
-    are none, those of the modules that import it, and so on.
+def importers(root: Path, changed: Path) -> list[list[Path]]:
+    """Test files whose imports name the changed module or a package that re-exports it, and then
+    those that name a module that imports it, or one that imports that, until some are found.
     """
     modules = {
         module_of(p.relative_to(root)): p for name in CODE for p in (root / name).rglob("*.py")
     }
-    wanted = {module_of(changed)}
-    while True:
+    wanted, rings, seen = {module_of(changed)}, list[list[Path]](), set[Path]()
+    while len(rings) < RINGS:
         wanted |= {package for module in wanted for package in facades(root, module)}
-        if found := direct(root, wanted):
-            return found
-        more = {
-            module for module, path in modules.items() if names_of(path, module) & wanted
-        } | wanted
+        if found := [file for file in direct(root, wanted) if file not in seen]:
+            rings.append(found)
+            seen.update(found)
+        more = {m for m, path in modules.items() if names_of(path, m) & wanted} | wanted
         if more == wanted:
-            return []
+            break
         wanted = more
+    return rings
 
 
 def names_of(path: Path, module: str) -> set[str]:
@@ -130,14 +131,16 @@ def judged(root: Path, site: Site, timeout: float) -> Verdict:
     """The verdict on a mutant, made in the copy `root` and undone again."""
     path = root / site.path
     source = path.read_text(encoding="utf-8")
-    files = importers(root, site.path)
-    if not files:
-        return Verdict(site, 0, "survived: no test imports it")
+    verdict = Verdict(site, 0, "survived: no test imports it")
     path.write_text(site.apply(source), encoding="utf-8")
     try:
-        return Verdict(site, len(files), run(root, files, timeout))
+        for files in importers(root, site.path):
+            verdict = Verdict(site, verdict.tests + len(files), run(root, files, timeout))
+            if verdict.caught:
+                break
     finally:
         path.write_text(source, encoding="utf-8")
+    return verdict
 
 
 def run(root: Path, files: Iterable[Path], timeout: float) -> str:
@@ -198,7 +201,7 @@ def main(argv: Sequence[str]) -> int:
                 shutil.copytree(asked.root / name, root / name, ignore=LEFT, symlinks=True)
             elif (asked.root / name).exists():
                 shutil.copy(asked.root / name, root / name)
-        every = sorted({file for site in drawn for file in importers(root, site.path)})
+        every = sorted({f for site in drawn for ring in importers(root, site.path) for f in ring})
         if every and (how := run(root, every, asked.timeout * 10)) != "survived":
             print(f"mutants: without any change the tests fail: {how}", file=sys.stderr)
             return 2

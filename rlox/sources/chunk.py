@@ -71,5 +71,6 @@ class Chunk:
             # a sum is finite only if every element is (or it overflows, which is worth a stop too)
             if not np.isfinite(column.sum(dtype=np.float64)):
                 t, n = np.argwhere(~np.isfinite(column))[0][:2]
-                step = before + (t + 1) * column.shape[1]
+                steps = t if name == "obs" else t + 1  # it is seen before the step of its row
+                step = before + steps * column.shape[1]
                 raise NonFiniteError(f"{name} is not finite in environment {n} (env_steps {step})")

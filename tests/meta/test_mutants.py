@@ -83,6 +83,7 @@ TREE = {
     "rlox/kind/toy.py": TOY,
     "rlox/kind/other.py": "from .toy import name\n",
     "rlox/lonely.py": "X = 1\n",
+    "rlox/user.py": "from rlox.kind import toy\n",
     "rlox/inner.py": "Y = 2\n",
     "rlox/outer.py": "from rlox import inner\n",
     "tests/helpers/grading.py": "from rlox.kind.toy import grade\n",
@@ -91,6 +92,8 @@ TREE = {
     "tests/unit/test_facade.py": "from rlox.kind import grade\ndef test_x(): assert grade\n",
     "tests/unit/test_helper.py": "from helpers.grading import grade\ndef test_x(): assert grade\n",
     "tests/unit/test_other.py": "import json\ndef test_x(): assert json\n",
+    "tests/unit/test_user.py": "from rlox import user\n"
+    "def test_name(): assert user.toy.name(1, 1) == 'worst'\n",
     "tests/unit/test_outer.py": "import rlox.outer\ndef test_x(): assert rlox.outer.inner.Y\n",
 }
 
@@ -109,11 +112,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_tests_of_a_file_are_those_that_import_it_in_any_way(tree: Path):
-    def found(name: str) -> list[str]:
-        return [p.name for p in mutants.importers(tree, Path(name))]
+    def found(name: str) -> list[list[str]]:
+        return [[p.name for p in ring] for ring in mutants.importers(tree, Path(name))]
 
-    assert found("rlox/kind/toy.py") == ["test_direct.py", "test_facade.py", "test_helper.py"]
-    assert found("rlox/inner.py") == ["test_outer.py"]
+    nearest = ["test_direct.py", "test_facade.py", "test_helper.py"]
+    assert found("rlox/kind/toy.py") == [nearest, ["test_user.py"]]
+    assert found("rlox/inner.py") == [["test_outer.py"]]
     assert found("rlox/lonely.py") == []
 
 
@@ -123,7 +127,9 @@ def test_a_mutant_is_caught_by_name_or_survives_and_the_file_is_as_before(tree: 
     caught = mutants.judged(tree, found[">= becomes >"], 60.0)
     assert (caught.caught, caught.tests) == (True, 3)
     assert caught.how == "caught by tests/unit/test_direct.py::test_grade"
-    assert mutants.judged(tree, found["== becomes !="], 60.0).how == "survived"
+    further = mutants.judged(tree, found["== becomes !="], 60.0)
+    assert (further.tests, further.how) == (4, "caught by tests/unit/test_user.py::test_name")
+    assert mutants.judged(tree, found["always the first of two values"], 60.0).how == "survived"
     lonely = mutants.judged(tree, Site(Path("rlox/lonely.py"), 4, 5, "2", "1 becomes 2"), 60.0)
     assert (lonely.how, lonely.caught) == ("survived: no test imports it", False)
     assert (tree / path).read_text(encoding="utf-8") == TOY

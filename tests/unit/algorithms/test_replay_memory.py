@@ -13,6 +13,7 @@ from rlox.configs.dqn import DQNConfig
 from rlox.errors import ConfigError
 from rlox.runs import preflight
 from rlox.sources.memory import drawn_bytes
+from rlox.types import Clock
 
 GIB = 1 << 30
 
@@ -98,3 +99,10 @@ def test_what_is_counted_of_a_transition_is_no_less_than_what_is_drawn(prioritiz
     drawn = made.source.memory.last
     size = sum(np.asarray(column).nbytes for column in drawn.values()) / 16
     assert size <= drawn_bytes(made.source.env) <= 1.5 * size
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_rewards_are_learned_from_as_they_are_unless_scaling_is_asked_for(asked: bool) -> None:
+    made = dqn(normalize_reward=asked, learning_starts=0, train_freq=64)
+    batch, _ = made.source.next(Clock(horizon=64))
+    assert (batch.rewards != 1.0).any() == asked

@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 
 from rlox.algorithms import PPO
+from rlox.errors import ConfigError
+from rlox.runs.record import record
 from rlox.sources.dataset_file import read_dataset
 
 SCRIPT = Path(__file__).parents[3] / "experiments" / "behavioural_cloning" / "record.py"
@@ -42,6 +44,11 @@ def test_a_dataset_is_kept_unless_it_is_said_otherwise(
     assert read_dataset(tmp_path / "data").digest == first.digest
     assert script.main([*given, "--episodes", "3", "--overwrite"]) == 0
     assert len(read_dataset(tmp_path / "data").about["returns"]) == 3
+
+
+def test_a_recording_without_episodes_is_refused_from_python_too() -> None:
+    with pytest.raises(ConfigError, match="episodes=0: expected at least 1"):
+        record(PPO("CartPole-v1", n_envs=1, net_arch=(4,)), 0)
 
 
 @pytest.mark.parametrize(

@@ -277,13 +277,14 @@ def test_the_return_that_scales_rewards_begins_anew_at_every_kind_of_end() -> No
 
 
 @pytest.mark.parametrize("spoilt", ["obs", "next_obs", "rewards"])
-def test_a_number_that_is_not_finite_stops_the_run_and_names_its_environment(spoilt: str) -> None:
+def test_a_number_that_is_not_finite_stops_the_run_and_names_its_place(spoilt: str) -> None:
     script = random_script(np.random.default_rng(11), 20, 2)
     at = {"obs": script[0][5], "next_obs": script[1][4], "rewards": script[2][4]}[spoilt]
     at[1] = np.nan
     script[3][4, 1] = spoilt == "next_obs"  # an episode ends there
     made = source(script, settings_of(learning_starts=0, train_freq=40))
-    with pytest.raises(NonFiniteError, match="environment 1"):
+    told = rf"{spoilt} is not finite in environment 1 \(env_steps 10\)"
+    with pytest.raises(NonFiniteError, match=told):
         run(made, 40)
 
 
