@@ -24,7 +24,9 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options
+from rlox_cli.path_text import path_keys, quote_paths
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
+from rlox_cli.variants import VariantSource
 
 CONF = "pkg://rlox_cli.conf"
 Task = Callable[[DictConfig], Any]
@@ -95,11 +97,14 @@ class Line:
                 f"-m: rlox {command.name} does one thing; call it once for each value"
             )
         command.schema.register()
-        for plugin in (GymnasiumSource, RloxSearchPath):
+        for plugin in (GymnasiumSource, VariantSource, RloxSearchPath):
             Plugins.instance().register(plugin)
         folders = conf_folders(parsed.config_dir)
+        VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides
-        overrides = list(command.rewrite(given, folders))
+        paths = path_keys(command.schema.keys(command.schema.chosen(given, folders)))
+        plain = list(quote_paths(given, paths, several=parsed.multirun))
+        overrides = list(command.rewrite(plain, folders))
         return cls(command, parsed, _flags(args, given), overrides, folders)
 
     @property

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.run_folder import DONE, is_locked, read_status
+from rlox_cli.variants import stands_for
 
 
 @dataclass
@@ -66,15 +67,19 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
         sweep=Path(node.sweep.dir) if swept else None,
         number=int(node.job.num) if swept else 0,
         given=given,
-        tuned=str(tuned) if tuned in _presets(node) else None,
+        tuned=_preset(node, str(tuned)),
         common=common,
     )
 
 
-def _presets(node: Any) -> list[str]:
-    """The tuned presets that there are: of one that is missing Hydra leaves the name in place."""
+def _preset(node: Any, name: str) -> str | None:
+    """The tuned preset that was used: of one that is missing Hydra leaves the name in place."""
     given = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
-    return group_options("tuned", [*conf_folders(), *given])
+    folders = [*conf_folders(), *given]
+    if name in group_options("tuned", folders):
+        return name
+    found = stands_for(f"tuned/{name}", folders)
+    return found.removeprefix("tuned/") if found else None
 
 
 def finished(job: Job) -> Path | None:

@@ -48,7 +48,7 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
         value = ",".join("none" if v == "null" else v for v in value.split(","))
         _require_tuned(value, folders)
     # `env.kwargs` is open: its keys belong to the environment, so struct mode must not judge them.
-    if re.match(r"\+?env\.kwargs\.", key):
+    if re.match(r"\+?env\.kwargs(\.|$)", key):
         key = "++" + key.removeprefix("+")
     yield f"{key}{equals}{value}"
 

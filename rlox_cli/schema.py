@@ -80,7 +80,7 @@ class Group:
                 return name
             if name not in seen:
                 seen.add(name)
-                waiting += _built_on(file_of(self.name, name, folders))
+                waiting += built_on(file_of(self.name, name, folders))
         return None
 
     def part(self, tag: str | None, mount: str = "") -> Part:
@@ -256,11 +256,11 @@ def _listed(value: str) -> list[str]:
 
 def _by_choice(group: Group, option: str, folders: Sequence[Path]) -> list[str]:
     """The option, or what its file is built on where another group's choice (`${group}`) says that."""
-    built = _built_on(file_of(group.name, option, folders))
+    built = built_on(file_of(group.name, option, folders))
     return [name for name in built if "${" in name] or [option]
 
 
-def _built_on(file: Mapping[str, Any]) -> list[str]:
+def built_on(file: Mapping[str, Any]) -> list[str]:
     """Names of options that the file of an option refers to: its tag, then what it begins with."""
     options = [str(file["name"])] if "name" in file else []
     for entry in file.get("defaults") or ():

@@ -66,12 +66,13 @@ class GymnasiumSource(ConfigSource):
 
 
 class RloxSearchPath(SearchPathPlugin):
-    """User folders first, Gymnasium's ids last, for every primary config."""
+    """User folders first, variants and Gymnasium's ids last, for every primary config."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Called by Hydra while it assembles the search path."""
         for number, folder in enumerate(own_folders()):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
+        search_path.append("rlox-variants", "variants://")
         search_path.append("rlox-gymnasium", "gymnasium://")
 
 

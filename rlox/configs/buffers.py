@@ -145,7 +145,7 @@ class OfflineConfig(BufferConfig):
     """A dataset from a folder; nothing is added to it."""
 
     name: str = param("offline", "the buffer", choices=("offline",))
-    path: str | None = param(None, "folder with dataset.safetensors and dataset.json")
+    path: str | None = param(None, "folder with dataset.safetensors and dataset.json", path=True)
 
 
 BUFFER_CONFIGS: dict[str, type[Any]] = {

@@ -24,13 +24,15 @@ def param(
     choices: tuple[Any, ...] | None = None,
     instead_of: str | None = None,
     source: str | None = None,
+    path: bool = False,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
 
     `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
     `choices` the allowed values; `instead_of` the field beside it that says the same in another way,
-    of which one is given; `source` where the default comes from (paper, table, library).
+    of which one is given; `source` where the default comes from (paper, table, library); `path` says
+    that it names a file or folder.
     """
     if within is not None:
         parse_interval(within)
@@ -41,6 +43,7 @@ def param(
         "choices": choices,
         "instead_of": instead_of,
         "source": source,
+        "path": path,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

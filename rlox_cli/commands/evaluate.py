@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class EvaluateConfig:
     """What `rlox evaluate` takes."""
 
-    run: str = param(doc="the run folder to evaluate")
+    run: str = param(doc="the run folder to evaluate", path=True)
     checkpoint: str = param(
         "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
     )

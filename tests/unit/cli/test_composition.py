@@ -138,7 +138,14 @@ def test_no_logger_can_be_asked_for(cli: Cli, override: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "override", ["env.kwargs.g=9.8", "+env.kwargs.g=9.8", "++env.kwargs.g=9.8"]
+    "override",
+    [
+        "env.kwargs.g=9.8",
+        "+env.kwargs.g=9.8",
+        "++env.kwargs.g=9.8",
+        "env.kwargs={g: 9.8}",
+        "+env.kwargs={g: 9.8}",
+    ],
 )
 def test_environment_arguments_are_open(cli: Cli, override: str) -> None:
     assert composed(cli, "env=Pendulum-v1", override)["env"]["kwargs"] == {"g": 9.8}

@@ -1,0 +1,42 @@
+"""Values of keys that are paths: any text that the shell hands over, not Hydra's grammar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rlox_cli.schema import Key
+
+HYDRAS = frozenset({"hydra.run.dir", "hydra.sweep.dir"})
+_QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
+_CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
+
+
+def path_keys(keys: Iterable[Key]) -> frozenset[str]:
+    """The names of those keys whose values are paths, Hydra's own too."""
+    return HYDRAS | {key.name for key in keys if key.field.metadata.get("path")}
+
+
+def quote_paths(overrides: Iterable[str], paths: frozenset[str], several: bool) -> Iterator[str]:
+    """The overrides, with values of the keys `paths` in Hydra's quotes and `~` written out.
+
+    What is in quotes already, `null`, and interpolations within a path mean what they mean to Hydra;
+    with `several`, so do commas and calls such as `choice(a,b)`.
+    """
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if key.lstrip("+") not in paths or not equals or (several and _CALL.fullmatch(value)):
+            yield override
+            continue
+        values = value.split(",") if several and not _QUOTED.fullmatch(value) else [value]
+        yield f"{key}={','.join(map(_quoted, values))}"
+
+
+def _quoted(value: str) -> str:
+    if value in ("", "null", "???") or _QUOTED.fullmatch(value):
+        return value
+    text = str(Path(value).expanduser()) if value.startswith("~/") else value
+    # in quotes, Hydra reads backslashes before a quote in pairs and leaves the others alone
+    text = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
+    return f"'{text}'"

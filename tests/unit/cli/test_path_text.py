@@ -1,0 +1,75 @@
+"""Paths on the command line: any text that a folder can be called by."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers.cli import TINY, Cli, only_run
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from rlox_cli.path_text import quote_paths
+
+NAMES = (
+    "ünïcödé", "日本/2", "a=b", "with space", "it's", 'say "so"', "back\\slash", "end\\", "\\'", "[1",
+    "x(1)", "a,b", "{c: d}", "123", "#1", "true", "@home", "p%q&r", "über/=1,2[",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_path_is_what_was_typed(name: str) -> None:
+    (quoted,) = quote_paths([f"run={name}"], frozenset({"run"}), several=False)
+    assert OverridesParser.create().parse_override(quoted).value() == name
+
+
+@pytest.mark.parametrize(
+    ("override", "several", "expected"),
+    [
+        ("run='a b'", False, "run='a b'"),
+        ('run="a,b"', True, 'run="a,b"'),
+        ("run=null", False, "run=null"),
+        ("run=a,b c", True, "run='a','b c'"),
+        ("run=choice(a,b)", True, "run=choice(a,b)"),
+        ("run=choice(a,b)", False, "run='choice(a,b)'"),
+        ("+run=é", False, "+run='é'"),
+        ("seed=é", False, "seed=é"),
+        ("~run", False, "~run"),
+        ("run=${oc.env:HOME}/é", False, "run='${oc.env:HOME}/é'"),
+    ],
+)
+def test_what_hydra_has_a_meaning_for_keeps_it(override: str, several: bool, expected: str) -> None:
+    assert list(quote_paths([override], frozenset({"run"}), several)) == [expected]
+
+
+def test_home_is_written_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert list(quote_paths(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
+
+
+def test_a_run_in_a_folder_of_any_name_is_evaluated_and_resumed_there(
+    cli: Cli, tmp_path: Path
+) -> None:
+    ran = cli("train", *TINY, "run_root=ünï =[1,2]'s")
+    assert ran.code == 0, ran.err
+    run = only_run(tmp_path / "ünï =[1,2]'s").relative_to(tmp_path)
+    played = cli("evaluate", f"run={run}", "episodes=2")
+    assert played.code == 0, played.err
+    assert (run / "eval" / "last.json").is_file()
+    resumed = cli("train", f"resume={run}", "total_steps=512")
+    assert resumed.code == 0, resumed.err
+
+
+def test_a_named_folder_a_dataset_and_a_sweep_take_any_text_too(
+    cli: Cli, tmp_path: Path, template: Path
+) -> None:
+    shutil.copytree(template, tmp_path / "da=ta")
+    named = cli("train", *TINY, "hydra.run.dir=é [1")
+    assert named.code == 0, named.err
+    assert (tmp_path / "é [1" / "result.json").is_file()
+    sweep = cli("sweep", *TINY, "seed=0,1", "hydra.sweep.dir=sw é(1)")
+    assert sweep.code == 0, sweep.err
+    assert (tmp_path / "sw é(1)" / "summary.md").is_file()
+    missing = cli("train", "algo=bc", "buffer.path=da=ta", "total_steps=10")
+    assert missing.code == 2
+    assert "da=ta" in missing.err
