@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ __all__ = [
     "EarlyStoppingCallback",
     "EvalCallback",
     "LoggerCallback",
+    "as_callbacks",
+    "as_logger",
 ]
 
 
@@ -39,11 +42,43 @@ class Callback:
         """Once, after the last update."""
 
 
+_CALLED = ("on_training_start", "on_rollout_end", "on_step", "on_training_end")
+
+
 class LoggerCallback:
     """Receives metrics rows; override to send them somewhere."""
 
     def on_train_step(self, step: int, metrics: dict[str, Any]) -> None:
         """After each update; `step` counts the run's unit."""
+
+
+def as_callbacks(given: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
+    """One callback, several or none; `ConfigError` for what is none."""
+    if given is None:
+        return ()
+    several = tuple(given) if isinstance(given, Iterable) else (given,)
+    for callback in several:
+        if missing := [name for name in _CALLED if not callable(getattr(callback, name, None))]:
+            raise ConfigError(
+                f"callbacks={callback!r} lacks {', '.join(missing)}; derive it from "
+                "rlox.callbacks.Callback, and give an object, not its class"
+            )
+        if isinstance(callback, type):
+            raise ConfigError(
+                f"callbacks={callback.__name__}: a class; make one: {callback.__name__}()"
+            )
+    return several
+
+
+def as_logger(given: LoggerCallback | None) -> LoggerCallback | None:
+    """The logger; `ConfigError` for what is none."""
+    if given is None or (
+        callable(getattr(given, "on_train_step", None)) and not isinstance(given, type)
+    ):
+        return given
+    raise ConfigError(
+        f"logger={given!r}: expected an object made from a rlox.callbacks.LoggerCallback"
+    )
 
 
 class EarlyStoppingCallback(Callback):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rlox.algorithms import PPO
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.envs.make import EnvSource
+from rlox.errors import ConfigError
 
 __all__ = ["PPOTrainer"]
 
@@ -24,7 +25,7 @@ class PPOTrainer:
 
     def __init__(
         self,
-        env: EnvSource,
+        env: EnvSource | None = None,
         config: Mapping[str, Any] | None = None,
         callbacks: Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
@@ -32,11 +33,20 @@ class PPOTrainer:
         **kwargs: Any,
     ) -> None:
         options = {**(config or {}), **kwargs}
-        self.algo = PPO(env, seed=seed, callbacks=callbacks, logger=logger, **options)
+        given = [source for source in (env, options.pop("env_id", None)) if source is not None]
+        if len(given) != 1:
+            raise ConfigError(
+                "PPOTrainer takes one environment, e.g. PPOTrainer(env='CartPole-v1')"
+            )
+        self.algo = PPO(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
     def train(self, total_timesteps: int) -> dict[str, float]:
         """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
         return self.algo.train(total_timesteps)
+
+    def learn(self, total_timesteps: int) -> dict[str, float]:
+        """`train`, by the name that Stable-Baselines3 has for it."""
+        return self.train(total_timesteps)
 
     def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
         """The policy's action for an observation or a batch."""
@@ -52,3 +62,6 @@ class PPOTrainer:
         trainer = cls.__new__(cls)
         trainer.algo = PPO.from_checkpoint(path, env)
         return trainer
+
+    def __repr__(self) -> str:
+        return f"PPOTrainer({self.algo!r})"

@@ -19,6 +19,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import messages, sweep, validate
@@ -91,7 +92,7 @@ class Line:
     @classmethod
     def read(cls, command: Command, args: list[str]) -> Line:
         """Take them apart; `ConfigError` for what cannot be."""
-        parsed = parse_flags(args)
+        parsed = parse_flags(args, command)
         if parsed.multirun and not command.sweeps:
             raise ConfigError(
                 f"-m: rlox {command.name} does one thing; call it once for each value"
@@ -125,7 +126,7 @@ class Line:
             yield
         except ConfigError:
             raise
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
             schema = self.command.schema
             names = schema.names(schema.chosen(self.parsed.overrides, self.folders))
             raise messages.from_hydra(
@@ -137,12 +138,19 @@ class Line:
             ) from error
 
 
-def parse_flags(args: list[str]) -> argparse.Namespace:
+def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
     """Hydra's command line, taken apart by Hydra's parser; mistakes are `ConfigError`s."""
     from hydra._internal.utils import get_args_parser
 
     def refuse(message: str) -> NoReturn:
-        raise ConfigError(f"{message}; Hydra's flags: rlox train --hydra-help")
+        flags = message.removeprefix("unrecognized arguments: ").split()
+        if flags == message.split():
+            raise ConfigError(f"{message}; Hydra's flags: rlox train --hydra-help")
+        flag, _, value = flags[0].partition("=")
+        after = args[args.index(flags[0]) + 1 :]
+        schema = command.schema
+        names = schema.names(schema.chosen(args))
+        raise messages.unknown_flag(flag, value or next(iter(after), None), names)
 
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]

@@ -7,12 +7,22 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from hydra.errors import OverrideParseException
+from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.configs import nearest
-from rlox.errors import ConfigError, RloxError, UnknownNameError
+from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
 
 MAX_LINES = 8
 LISTED_OPTIONS = 20
+
+# Packages that bring options of Hydra's own groups.
+PLUGINS = {
+    "hydra/launcher=joblib": "hydra-joblib-launcher",
+    "hydra/launcher=ray": "hydra-ray-launcher",
+    "hydra/launcher=rq": "hydra-rq-launcher",
+    "hydra/launcher=submitit_local": "hydra-submitit-launcher",
+    "hydra/launcher=submitit_slurm": "hydra-submitit-launcher",
+}
 
 # What other libraries call it: last part of a key -> our key.
 SYNONYMS = {
@@ -45,14 +55,20 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
     """`; did you mean ...?` over full key names: by synonym, by last part, then by spelling."""
     known = list(names)
     last = key.rsplit(".", 1)[-1]
-    found = [SYNONYMS[last]] if SYNONYMS.get(last) in known else []
-    found += [name for name in known if name.rsplit(".", 1)[-1] == last]
+    found = _by_last_part(last, known)
     found = found or difflib.get_close_matches(key, known, 3, 0.6)
     if not found:
         tails = {name.rsplit(".", 1)[-1]: name for name in known}
         found = [tails[t] for t in difflib.get_close_matches(last, tails, 2, 0.75)]
     unique = list(dict.fromkeys(found))[:3]
     return f"; did you mean {' or '.join(repr(u) for u in unique)}?" if unique else ""
+
+
+def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
+    """Keys that end in `last`, or that have what other libraries call so."""
+    names = list(known)
+    found = [SYNONYMS[last]] if SYNONYMS.get(last) in names else []
+    return found + [name for name in names if name.rsplit(".", 1)[-1] == last]
 
 
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
@@ -65,14 +81,41 @@ def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> C
 def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigError:
     """The error for an option that a group does not have; short lists are shown whole."""
     names = sorted(options)
+    if group == "hydra":
+        return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
-        return UnknownNameError(
-            f"env={option}: no such environment in Gymnasium{nearest(option, names)}"
-        )
+        hint = nearest(option, names)
+        if not hint and ":" not in option:
+            hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
+        return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
     if not names:
         return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
     shown = f", expected one of {', '.join(names)}" if len(names) <= LISTED_OPTIONS else ""
     return UnknownNameError(f"{group}={option}: no such option{shown}{nearest(option, names)}")
+
+
+def _unknown_plugin(choice: str) -> ConfigError:
+    """The error for an option of one of Hydra's own groups, which packages bring."""
+    if choice in PLUGINS:
+        return MissingExtraError(
+            f"{choice} needs the package {PLUGINS[choice]}, which is not installed: "
+            f"pip install {PLUGINS[choice]}"
+        )
+    group, _, option = choice.partition("=")
+    known = [name.partition("=")[2] for name in PLUGINS if name.startswith(f"{group}=")]
+    return UnknownNameError(f"{choice}: no such option{nearest(option, known)}")
+
+
+def unknown_flag(flag: str, value: str | None, names: Sequence[str]) -> ConfigError:
+    """The error for what other programs take with dashes: here it is a key."""
+    key = flag.lstrip("-").replace("-", "_")
+    known = [name for name in names if name == key] or _by_last_part(key, names)
+    if not known:
+        return ConfigError(
+            f"unrecognized arguments: {flag}; settings are written key=value, without dashes; "
+            "Hydra's flags: rlox train --hydra-help"
+        )
+    return ConfigError(f"{flag}: settings are written without dashes: {known[0]}={value or '...'}")
 
 
 def from_hydra(
@@ -89,6 +132,8 @@ def from_hydra(
     """
     if isinstance(error, OverrideParseException):
         return malformed(error)
+    if isinstance(error, YAMLError):
+        return not_yaml(error)
     text = "\n".join(str(e) for e in _chain(error) if str(e))
     if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         return unknown_option(match[1], match[2], options(match[1]))
@@ -101,6 +146,13 @@ def from_hydra(
         return unknown_key(match[1], names, owners(match[1]))
     if match := re.search(r"config group override, but config group '([^']+)' does not", text):
         return unknown_key(match[1], names, owners(match[1]))
+    if match := re.search(
+        r"Multiple values for (\S+)\. To override a value use .*: ([^']+)'", text
+    ):
+        group, option = match.groups()
+        return ConfigError(
+            f"+{group}={option}: one is chosen already; to take its place: {group}={option}"
+        )
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return ConfigError(
             f"{match[1]} has several values\n"
@@ -110,6 +162,15 @@ def from_hydra(
     if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
         return ConfigError(f"{match[1]} has several values; to run each: {several} '{match[1]}'")
     return ConfigError(shorten(_without_links(text), 6))
+
+
+def not_yaml(error: YAMLError) -> ConfigError:
+    """The error for a configuration file that is not YAML."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None:
+        return ConfigError(f"a configuration file is not YAML: {error}")
+    place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}"
+    return ConfigError(f"not YAML: {problem}\n  {place}")
 
 
 def malformed(error: OverrideParseException) -> ConfigError:

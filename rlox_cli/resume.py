@@ -36,7 +36,7 @@ from rlox_cli.run_folder import (
     write_json,
     write_text,
 )
-from rlox_cli.run_training import report_failure, run_training, title
+from rlox_cli.run_training import report_failure, run_training, title, warn
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -101,6 +101,7 @@ def resume_run(call: Call) -> int:
     find_spec(plan.config.env.id)
     check_loggers(plan.config.logger)
     validate.try_environment(plan.config)
+    warn(plan.config)
     folder = RunFolder.reopen(path)
     try:
         with folder:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox._core import set_num_threads
 from rlox.configs import RunConfig
+from rlox.configs.advice import advice
 from rlox_cli import messages, plot, progress, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
@@ -89,7 +90,15 @@ def resumes(folder: Path) -> list[dict[str, Any]]:
 def title(config: RunConfig) -> str:
     """The first line about a run."""
     amount = f"{config.total_steps:,} {progress.word(config.algo.unit)}"
+    if config.rounded_steps > config.total_steps:
+        amount += f", rounded up to {config.rounded_steps:,}"
     return f"{config.algo.name} on {config.env.id}, seed {config.seed}, {amount}"
+
+
+def warn(config: RunConfig) -> None:
+    """Say what is probably not meant, before it costs time."""
+    for line in advice(config):
+        print(f"rlox train: warning: {line}", file=sys.stderr, flush=True)
 
 
 def _plot(folder: RunFolder) -> None:

@@ -15,7 +15,7 @@ from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
 from rlox_cli.run_folder import FAILED, KILLED, RunFolder
-from rlox_cli.run_training import report_failure, run_training, title
+from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep import SweepPlan
 
@@ -82,6 +82,7 @@ class TrainTask:
                 print(f"  running in another process: {busy}")
                 return {"status": "skipped"}
         validate.try_environment(config)
+        warn(config)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for
 
         with closing(build(config)) as algorithm:

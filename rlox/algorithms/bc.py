@@ -22,7 +22,7 @@ from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import config_from_arguments
+from rlox.training.setup import config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["BC", "BCLearner"]
@@ -132,6 +132,7 @@ class BC(Algorithm):
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:
+        env_id = environment_of(env_id, NO_ENV, config_kwargs)
         if continuous is None and env_id == NO_ENV:
             continuous = True
         folder = dataset if isinstance(dataset, (str, PathLike)) else None

@@ -23,7 +23,7 @@ from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import copy_weights
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import config_from_arguments
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["DQN", "DQNLearner"]
@@ -164,13 +164,14 @@ class DQN(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = "CartPole-v1",
+        env_id: EnvSource = DEFAULT_ENV,
         n_envs: int = 1,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("dqn", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)
 

@@ -16,7 +16,7 @@ from rlox.envs.make import make_vec, single_factory
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
-from rlox.runs.preflight import require_memory
+from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
 from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, make_buffer
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
@@ -51,6 +51,8 @@ def off_policy_parts(
     env = make_vec(env_config, config.seed, tools.env)
     goals = _goals(config, env, make_env)
     memory = _memory(config, algo, env, goals, tools)
+    # the target network is neither learned nor has it moments
+    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
     dim = env.observations.dim

@@ -18,6 +18,7 @@ from rlox.envs.make import single_factory
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
+from rlox.runs.preflight import require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
 from rlox.training.actor import Actor
@@ -59,6 +60,7 @@ def offline_parts(
     )
     if tools.replay:
         source.load()
+    require_networks((observations.dim, *algo.net_arch, actions.size))
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         policy, learner = compose(observations, actions, tools.device)
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)

@@ -21,9 +21,10 @@ from rlox.policies import (
     DiscretePolicy,
     SDEPolicy,
     as_actor_critic,
+    require_takes,
 )
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.preflight import require_memory
+from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.arena import Arena
 from rlox.sources.collector import SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
@@ -101,7 +102,9 @@ def on_policy_parts(
     )
     if tools.policy is not None:
         policy = as_actor_critic(tools.policy)
+        require_takes(policy, env.observations.dim, config.env.id)
     else:
+        require_networks((env.observations.dim, *widths, env.actions.size), 2 * LEARNED)
         with (
             tools.streams.default("init", device=tools.device),
             torch_threads(config.torch_threads),

@@ -26,7 +26,7 @@ from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import config_from_arguments
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Minibatch, Rollout, Update
 
 __all__ = ["PPO", "PPOLearner"]
@@ -166,7 +166,7 @@ class PPO(Algorithm):
 
     def __init__(
         self,
-        env_id: EnvSource = "CartPole-v1",
+        env_id: EnvSource = DEFAULT_ENV,
         n_envs: int = 8,
         seed: int = 42,
         policy: nn.Module | None = None,
@@ -174,5 +174,6 @@ class PPO(Algorithm):
         callbacks: Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
         config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, policy, logger, callbacks)

@@ -18,6 +18,8 @@ class AlgorithmConfig:
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "env_steps"
     # What one batch is called where totals are rounded up to whole ones.
     batches: ClassVar[str] = "batches"
+    # How to have smaller batches, where a total is rounded up by much.
+    shorter: ClassVar[str] = "use fewer environments (env.n_envs)"
     # The buffers it can learn from; the first is its own, which `buffer: auto` becomes.
     buffers: ClassVar[tuple[str, ...]] = ("rollout",)
     # Defaults outside `algo` that it brings, by dotted key such as "env.n_envs".
@@ -39,6 +41,10 @@ class AlgorithmConfig:
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """What is valid and probably not meant, with the remedy."""
+        return []
 
     def check_total(self, total: int) -> None:
         """Raise `ConfigError` where a run that begins learns nothing by `total`, in its unit."""

@@ -17,6 +17,7 @@ class OnPolicyConfig(AlgorithmConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
 
     batches: ClassVar[str] = "rollouts"
+    shorter: ClassVar[str] = "lower algo.n_steps or env.n_envs"
 
     name: str = param(doc="the algorithm")
     n_steps: int = param(doc="rollout length per environment", within="[1, inf)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 
@@ -34,3 +35,19 @@ class PPOConfig(OnPolicyConfig):
         "stop the epochs of a rollout once approx_kl exceeds 1.5 times this",
         within="(0, inf)",
     )
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """Minibatches that are not of the size that was asked for."""
+        rows, size = self.quantum(env.n_envs), self.batch_size
+        made = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
+        if size > rows:
+            return [
+                f"algo.batch_size={size:,} is more than a rollout has, {made}: all are one minibatch"
+            ]
+        if rest := rows % size:
+            fits = next(n for n in range(size, 0, -1) if rows % n == 0)
+            return [
+                f"algo.batch_size={size:,} does not divide a rollout, {made}: the last minibatch of an "
+                f"epoch has {rest:,}; algo.batch_size={fits} does"
+            ]
+        return []

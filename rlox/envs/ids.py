@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ import gymnasium as gym
 
 from rlox.configs import nearest
 from rlox.envs import native_gym
-from rlox.errors import MissingExtraError, UnknownNameError
+from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
 __all__ = ["env_ids", "find_spec", "import_module"]
 
@@ -44,7 +45,9 @@ def find_spec(env_id: str) -> Any:
 
 
 def import_module(env_id: str, module: str) -> ModuleType:
-    """The module in `module:Id-v0`; `UnknownNameError` if it cannot be imported."""
+    """The module in `module:Id-v0`; `UnknownNameError` if it cannot be imported, `ConfigError` with
+    the file and line if it fails on the way.
+    """
     # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -53,6 +56,12 @@ def import_module(env_id: str, module: str) -> ModuleType:
     except ImportError as error:
         raise UnknownNameError(
             f"env={env_id}: module '{module}' cannot be imported: {error}"
+        ) from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"env={env_id}: module '{module}' fails when it is imported: "
+            f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
         ) from error
 
 

@@ -3,7 +3,7 @@
 from rlox.policies.base import ActorCritic
 from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
 from rlox.policies.discrete import DiscretePolicy
-from rlox.policies.user import UserPolicy, as_actor_critic
+from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
 
 __all__ = [
     "ActorCritic",
@@ -12,4 +12,5 @@ __all__ = [
     "SDEPolicy",
     "UserPolicy",
     "as_actor_critic",
+    "require_takes",
 ]

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
-from rlox.policies.base import ActorCritic, Sampler
+from rlox.policies.base import ActorCritic, Sampler, acting
 from rlox.rng import keyed
 
-__all__ = ["UserPolicy", "as_actor_critic"]
+__all__ = ["UserPolicy", "as_actor_critic", "require_takes"]
 
 _REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
 
@@ -19,6 +19,20 @@ _REQUIRED = ("get_action_and_logprob", "get_value", "get_logprob_and_entropy")
 def as_actor_critic(policy: nn.Module) -> ActorCritic:
     """`policy` itself when it is one of ours, else an adapter around it, checked for its methods."""
     return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
+
+
+def require_takes(policy: ActorCritic, obs_dim: int, env: str) -> None:
+    """Raise `ConfigError` if a policy of somebody's own fails on observations of that many numbers."""
+    tensor = next((p for p in policy.parameters()), torch.zeros(1))
+    with torch.no_grad(), keyed(0, {tensor.device}), acting(policy):
+        try:
+            policy.get_value(torch.zeros(2, obs_dim, device=tensor.device))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            name = type(policy.module if isinstance(policy, UserPolicy) else policy).__name__
+            raise ConfigError(
+                f"policy {name} fails on observations of {env}, [B, {obs_dim}] float32: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
 
 
 class UserPolicy(ActorCritic):

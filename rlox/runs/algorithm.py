@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from numpy.typing import NDArray
 from torch import nn
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.callbacks import Callback, LoggerCallback
+from rlox.callbacks import Callback, LoggerCallback, as_callbacks, as_logger
 from rlox.configs import RunConfig, make_run, plain
+from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
@@ -58,6 +60,7 @@ class Algorithm(ABC):
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
     ) -> None:
+        self._logger, self._callbacks = as_logger(logger), as_callbacks(callbacks)
         self.config = replace(config, total_steps=config.rounded_steps)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
@@ -72,8 +75,6 @@ class Algorithm(ABC):
         self.recent = RecentEpisodes()
         self.timings = Timings()
         self.stop_reason: str | None = None
-        self._logger = logger
-        self._callbacks = tuple(callbacks or ())
 
     @classmethod
     def of(
@@ -129,6 +130,15 @@ class Algorithm(ABC):
         algorithm.restore(saved, replay)
         return algorithm
 
+    @classmethod
+    def load(cls, path: str | Path, env_id: EnvSource | None = None, **options: Any) -> Self:
+        """`from_checkpoint`, by the name that Stable-Baselines3 has for it."""
+        return cls.from_checkpoint(path, env_id, **options)
+
+    def learn(self, total_timesteps: int) -> dict[str, float]:
+        """`train`, by the name that Stable-Baselines3 has for it."""
+        return self.train(total_timesteps)
+
     def train(self, total_timesteps: int) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
 
@@ -137,7 +147,10 @@ class Algorithm(ABC):
         `updates`. Going on with a larger total stretches the schedules. `ConfigError` for what is not a
         whole number of at least 1; 1e5 is one.
         """
-        self.fit(whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps"))
+        total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
+        if told := rounding(replace(self.config, total_steps=total)):
+            warnings.warn(told, UserWarning, stacklevel=2)
+        self.fit(total)
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
@@ -285,6 +298,17 @@ class Algorithm(ABC):
     def close(self) -> None:
         """Close the environments."""
         self.source.close()
+
+    def __repr__(self) -> str:
+        at = f"{self.clock.now:,} of {self.clock.horizon:,} {self.clock.unit}"
+        return f"{type(self).__name__}({self.env_id!r}, seed={self.config.seed}, at {at})"
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"{name} cannot be pickled or copied: it holds environments; save(path) and "
+            f"{name}.from_checkpoint(path) make another one of it"
+        )
 
     _last: Update = Update()
     _predictions = 0  # sampled ones: keys their stream

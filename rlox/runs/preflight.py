@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rlox.errors import ConfigError, StorageError
 
-__all__ = ["available_memory", "require_disk", "require_memory"]
+__all__ = ["available_memory", "require_disk", "require_memory", "require_networks"]
+
+# Numbers that learning keeps of a parameter: itself, as it is made and in the flat vector, its gradient
+# in both places, two moments.
+LEARNED = 6
 
 # cgroup v2, then v1: (limit, usage)
 _CGROUPS = (
@@ -35,6 +41,18 @@ def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> 
         raise ConfigError(
             f"{what} needs {_size(need)} of memory, {_size(have)} are available; lower {lower}"
         )
+
+
+def require_networks(widths: Sequence[int], copies: int = LEARNED) -> None:
+    """Raise `ConfigError` if networks will not fit, before they are made.
+
+    `widths` are those of the layers of one, the input's and the output's too; of all its parameters
+    together `copies` float32 numbers are kept.
+    """
+    count = sum((into + 1) * out for into, out in pairwise(widths))
+    require_memory(
+        4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch"
+    )
 
 
 def require_disk(folder: Path, need: int) -> None:

@@ -68,6 +68,10 @@ class Actor:
             raise ShapeError(
                 f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it"
             ) from error
+        if not np.isfinite(rows).all():
+            raise NonFiniteError(
+                f"the observation is not finite: {rows[~np.isfinite(rows).all(1)][0]}"
+            )
         with self.ready():
             actions = self.act(rows, generator)
         if not single:

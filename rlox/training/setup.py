@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -21,7 +22,17 @@ from rlox.configs import (
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 
-__all__ = ["config_from_arguments", "env_name", "first_line", "torch_device", "torch_threads"]
+__all__ = [
+    "DEFAULT_ENV",
+    "config_from_arguments",
+    "env_name",
+    "environment_of",
+    "first_line",
+    "torch_device",
+    "torch_threads",
+]
+
+DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
 
 
 def config_from_arguments(
@@ -44,7 +55,7 @@ def config_from_arguments(
     buffer = {_RENAMED.get(k, k): v for k, v in options.items() if k in in_buffer}
     described = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
     chosen = buffer.pop("name", None) or described.buffer
-    return make_run(
+    run = make_run(
         {
             "algo": {"name": algo, **algo_options},
             "buffer": {"name": chosen, **buffer},
@@ -53,6 +64,28 @@ def config_from_arguments(
             "device": options.get("device", "auto"),
         }
     )
+    for line in run.algo.advice(run.env):
+        warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
+    return run
+
+
+# What Stable-Baselines3 has in the environment's place.
+_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
+
+
+def environment_of(given: EnvSource, default: EnvSource, options: dict[str, Any]) -> EnvSource:
+    """The environment that a façade was given: as `env_id`, or as `env`, which is taken out of `options`."""
+    if isinstance(given, str) and given in _POLICIES:
+        raise ConfigError(
+            f"'{given}' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
+            "the policy follows from its spaces, or is a module of your own: policy=..."
+        )
+    env: EnvSource | None = options.pop("env", None)
+    if env is None:
+        return given
+    if given is not default:
+        raise ConfigError("env and env_id are two names of the same argument; give one of them")
+    return env
 
 
 # What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.
@@ -90,8 +123,9 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, with the one after it if it ends in a colon; or its type."""
+    first, *more = [line.strip() for line in str(error).splitlines()] or [type(error).__name__]
+    return f"{first} {more[0]}" if more and first.endswith(":") else first
 
 
 def env_name(source: EnvSource) -> str:

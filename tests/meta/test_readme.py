@@ -136,16 +136,23 @@ def test_a_command_that_a_page_shows_is_a_valid_configuration(page, line, workdi
     assert f"id: {env}" in captured.out
 
 
+# What the files that pages show have to set, as `--cfg all` prints it.
+SETS = {"five_seeds": "seed: range(0,5)", "ppo_big": "net_arch:\n  - 256\n  - 256\n"}
+
+
 @pytest.mark.parametrize(
     ("page", "block"), [(p, b) for p in OTHERS for b in shown_in(p, "yaml")], ids=name_of
 )
-def test_a_preset_that_a_page_shows_composes(page, block, workdir, capsys):
-    (workdir / "conf" / "exp").mkdir(parents=True)
-    (workdir / "conf" / "exp" / "mine.yaml").write_text(block, encoding="utf-8")
-    code = main(["sweep", "--config-dir", "conf", "exp=mine", "--cfg", "hydra"])
+def test_a_file_that_a_page_shows_composes(page, block, workdir, capsys):
+    place = re.search(r"^# FOLDER/(\w+)/(\w+)\.yaml$", block, re.MULTILINE)  # where it stands
+    assert place is not None
+    group, name = place.groups()
+    (workdir / "conf" / group).mkdir(parents=True)
+    (workdir / "conf" / group / f"{name}.yaml").write_text(block, encoding="utf-8")
+    code = main(["sweep", "--config-dir", "conf", f"{group}={name}", "--cfg", "all"])
     captured = capsys.readouterr()
     assert code == 0, captured.err
-    assert "seed: range(0,5)" in captured.out
+    assert SETS[name] in captured.out
 
 
 def test_the_pages_show_what_is_tried():

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import a2c_classic_control
+import children
 import classic_control
 import dqn_classic_control
 import numpy as np
@@ -124,11 +125,25 @@ def test_a_leg_counts_once_every_seed_of_both_systems_is_there(campaign):
 def test_a_run_that_is_there_is_kept(campaign, monkeypatch):
     path = campaign.path(LEG, "rlox", 0)
     path.write_text("kept")
-    monkeypatch.setattr(classic_control.subprocess, "run", None)
+    monkeypatch.setattr(classic_control, "python", None)
     classic_control.measure(campaign, LEG, "rlox", 0)
     assert path.read_text() == "kept"
     with pytest.raises(TypeError):
         classic_control.measure(campaign, LEG, "rlox", 1)
+
+
+def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path, monkeypatch):
+    (tmp_path / "rlox_cli").mkdir()
+    (tmp_path / "rlox_cli" / "__init__.py").write_text("raise RuntimeError('not compiled')")
+    monkeypatch.chdir(tmp_path)
+    short = ("tuned=null", "total_steps=8", "env.n_envs=1", "algo.n_steps=8", "eval.episodes=1")
+    run = children.train(tmp_path / "out", *short)
+    assert json.loads((run / "result.json").read_text())["env_steps"] == 8
+
+
+def test_what_a_failed_child_said_is_told():
+    with pytest.raises(SystemExit, match=r"(?s)ended with 3:\nthe reason"):
+        children.python("-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
 
 
 def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):

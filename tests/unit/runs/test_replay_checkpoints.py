@@ -210,7 +210,7 @@ def test_a_buffer_that_does_not_fit_is_refused_before_the_start_but_not_for_play
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(tmp_path, config())
-    monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root=None: 1000)
+    monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root=None: 4000)
     with pytest.raises(
         ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"
     ):

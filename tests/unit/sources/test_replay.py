@@ -250,6 +250,25 @@ def test_raw_rows_are_stored_and_standardised_by_what_is_known_when_they_are_dra
     np.testing.assert_array_equal(raw["obs"][0], script[0].reshape(-1, 2)[int(batch.indices[0, 0])])
 
 
+def test_every_finished_episode_is_told_with_its_raw_return_and_where_it_ended() -> None:
+    script = random_script(np.random.default_rng(16), 60, 2)
+    rewards, terminated, truncated = script[2:]
+    expected, total = [], np.zeros((2, 2))  # return and length of each environment
+    for t in range(60):
+        total += np.stack([rewards[t], np.ones(2)])
+        for n in np.flatnonzero(terminated[t] | truncated[t]):
+            expected.append((n, *total[:, n], 2 * (t + 1)))
+            total[:, n] = 0
+    made = source(script, reward_normalizer=RewardNormalizer(2, GAMMA))
+    clock, told = Clock(horizon=120), []
+    while clock.left:
+        batch, progress = made.next(clock)
+        told += [(e.env, e.total_reward, e.length, e.env_steps) for e in progress.episodes]
+        clock = clock.tick(progress, Update(count=0 if batch is None else len(batch)))
+    np.testing.assert_allclose(told, expected, rtol=1e-6)
+    assert len(told) > 5
+
+
 def test_the_return_that_scales_rewards_begins_anew_at_every_kind_of_end() -> None:
     script = random_script(np.random.default_rng(15), 200, 3)
     rewards, terminated, truncated = script[2:]

@@ -1,0 +1,93 @@
+"""What is said to a new user, word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.cli import Cli
+
+TRAIN = {
+    ("--env", "CartPole-v1"): "--env: settings are written without dashes: env=CartPole-v1",
+    ("--env=CartPole-v1",): "--env: settings are written without dashes: env=CartPole-v1",
+    ("--learning-rate", "1e-3"): (
+        "--learning-rate: settings are written without dashes: algo.learning_rate=1e-3"
+    ),
+    ("--total-timesteps=9",): (
+        "--total-timesteps: settings are written without dashes: total_steps=9"
+    ),
+    ("--seed",): "--seed: settings are written without dashes: seed=...",
+    ("--frobnicate",): (
+        "unrecognized arguments: --frobnicate; settings are written key=value, without dashes; "
+        "Hydra's flags: rlox train --hydra-help"
+    ),
+    ("+exp=classic_control",): (
+        "+exp=classic_control: one is chosen already; to take its place: exp=classic_control"
+    ),
+    ("env=Unheard-v0",): (
+        "env=Unheard-v0: no such environment in Gymnasium\n"
+        "  one of your own: env=module:Unheard-v0, with the module that registers it"
+    ),
+    ("env=CartPol-v1",): (
+        "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
+        "'CartPole-v0' or 'phys2d/CartPole-v1'?"
+    ),
+    ("hydra/launcher=submitit_slurm", "-m"): (
+        "hydra/launcher=submitit_slurm needs the package hydra-submitit-launcher, which is not "
+        "installed: pip install hydra-submitit-launcher"
+    ),
+    ("hydra/launcher=submitit_slrm", "-m"): (
+        "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm' or "
+        "'submitit_local'?"
+    ),
+    ("seed=0,1,2",): (
+        "seed=0,1,2 has several values\n"
+        "  to run each of them: rlox sweep … seed=0,1,2\n"
+        "  for one list: seed=[0,1,2]"
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "told"), TRAIN.items(), ids=[" ".join(a) for a in TRAIN])
+def test_wrong_use_of_train_is_answered_so(cli: Cli, args: tuple[str, ...], told: str) -> None:
+    result = cli("train", *args)
+    assert (result.code, result.err, result.out) == (2, f"rlox train: {told}\n", "")
+
+
+def test_a_file_that_is_not_yaml_is_named_with_line_and_column(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "bad.yaml").write_text("seed: [1\n")
+    result = cli("train", "--config-dir", "conf", "exp=bad")
+    assert (result.code, result.err) == (
+        2,
+        "rlox train: not YAML: expected ',' or ']', but got '<stream end>'\n"
+        f"  {tmp_path}/conf/exp/bad.yaml, line 2, column 1\n",
+    )
+
+
+def test_a_module_that_fails_when_it_is_imported_is_named_with_file_and_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "half_made.py").write_text("import gymnasium\n\n1 / 0\n")
+    result = cli("train", "env=half_made:Env-v0")
+    assert (result.code, result.err) == (
+        2,
+        "rlox train: env=half_made:Env-v0: module 'half_made' fails when it is imported: "
+        f"ZeroDivisionError: division by zero ({tmp_path}/half_made.py, line 3)\n",
+    )
+
+
+@pytest.mark.parametrize(("algo", "copies"), [("ppo", 12), ("a2c", 12), ("dqn", 8)])
+def test_networks_that_do_not_fit_are_refused_before_they_are_made(
+    cli: Cli, algo: str, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlox.runs.preflight.available_memory", lambda root: 22 << 30)
+    result = cli("train", f"algo={algo}", "tuned=null", "algo.net_arch=[65536,65536]")
+    parameters = 5 * 65536 + 65537 * 65536 + 65537 * 2
+    need = 4 * copies * parameters / 2**30
+    assert (result.code, result.err) == (
+        2,
+        f"rlox train: learning networks of {parameters:,} parameters needs {need:.1f} GiB of "
+        "memory, 22.0 GiB are available; lower algo.net_arch\n",
+    )

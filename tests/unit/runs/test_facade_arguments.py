@@ -1,0 +1,165 @@
+"""What a new user of the library tries first: it works, or the message says what does."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError
+from rlox.policies import DiscretePolicy
+from rlox.trainers import PPOTrainer
+
+SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "net_arch": (4,)}
+
+
+@pytest.mark.parametrize("facade", [PPO, A2C, DQN])
+def test_the_environment_goes_by_both_names(facade: Any) -> None:
+    for made in (facade("Acrobot-v1"), facade(env_id="Acrobot-v1"), facade(env="Acrobot-v1")):
+        assert made.env_id == "Acrobot-v1"
+    with pytest.raises(ConfigError, match=r"^env and env_id are two names of the same argument"):
+        facade("Acrobot-v1", env="CartPole-v1")
+
+
+def test_trainers_and_offline_algorithms_take_both_names_too() -> None:
+    assert PPOTrainer(env_id="Acrobot-v1").algo.env_id == "Acrobot-v1"
+    assert PPOTrainer(env="Acrobot-v1").algo.env_id == "Acrobot-v1"
+    for given in ({}, {"env": "Acrobot-v1", "env_id": "Acrobot-v1"}):
+        with pytest.raises(ConfigError, match=r"^PPOTrainer takes one environment, e\.g\."):
+            PPOTrainer(**given)
+    rows = {
+        "obs": np.zeros((9, 4), np.float32), "next_obs": np.zeros((9, 4), np.float32),
+        "actions": np.zeros(9, np.int64), "rewards": np.ones(9, np.float32),
+        "terminated": np.arange(9) == 8, "truncated": np.zeros(9, bool),
+    }  # fmt: skip
+    dataset = OfflineDatasetBuffer(*rows.values())
+    assert BC(dataset, env="CartPole-v1").env_id == "CartPole-v1"
+
+
+def test_the_habit_of_naming_a_policy_first_is_answered() -> None:
+    with pytest.raises(ConfigError) as refused:
+        PPO("MlpPolicy", "CartPole-v1")  # type: ignore[arg-type]
+    assert str(refused.value) == (
+        "'MlpPolicy' stands where the environment does: give that alone, e.g. PPO('CartPole-v1'); "
+        "the policy follows from its spaces, or is a module of your own: policy=..."
+    )
+
+
+def test_one_callback_needs_no_list() -> None:
+    class Counting(Callback):
+        rollouts = 0
+
+        def on_rollout_end(self, **kwargs: Any) -> None:
+            self.rollouts += 1
+
+    alone, listed = Counting(), Counting()
+    PPO(callbacks=alone, **SMALL).train(24)
+    PPO(callbacks=[listed], **SMALL).train(24)
+    assert alone.rollouts == listed.rollouts == 3
+
+
+class Half:
+    def on_step(self, **kwargs: Any) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "Half()"
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        (
+            {"callbacks": [Half()]},
+            "callbacks=Half() lacks on_training_start, on_rollout_end, on_training_end; derive it "
+            "from rlox.callbacks.Callback, and give an object, not its class",
+        ),
+        ({"callbacks": Callback}, "callbacks=Callback: a class; make one: Callback()"),
+        (
+            {"logger": Half()},
+            "logger=Half(): expected an object made from a rlox.callbacks.LoggerCallback",
+        ),
+        (
+            {"logger": LoggerCallback},
+            "logger=<class 'rlox.callbacks.LoggerCallback'>: expected an object made from a "
+            "rlox.callbacks.LoggerCallback",
+        ),
+    ],
+)
+def test_what_is_no_callback_or_logger_is_refused_when_it_is_given(
+    argument: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}$"):
+        PPO(**argument, **SMALL)
+
+
+def test_what_it_is_and_where_it_stands_is_shown() -> None:
+    algorithm = PPO("Acrobot-v1", seed=7, **SMALL)
+    algorithm.train(20)
+    assert repr(algorithm) == "PPO('Acrobot-v1', seed=7, at 24 of 24 env_steps)"
+    assert repr(PPOTrainer(env="CartPole-v1", **SMALL)) == (
+        "PPOTrainer(PPO('CartPole-v1', seed=42, at 0 of 100,000 env_steps))"
+    )
+
+
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_pickling_and_copying_are_refused_with_what_to_do_instead(attempt: Any) -> None:
+    told = (
+        "PPO cannot be pickled or copied: it holds environments; save(path) and "
+        "PPO.from_checkpoint(path) make another one of it"
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        attempt(PPO(**SMALL))
+
+
+def test_learn_and_load_are_train_and_from_checkpoint(tmp_path: Path) -> None:
+    ours, theirs = PPO(**SMALL), PPO(**SMALL)
+    assert ours.train(24) == theirs.learn(24)
+    theirs.save(tmp_path / "saved")
+    again = PPO.load(tmp_path / "saved")
+    assert again.clock.env_steps == 24
+    torch.testing.assert_close(again.policy.state_dict(), ours.policy.state_dict(), rtol=0, atol=0)
+    trainer = PPOTrainer(env="CartPole-v1", **SMALL)
+    assert trainer.learn(24) == PPO(**SMALL).train(24)
+
+
+def test_an_observation_that_is_not_finite_has_no_action() -> None:
+    batch = np.array([[0, 0, 0, 0], [0, np.nan, 1, 2]], np.float32)
+    with pytest.raises(
+        NonFiniteError, match=r"^the observation is not finite: \[ 0. nan  1.  2.\]$"
+    ):
+        PPO(**SMALL).predict(batch)
+
+
+def test_a_policy_for_other_observations_is_refused_before_training() -> None:
+    with pytest.raises(ConfigError) as refused:
+        PPO("CartPole-v1", policy=DiscretePolicy(obs_dim=3, n_actions=2))
+    assert str(refused.value).startswith(
+        "policy DiscretePolicy fails on observations of CartPole-v1, [B, 4] float32: "
+    )
+
+
+def test_looking_at_a_policy_draws_nothing_and_leaves_it_in_its_mode() -> None:
+    policy = DiscretePolicy(obs_dim=4, n_actions=2)
+    policy.register_module("noise", nn.Dropout(0.5))
+    before = torch.get_rng_state()
+    PPO("CartPole-v1", policy=policy)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert policy.training
+    assert policy.noise.training
+
+
+def test_a_checkpoint_of_other_spaces_says_which_sizes_differ(tmp_path: Path) -> None:
+    PPO(**SMALL).save(tmp_path / "saved")
+    with pytest.raises(CheckpointError, match=r"(?s)on Acrobot-v1: .*size mismatch for .*4, 6|6\]"):
+        PPO.from_checkpoint(tmp_path / "saved", env_id="Acrobot-v1")
