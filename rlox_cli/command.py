@@ -21,6 +21,15 @@ def as_given(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]
 
 
 @dataclass(frozen=True)
+class Alias:
+    """Another name for one use of a command: `rlox resume RUN` is `rlox train resume=RUN`."""
+
+    name: str
+    summary: str
+    spell: Callable[[list[str]], list[str]]  # the command's own arguments; else ConfigError
+
+
+@dataclass(frozen=True)
 class Command:
     """One command: how it is described, which keys it takes, and what it does.
 
@@ -40,6 +49,8 @@ class Command:
     rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = as_given
     sweeps: bool = False  # whether several values of a key are several jobs
     more: str = ""  # what its help says after the keys
+    takes: str = ""  # arguments without a key, in its usage
+    alias: Alias | None = None  # a name of its own for a part of what it does
 
 
 @dataclass(frozen=True)

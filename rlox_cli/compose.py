@@ -25,9 +25,9 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.path_text import path_keys, quote_paths
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
+from rlox_cli.verbatim import quoted, verbatim_keys
 
 CONF = "pkg://rlox_cli.conf"
 Task = Callable[[DictConfig], Any]
@@ -103,8 +103,8 @@ class Line:
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides
-        paths = path_keys(command.schema.keys(command.schema.chosen(given, folders)))
-        plain = list(quote_paths(given, paths, several=parsed.multirun))
+        keys = verbatim_keys(command.schema.keys(command.schema.chosen(given, folders)))
+        plain = list(quoted(given, keys, several=parsed.multirun))
         overrides = list(command.rewrite(plain, folders))
         return cls(command, parsed, _flags(args, given), overrides, folders)
 
@@ -136,6 +136,12 @@ class Line:
                 schema.owners,
                 "rlox sweep …" if self.command.sweeps else f"rlox {self.command.name} … once for",
             ) from error
+
+
+def taken_apart(args: list[str], command: Command) -> tuple[list[str], list[str]]:
+    """Hydra's flags with their values, and everything else."""
+    overrides: list[str] = parse_flags(args, command).overrides
+    return _flags(args, overrides), overrides
 
 
 def parse_flags(args: list[str], command: Command) -> argparse.Namespace:

@@ -15,31 +15,42 @@ from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
-    """Play `config.episodes` episodes and write `eval/<checkpoint>.json` in the run folder."""
+    """Play `config.episodes` episodes; write `eval/<checkpoint>.json` and the file of its own."""
     run = Path(config.run)
     trained = trained_config(run)
     checkpoint = _checkpoint(run, config.checkpoint)
     from rlox.algorithms import ALGORITHMS
 
     name = slug(config.checkpoint)
-    target = _folder(run / "eval") / f"{name}.json"
+    folder = _folder(run / "eval")
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
-    facade = ALGORITHMS[trained.algo.name]
-    with closing(facade.from_checkpoint(checkpoint, replay=False)) as algorithm:
-        played = algorithm.evaluate(episodes=config.episodes, seed=config.seed)
+    load = ALGORITHMS[trained.algo.name].from_checkpoint
+    with closing(load(checkpoint, replay=False, env_kwargs=config.env.kwargs)) as algorithm:
+        ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
+        played = algorithm.evaluate(config.episodes, **ways, render=config.render)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
-            algorithm.evaluate(episodes=1, seed=config.seed, video=video)
+            algorithm.evaluate(1, **ways, video=video)
     data = _document(config, trained, checkpoint, played, video)
-    write_json(target, data)
-    low, high = data["ci95"]
+    kept = folder / f"{_own_name(config, checkpoint)}.json"
+    for target in (kept, folder / f"{name}.json"):
+        write_json(target, data)
+    mode = "" if config.deterministic else ", sampled actions"
     print(
-        f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}\n"
-        f"  score   {data['mean']:.1f} mean of {config.episodes} episodes "
-        f"(IQM {data['iqm']:.1f}, 95% CI {low:.1f} to {high:.1f})\n"
-        f"  file    {target}" + (f"\n  video   {video}" if video else "")
+        f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}{mode}\n"
+        f"  score   {summary.score(data['mean'], data['iqm'], data['ci95'], config.episodes)}\n"
+        f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data
+
+
+def _own_name(config: EvaluateConfig, checkpoint: Path) -> str:
+    """One name for each checkpoint, seed, number of episodes and way to play."""
+    name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
+    name += "" if config.deterministic else "_sampled"
+    if config.env.kwargs:
+        name += "_" + "_".join(f"{key}-{value}" for key, value in sorted(config.env.kwargs.items()))
+    return slug(name)[:200]
 
 
 def trained_config(run: Path) -> RunConfig:
@@ -77,6 +88,8 @@ def _document(
         "env": trained.env.id,
         "checkpoint": checkpoint.resolve().name,
         "seed": config.seed,
+        "deterministic": config.deterministic,
+        "env_kwargs": {**trained.env.kwargs, **config.env.kwargs},
         "mean": played.mean,
         "std": played.std,
         "iqm": played.iqm,

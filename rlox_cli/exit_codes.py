@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlox.errors import ConfigError, EnvError, NonFiniteError, StorageError
 
 OK, FAILED, WRONG_USE, NON_FINITE, ENVIRONMENT, STORAGE = 0, 1, 2, 3, 4, 5
-SIGINT, SIGTERM = 130, 143
+SIGHUP, SIGINT, SIGTERM = SIGNALS = 129, 130, 143
 
 MEANINGS = {
     OK: "done",
@@ -14,6 +14,7 @@ MEANINGS = {
     NON_FINITE: "stopped at a non-finite number",
     ENVIRONMENT: "the environment failed",
     STORAGE: "what is to be written cannot be written",
+    SIGHUP: "the terminal went away (SIGHUP)",
     SIGINT: "Ctrl-C",
     SIGTERM: "SIGTERM",
 }

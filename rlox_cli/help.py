@@ -33,7 +33,8 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
     """The help text of one command, with the keys of the options that `args` choose."""
     schema = command.schema
     parts = schema.chosen(args, conf_folders())
-    blocks = [f"usage: rlox {command.name} [key=value ...]", command.notes]
+    usage = " ".join(filter(None, ["usage: rlox", command.name, command.takes, "[key=value ...]"]))
+    blocks = [usage, command.notes]
     if schema.groups:
         blocks.append(_groups(schema))
     for group in schema.groups:

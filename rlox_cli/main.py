@@ -7,9 +7,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
+from rlox.errors import StorageError
 from rlox_cli import commands
-from rlox_cli.command import Call, Command
+from rlox_cli.command import Alias, Call, Command
 from rlox_cli.output import lasting_output
 
 USAGE = """\
@@ -38,43 +40,65 @@ def main(argv: Sequence[str] | None = None) -> int:
 def usage() -> str:
     """The text of `rlox --help`."""
     found = [commands.load(name) for name in commands.names()]
-    width = max(len(command.name) for command in found)
+    lines = {c.name: c.summary for c in found}
+    lines |= {c.alias.name: c.alias.summary for c in found if c.alias}
+    width = max(map(len, lines))
     return USAGE.format(
-        commands="\n".join(f"  {c.name:<{width}}  {c.summary}" for c in found),
+        commands="\n".join(f"  {name:<{width}}  {lines[name]}" for name in sorted(lines)),
         examples="\n".join(f"  {line}" for c in found for line in c.examples),
     )
 
 
 def _command(args: list[str]) -> int:
+    if args[:1] == ["help"] and len(args) > 1:  # `rlox help train`
+        args = [args[1], "--help"]
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
     if args[0] in ("-V", "--version"):
         return _version()
-    known = commands.names()
-    if args[0] not in known:
-        close = difflib.get_close_matches(args[0], known, 1, 0.5)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        print(f"rlox: unknown command '{args[0]}'{hint}", file=sys.stderr)
-        print(f"  commands: {', '.join(known)}; rlox --help", file=sys.stderr)
-        return 2
-    command = commands.load(args[0])
+    found = _find(args[0])
+    if found is None:
+        return _unknown(args[0])
+    command, alias = found
     if {"-h", "--help"} & set(args[1:]):
         from rlox_cli.help import command_help
 
         print(command_help(command, args[1:]))
         return 0
-    return _run(command, args[1:])
+    return _run(command, args[1:], alias)
 
 
-def _run(command: Command, rest: list[str]) -> int:
+def _find(name: str) -> tuple[Command, Alias | None] | None:
+    """The command of that name, or the one that has it as an alias."""
+    if name in commands.names():
+        return commands.load(name), None
+    for command in map(commands.load, commands.names()):
+        if command.alias and command.alias.name == name:
+            return command, command.alias
+    return None
+
+
+def _unknown(name: str) -> int:
+    aliases = [c.alias.name for c in map(commands.load, commands.names()) if c.alias]
+    known = sorted([*commands.names(), *aliases])
+    close = difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    print(f"rlox: unknown command '{name}'{hint}", file=sys.stderr)
+    print(f"  commands: {', '.join(known)}; rlox --help", file=sys.stderr)
+    return 2
+
+
+def _run(command: Command, rest: list[str], alias: Alias | None) -> int:
     from rlox_cli.exit_codes import exit_code
     from rlox_cli.signals import Interrupted, Signals
 
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         with Signals() as signals:
-            return command.run(Call(command, rest, signals, full))
+            _require_folder()
+            args = alias.spell(rest) if alias else rest
+            return command.run(Call(command, args, signals, full))
     except Interrupted as stopped:
         print(f"rlox {command.name}: stopped", file=sys.stderr)
         return stopped.code
@@ -87,6 +111,16 @@ def _run(command: Command, rest: list[str]) -> int:
             traceback.print_exc()
         print(shorten(f"rlox {command.name}: {describe(error)}"), file=sys.stderr)
         return exit_code(error)
+
+
+def _require_folder() -> None:
+    """`StorageError` where the current folder is gone: every relative path would fail, each its way."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise StorageError(
+            "the current folder does not exist any more; cd to one that does"
+        ) from error
 
 
 def _version() -> int:

@@ -47,10 +47,14 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     if key == "tuned":
         value = ",".join("none" if v == "null" else v for v in value.split(","))
         _require_tuned(value, folders)
-    # `env.kwargs` is open: its keys belong to the environment, so struct mode must not judge them.
-    if re.match(r"\+?env\.kwargs(\.|$)", key):
-        key = "++" + key.removeprefix("+")
-    yield f"{key}{equals}{value}"
+    yield open_keys(f"{key}{equals}{value}")
+
+
+def open_keys(override: str) -> str:
+    """`env.kwargs` is open: its keys belong to the environment, so Hydra's struct mode must not judge
+    them.
+    """
+    return re.sub(r"^\+?(?=env\.kwargs[.=])", "++", override)
 
 
 def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:

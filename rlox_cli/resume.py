@@ -26,6 +26,7 @@ from rlox_cli.exit_codes import OK
 from rlox_cli.identity import PLACE_KEYS
 from rlox_cli.run_folder import (
     DONE,
+    KILLED,
     RunFolder,
     is_locked,
     locked_message,
@@ -175,7 +176,12 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
         if damaged := _checkpoints(plan.path):
             raise CheckpointError(
                 f"{plan.path} has {len(damaged)} checkpoints and none is whole\n"
-                "  restore one, or delete checkpoints/ to start the run again at step 0"
+                "  put a whole one back, or start a new run: rlox train"
+            )
+        if plan.status.get("status") in (DONE, KILLED) and plan.status["step"]:
+            raise CheckpointError(
+                f"{plan.path} was {plan.status['status']} at step {plan.status['step']:,} and has no "
+                "checkpoints any more\n  put checkpoints/ back, or start a new run: rlox train"
             )
         return
     there = dict(changes.leaves(plain(plan.frozen)))

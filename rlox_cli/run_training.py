@@ -70,6 +70,8 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
         text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
+        if any(folder.glob("checkpoints/step-*")):
+            text += f"\n  to go on: {summary.resume_command(folder)}"
     if call.full_trace:
         traceback.print_exception(error)
     print(messages.shorten(f"rlox {call.command.name}: {text}"), file=sys.stderr, flush=True)

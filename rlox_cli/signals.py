@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM: the first asks the run to save and stop, the second leaves at once."""
+"""Ctrl-C, SIGTERM and a terminal that goes away: the first signal asks the run to save and stop, the
+second leaves at once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-HANDLED = (signal.SIGINT, signal.SIGTERM)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
@@ -45,7 +47,10 @@ class Signals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {s: signal.signal(s, self._handle) for s in HANDLED}
+            # `nohup` means that nothing shall happen when the terminal goes away
+            left = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            handled = [number for number in HANDLED if number not in left]
+            self._previous = {s: signal.signal(s, self._handle) for s in handled}
         return self
 
     def __exit__(

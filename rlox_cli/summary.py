@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
 from rlox_cli.progress import duration, word
+from rlox_cli.run_folder import KILLED
 
 SCHEMA_VERSION = 1
 PARTS = ("total", "collect", "update", "evaluate")
@@ -56,9 +59,16 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
         f"  time    {duration(seconds['total'])} ({parts}{speed})",
         f"  folder  {folder}",
     ]
+    if data["status"] == KILLED:
+        lines.append(f"  resume  {resume_command(folder)}")
     if (mean := data["train_return_last100"]) is not None:
-        lines.insert(2, f"  train   {_number(mean)} mean return of the last 100 episodes")
+        lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
+
+
+def resume_command(folder: Path) -> str:
+    """What to type to go on with a run."""
+    return f"rlox resume {shlex.quote(str(folder))}"
 
 
 def finite(value: Any) -> Any:
@@ -73,10 +83,23 @@ def finite(value: Any) -> Any:
 def _score(data: dict[str, Any]) -> str:
     if data["score"] is None:
         return "none: stopped before the final evaluation"
-    low, high = data["score_ci95"]
+    return score(
+        data["score"], data["score_iqm"], data["score_ci95"], len(data["episodes"]), "evaluation "
+    )
+
+
+def score(
+    mean: float | None,
+    iqm: float | None,
+    ci95: Sequence[float | None],
+    episodes: int,
+    of: str = "",
+) -> str:
+    """`475.2 mean of 50 episodes (IQM 500.0, 95% CI 460.1 to 489.9)`, in digits that suffice."""
+    low, high = ci95
     return (
-        f"{_number(data['score'])} mean of {len(data['episodes'])} evaluation episodes "
-        f"(IQM {_number(data['score_iqm'])}, 95% CI {_number(low)} to {_number(high)})"
+        f"{number(mean)} mean of {episodes} {of}episodes "
+        f"(IQM {number(iqm)}, 95% CI {number(low)} to {number(high)})"
     )
 
 
@@ -92,5 +115,8 @@ def _rate(steps: int, seconds: float) -> float | None:
     return steps / seconds if seconds > 0 else None
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def number(value: float | None) -> str:
+    """With one decimal from 100 on, two from 10 on, three below that."""
+    if value is None:
+        return "-"
+    return f"{value:.{1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3}f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 # Before torch is imported, and inherited by child processes.
@@ -17,6 +18,8 @@ from helpers.tiers import Selection
 from hypothesis import settings
 
 torch.set_num_threads(1)
+# under nohup it would be ignored, here and in child processes
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -12,7 +12,7 @@ from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
-from rlox.envs.make import make_vec, single_factory
+from rlox.envs.make import make_vec, render_factory, single_factory
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
@@ -46,7 +46,6 @@ def off_policy_parts(
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
-    filmed = single_factory(env_config, tools.env, "rgb_array")
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
     goals = _goals(config, env, make_env)
@@ -61,7 +60,9 @@ def off_policy_parts(
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     source = ReplaySource(env, memory, made.behaviour, cadence, obs_normalizer, rewards)
     actor = Actor(made.policy, env.observations, env.actions, obs_normalizer, tools.device)
-    return Parts(source, made.learner, actor, Evaluator(actor, make_env, filmed))
+    return Parts(
+        source, made.learner, actor, Evaluator(actor, render_factory(env_config, tools.env))
+    )
 
 
 def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | None:

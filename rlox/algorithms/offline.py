@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlox._core import OfflineDatasetBuffer
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
-from rlox.envs.make import single_factory
+from rlox.envs.make import render_factory, single_factory
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
@@ -66,8 +66,7 @@ def offline_parts(
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
-        filmed = single_factory(env, tools.env, "rgb_array")
-        evaluate = Evaluator(actor, single_factory(env, tools.env), filmed)
+        evaluate = Evaluator(actor, render_factory(env, tools.env))
     return Parts(source, learner, actor, evaluate)
 
 

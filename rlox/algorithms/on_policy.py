@@ -12,7 +12,7 @@ from rlox.collectors import RolloutCollector
 from rlox.configs import RunConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import single_factory
+from rlox.envs.make import render_factory
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies import (
@@ -82,8 +82,6 @@ def on_policy_parts(
     rows at once, where they lie.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
-    filmed = single_factory(env_config, tools.env, "rgb_array")
-    make_env = single_factory(env_config, tools.env)
     collector = RolloutCollector(
         env_config.id if tools.env is None else tools.env,
         env_config.n_envs,
@@ -117,7 +115,7 @@ def on_policy_parts(
         RolloutSource(collector, policy, algo.n_steps),
         learner,
         actor,
-        Evaluator(actor, make_env, filmed),
+        Evaluator(actor, render_factory(env_config, tools.env)),
     )
 
 

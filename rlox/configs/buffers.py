@@ -145,7 +145,9 @@ class OfflineConfig(BufferConfig):
     """A dataset from a folder; nothing is added to it."""
 
     name: str = param("offline", "the buffer", choices=("offline",))
-    path: str | None = param(None, "folder with dataset.safetensors and dataset.json", path=True)
+    path: str | None = param(
+        None, "folder with dataset.safetensors and dataset.json", verbatim=True
+    )
 
 
 BUFFER_CONFIGS: dict[str, type[Any]] = {

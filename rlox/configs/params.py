@@ -24,15 +24,15 @@ def param(
     choices: tuple[Any, ...] | None = None,
     instead_of: str | None = None,
     source: str | None = None,
-    path: bool = False,
+    verbatim: bool = False,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
 
     `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
     `choices` the allowed values; `instead_of` the field beside it that says the same in another way,
-    of which one is given; `source` where the default comes from (paper, table, library); `path` says
-    that it names a file or folder.
+    of which one is given; `source` where the default comes from (paper, table, library); `verbatim`
+    says that it is a path or the like: any text, also on the command line.
     """
     if within is not None:
         parse_interval(within)
@@ -43,7 +43,7 @@ def param(
         "choices": choices,
         "instead_of": instead_of,
         "source": source,
-        "path": path,
+        "verbatim": verbatim,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

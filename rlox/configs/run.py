@@ -116,7 +116,7 @@ class RunConfig:
         "Changes no result",
         within="[1, 1024]",
     )
-    run_root: str = param("runs", "where run folders are made", path=True)
+    run_root: str = param("runs", "where run folders are made", verbatim=True)
     dry_run: bool = param(False, "check and build everything, train nothing")
     eval: EvalConfig = param(doc="evaluation", default_factory=EvalConfig)
     checkpoint: CheckpointConfig = param(doc="checkpoints", default_factory=CheckpointConfig)

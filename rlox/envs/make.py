@@ -18,7 +18,14 @@ from rlox.envs.ids import find_spec
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.errors import ConfigError, EnvError, MissingExtraError
 
-__all__ = ["EnvSource", "factory_of", "make_vec", "single_factory", "uses_native"]
+__all__ = [
+    "EnvSource",
+    "factory_of",
+    "make_vec",
+    "render_factory",
+    "single_factory",
+    "uses_native",
+]
 
 # What a user may hand over in place of an id.
 EnvSource = str | gym.Env[Any, Any] | EnvFactory
@@ -74,6 +81,13 @@ def single_factory(
         return env
 
     return wrapped
+
+
+def render_factory(
+    config: EnvConfig, source: EnvSource | None = None
+) -> Callable[[str | None], gym.Env[Any, Any]]:
+    """A callable that makes one fresh environment, wrapped as configured, with a render mode or none."""
+    return lambda render_mode: single_factory(config, source, render_mode)()
 
 
 def make_vec(

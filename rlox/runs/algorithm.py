@@ -102,11 +102,13 @@ class Algorithm(ABC):
         callbacks: Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
         The environment, configuration, counters, normalisers, weights, optimizer and random streams
-        come from the checkpoint. `env_id` replaces the environment (needed when it was an object);
+        come from the checkpoint. `env_id` replaces the environment (needed when it was an object),
+        `env_kwargs` are further arguments of it;
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
         `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
         rows of a replay buffer or dataset stay where they are: enough to play, and training fills a new
@@ -126,6 +128,9 @@ class Algorithm(ABC):
             )
         if isinstance(env_id, str):
             config = replace(config, env=replace(config.env, id=env_id))
+        if env_kwargs:
+            kwargs = {**config.env.kwargs, **env_kwargs}
+            config = replace(config, env=replace(config.env, kwargs=kwargs))
         algorithm = cls.of(config, env_id, policy, logger, callbacks, replay, dataset)
         algorithm.restore(saved, replay)
         return algorithm
@@ -226,17 +231,22 @@ class Algorithm(ABC):
         seed: int = 100_000,
         video: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        deterministic: bool = True,
+        render: bool = False,
     ) -> Evaluation:
-        """Play whole episodes deterministically in environments of their own.
+        """Play whole episodes in environments of their own, with the best actions or sampled ones.
 
-        Episode i starts from `reset(seed=seed + i)`. `video` names an mp4 to write.
+        Episode i starts from `reset(seed=seed + i)`; what is sampled is keyed by `seed`. `video` names
+        an mp4 to write, `render` shows the episodes in a window.
         """
         if self.parts.evaluate is None:
             raise ConfigError(
                 f"{self.name} was made without an environment; give it one: env_id=..."
             )
+        device = str(self.parts.actor.device)
+        generator = None if deterministic else self.streams.generator("evaluate", seed, device)
         with torch_threads(self.config.torch_threads):
-            return self.parts.evaluate(episodes, seed, video, stopped)
+            return self.parts.evaluate(episodes, seed, video, stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
         """Write a checkpoint folder at `path`, replacing one that is there.

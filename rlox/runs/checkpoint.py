@@ -191,11 +191,17 @@ def resolve_checkpoint(run: Path, name: str = "last") -> Path:
         newest = newest_checkpoint(run)
         if newest is not None:
             return newest
-    there = [p.name for p in steps_of(root)]
-    raise CheckpointError(
-        f"{run} has no checkpoint '{name}'"
-        + (f"; it has {', '.join(there)}" if there else "; is it a run folder or a checkpoint?")
-    )
+    there = ", ".join(p.name for p in steps_of(root))
+    if there and name in ("last", "best"):
+        raise CheckpointError(f"no checkpoint of {run} is whole: {there}; each was passed over")
+    if there:
+        raise CheckpointError(f"{run} has no checkpoint '{name}'; it has {there}")
+    if (run / "config.yaml").is_file():
+        raise CheckpointError(
+            f"{run} has no checkpoint yet: one is saved every checkpoint.every steps and when the run "
+            "ends or is stopped"
+        )
+    raise CheckpointError(f"{run} has no checkpoint; is it a run folder or a checkpoint?")
 
 
 @_reading()

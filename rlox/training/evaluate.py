@@ -7,6 +7,8 @@ counted; taking the first to finish would favour short ones.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +17,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from rlox.envs.gym_vec import EnvFactory
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import Actor
@@ -59,14 +61,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Plays a policy deterministically in fresh environments.
-
-    `make_env` makes one of them, `make_filmed` one that renders frames.
-    """
+    """Plays a policy in fresh environments; `make_env(render_mode)` makes one of them."""
 
     actor: Actor
-    make_env: EnvFactory
-    make_filmed: EnvFactory
+    make_env: Callable[[str | None], gym.Env[Any, Any]]
 
     def __call__(
         self,
@@ -74,19 +72,28 @@ class Evaluator:
         seed: int,
         video: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        render: bool = False,
+        generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """Play `episodes` whole episodes; with `video` one at a time, and write them to an mp4."""
+        """Play `episodes` whole episodes, with the best actions or those that `generator` samples.
+
+        With `video` or `render` one at a time, written to an mp4 or shown in a window.
+        """
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
         frames: list[NDArray[np.uint8]] = []
-        if video is None:
-            envs = [self.make_env() for _ in range(min(episodes, MAX_PARALLEL))]
+        envs: list[gym.Env[Any, Any]]
+        if video is not None:
+            envs = [_Filmed(self.make_env("rgb_array"), frames)]
+        elif render:
+            require_display()
+            envs = [self.make_env("human")]
         else:
-            envs = [_Filmed(self.make_filmed(), frames)]
+            envs = [self.make_env(None) for _ in range(min(episodes, MAX_PARALLEL))]
         rate = float(envs[0].metadata.get("render_fps", 30))
         try:
             with self.actor.ready():
-                evaluation = self._play(list(envs), episodes, seed, stopped)
+                evaluation = self._play(list(envs), episodes, seed, stopped, generator)
         finally:
             for env in envs:
                 env.close()
@@ -100,6 +107,7 @@ class Evaluator:
         episodes: int,
         seed: int,
         stopped: Callable[[], bool],
+        generator: torch.Generator | None,
     ) -> Evaluation:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         playing = list(range(len(envs)))  # the episode each environment plays; fewer at the end
@@ -109,7 +117,7 @@ class Evaluator:
             encode_into(env.reset(seed=seed + k)[0], rows[k])
         upcoming = len(envs)
         while envs and not stopped():
-            given = self.actor.act(rows)
+            given = self.actor.act(rows, generator)
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
@@ -126,6 +134,15 @@ class Evaluator:
                 envs = [envs[k] for k in kept]
                 playing, rows = [playing[k] for k in kept], rows[kept]
         return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed)
+
+
+def require_display() -> None:
+    """`ConfigError` where there is nothing to show a window on."""
+    known = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in known):
+        raise ConfigError(
+            "there is no display to show episodes on (DISPLAY is not set); write them to a file: video"
+        )
 
 
 class _Filmed(gym.Wrapper[Any, Any, Any, Any]):

@@ -29,8 +29,12 @@ class Evaluate(Protocol):
         seed: int,
         video: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        render: bool = False,
+        generator: torch.Generator | None = None,
     ) -> Evaluation:
-        """Episode i starts from `reset(seed=seed + i)`; `video` names an mp4 to write."""
+        """Episode i starts from `reset(seed=seed + i)`; `video` names an mp4 to write, `render` shows a
+        window, `generator` samples actions instead of taking the best.
+        """
 
 
 @dataclass(frozen=True)

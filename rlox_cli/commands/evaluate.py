@@ -1,13 +1,16 @@
-"""`rlox evaluate`: play a saved policy and write every episode's return."""
+"""`rlox evaluate`: play the saved policies of runs and write every episode's return."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlox.configs.params import param
+from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGINT, SIGTERM, STORAGE, WRONG_USE
+from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
@@ -15,10 +18,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PlayedEnvConfig:
+    """What may differ from the environment of the run."""
+
+    kwargs: dict[str, Any] = param(
+        doc="arguments of the environment, over those of the run: env.kwargs.g=9.8",
+        default_factory=dict,
+    )
+
+
+@dataclass(frozen=True)
 class EvaluateConfig:
     """What `rlox evaluate` takes."""
 
-    run: str = param(doc="the run folder to evaluate", path=True)
+    run: str = param(doc="the run folder to evaluate, also without run=", verbatim=True)
     checkpoint: str = param(
         "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
     )
@@ -26,7 +39,10 @@ class EvaluateConfig:
     seed: int = param(
         100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
     )
+    deterministic: bool = param(True, "the best actions; false: sampled ones, keyed by the seed")
     video: bool = param(False, "also film the first episode, as mp4 under videos/")
+    render: bool = param(False, "show the episodes in a window while they are played")
+    env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
 
 
 SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
@@ -40,21 +56,42 @@ def check(composed: DictConfig) -> EvaluateConfig:
     return make(EvaluateConfig, validate.known_data(composed, SCHEMA))
 
 
+def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Overrides in spellings that Hydra takes."""
+    from rlox_cli.overrides import open_keys
+
+    return map(open_keys, overrides)
+
+
 def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.evaluation import evaluate_run
 
-    compose.run(call, lambda composed: evaluate_run(check(composed)))
+    flags, given = compose.taken_apart(call.args, call.command)
+    runs = [a for a in given if a[:1] not in "~+" and ("=" not in a or Path(a).is_dir())]
+    rest = [*flags, *(a for a in given if a not in runs)]
+    if runs and any(argument.startswith("run=") for argument in rest):
+        raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    for one in [[f"run={run}", *rest] for run in runs] or [rest]:
+        compose.run(replace(call, args=one), lambda composed: evaluate_run(check(composed)))
     return OK
 
 
 COMMAND = Command(
     name="evaluate",
-    summary="play the policy of a run and write every return",
-    notes="Plays the policy of a run and writes every return to RUN/eval/<checkpoint>.json.",
-    examples=("rlox evaluate run=runs/CartPole-v1/ppo/NAME episodes=100",),
+    summary="play the policies of runs and write every return",
+    notes=(
+        "Plays the policy of each RUN and writes every return to RUN/eval/<checkpoint>.json, and to a\n"
+        "file of its own for each checkpoint, seed, number of episodes and way to play."
+    ),
+    examples=(
+        "rlox evaluate runs/CartPole-v1/ppo/NAME episodes=100",
+        "rlox evaluate runs/Pendulum-v1/ppo/* deterministic=false",
+    ),
     schema=SCHEMA,
-    codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, SIGINT, SIGTERM),
+    codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
     check=check,
     run=_run,
+    rewrite=rewrite,
+    takes="RUN ...",
 )

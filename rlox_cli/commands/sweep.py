@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlox_cli.command import Call, Command
 from rlox_cli.commands.train import check, rewrite
-from rlox_cli.exit_codes import FAILED, OK, SIGINT, SIGTERM, STORAGE, WRONG_USE
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.run_schema import RUN
 
 # Flags with which Hydra shows something instead of running jobs.
@@ -27,7 +27,7 @@ COMMAND = Command(
     ),
     examples=("rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",),
     schema=RUN,
-    codes=(OK, FAILED, WRONG_USE, STORAGE, SIGINT, SIGTERM),
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
     rewrite=rewrite,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlox.errors import ConfigError
 from rlox_cli import exit_codes
-from rlox_cli.command import Call, Command
+from rlox_cli.command import Alias, Call, Command
 from rlox_cli.run_schema import RUN
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rlox.configs import RunConfig
 
 RESUME = """\
-resume (rlox train resume=RUN [key=value ...])
+resume (rlox train resume=RUN [key=value ...], or rlox resume RUN [key=value ...])
   resume=RUN                            goes on with the run in folder RUN, in the same folder: one
                                         that was stopped, killed or failed goes on at its newest
                                         whole checkpoint, one that is done with a larger
@@ -51,6 +52,13 @@ def _run(call: Call) -> int:
     return train_one(call)
 
 
+def resuming(args: list[str]) -> list[str]:
+    """`RUN key=value ...` as `resume=RUN key=value ...`; the first argument is the run, whatever it is."""
+    if not args or args[0].startswith("-"):
+        raise ConfigError("name the run folder: rlox resume RUN [key=value ...]")
+    return [f"resume={args[0].removeprefix('run=')}", *args[1:]]
+
+
 COMMAND = Command(
     name="train",
     summary="train one agent, or go on with one: resume=RUN",
@@ -58,7 +66,7 @@ COMMAND = Command(
     examples=(
         "rlox train algo=ppo env=CartPole-v1",
         "rlox train env=Pendulum-v1 total_steps=2e5 seed=1 logger=[csv,tensorboard]",
-        "rlox train resume=runs/CartPole-v1/ppo/NAME total_steps=2e6",
+        "rlox resume runs/CartPole-v1/ppo/NAME total_steps=2e6",
     ),
     schema=RUN,
     codes=tuple(exit_codes.MEANINGS),
@@ -67,4 +75,5 @@ COMMAND = Command(
     rewrite=rewrite,
     sweeps=True,
     more=RESUME,
+    alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming),
 )

@@ -19,7 +19,7 @@ ROWS = (
     "runs",
     "algorithms",
     "build",
-    "trainers gym_vec_env",
+    "trainers gym_vec_env __main__",
 )
 LEVEL = {name: level for level, row in enumerate(ROWS) for name in row.split()}
 MODULES = sorted(p for p in (ROOT / "rlox").rglob("*.py") if p != ROOT / "rlox" / "__init__.py")

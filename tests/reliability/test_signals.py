@@ -23,7 +23,7 @@ ARGS = (
     "algo.batch_size=64", "algo.n_epochs=2", "algo.net_arch=[16]", f"total_steps={UPDATES * 128}",
     "checkpoint.every=256", "eval.every=512", "eval.episodes=2", "log.every=128",
 )  # fmt: skip
-CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 DEADLINE = 30.0  # a second where nothing else runs; a stop that hangs is what it finds
 
 
@@ -84,7 +84,7 @@ def check_stopped(
 CASES = [
     ("composing", 1, signal.SIGTERM),
     ("building", 1, signal.SIGINT),
-    ("collecting", 100, signal.SIGTERM),
+    ("collecting", 100, signal.SIGHUP),
     ("updating", 9, signal.SIGINT),
     ("evaluating", 2, signal.SIGTERM),
     ("saving", 3, signal.SIGINT),

@@ -234,8 +234,8 @@ fn bad_actions_are_refused_before_anything_is_stepped() {
     let before = (cartpole.snapshot().unwrap(), pendulum.snapshot().unwrap());
     for (bad, message) in [
         (Actions::Discrete(&[0, 1]), "actions has 2 elements, expected 3 (one per env)"),
-        (Actions::Discrete(&[0, 2, 0]), "action of env 1 is 2, expected an integer in 0..2"),
-        (Actions::Discrete(&[0, 0, -1]), "action of env 2 is -1, expected an integer in 0..2"),
+        (Actions::Discrete(&[0, 2, 0]), "action of env 1 is 2, expected an integer from 0 to 1"),
+        (Actions::Discrete(&[0, 0, -1]), "action of env 2 is -1, expected an integer from 0 to 1"),
         (Actions::Box(&[0.0; 3]), "actions is floats, expected integers in 0..2"),
     ] {
         assert_eq!(step(&mut cartpole, bad).err().unwrap().to_string(), message);

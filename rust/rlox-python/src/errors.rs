@@ -92,6 +92,17 @@ fn raise(py: Python<'_>, error: &Error) -> PyErr {
     new(py, class, error.to_string())
 }
 
+/// What to do with a buffer that is to go elsewhere.
+pub(crate) const SAVED: &str =
+    "save writes its rows to a folder, load reads them into a buffer that is made alike";
+
+/// The exception for `pickle` and `copy` of an object, with what to do instead.
+pub(crate) fn not_copied<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
+    let class = object.as_any().get_type();
+    let name = class.name().map_or_else(|_| "it".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
+}
+
 /// An exception of the given class; if that cannot be imported, the import's own exception.
 pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
     let found = py

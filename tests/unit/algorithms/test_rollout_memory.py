@@ -17,8 +17,9 @@ from rlox.runs.algorithm import Algorithm
 from rlox.sources.arena import Arena
 
 MEASURE = """
-import json, sys
+import ctypes, json, sys
 from pathlib import Path
+ctypes.CDLL(None).mallopt(-3, 65536)  # M_MMAP_THRESHOLD: what is freed goes back at once, no gaps
 from rlox.algorithms import ALGORITHMS
 
 name, options = sys.argv[1], json.loads(sys.argv[2])
@@ -52,11 +53,10 @@ def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
     if name == "ppo":
         options |= {"n_steps": 500, "batch_size": 8192, "n_epochs": 2}
     command = [sys.executable, "-c", MEASURE, name, json.dumps(options)]
-    # the least of three: library pages that a busy system took away come back in the round and count
-    done = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(3)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     algorithm = {"ppo": PPO, "a2c": A2C}[name]("CartPole-v1", **options)
     need = said(algorithm, options.get("batch_size"))
-    assert 0.75 < min(int(one.stdout) for one in done) / need < 1.35
+    assert 0.5 < int(done.stdout) / need < 1.05
 
 
 def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_layers() -> None:

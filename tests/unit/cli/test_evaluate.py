@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers.cli import Cli
+
+from rlox_cli.summary import number
 
 
 def test_every_return_is_written_with_mean_iqm_and_interval(cli: Cli, trained: Path) -> None:
@@ -55,3 +59,118 @@ def test_a_config_that_names_code_is_not_executed(cli: Cli, trained: Path) -> No
     result = cli("evaluate", f"run={trained}")
     assert result.code == 2
     assert "_target_" in result.err
+
+
+def names(run: Path) -> set[str]:
+    return {path.name for path in (run / "eval").iterdir()}
+
+
+def test_runs_are_named_without_a_key_several_at_once(cli: Cli, trained: Path) -> None:
+    other = trained.with_name("other = [1]")
+    shutil.copytree(trained, other, symlinks=True)
+    result = cli("evaluate", str(trained), str(other), "episodes=2")
+    assert result.code == 0, result.err
+    assert names(trained) == names(other) == {"last.json", "step-000000000256_s100000_e2.json"}
+    both = cli("evaluate", str(trained), "run=x")
+    assert (both.code, both.err) == (
+        2,
+        f"rlox evaluate: {trained} and run= both name a run; name all of them without run=\n",
+    )
+
+
+def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_name(
+    cli: Cli, trained: Path
+) -> None:
+    step = "step-000000000256"
+    ways = {
+        (): f"{step}_s100000_e2.json",
+        ("seed=5",): f"{step}_s5_e2.json",
+        ("deterministic=false",): f"{step}_s100000_e2_sampled.json",
+        (
+            "env.kwargs={sutton_barto_reward: true}",
+        ): f"{step}_s100000_e2_sutton_barto_reward-True.json",
+    }
+    for way, name in ways.items():
+        result = cli("evaluate", str(trained), "episodes=2", *way)
+        assert result.code == 0, result.err
+        own, newest = (json.loads((trained / "eval" / n).read_text()) for n in (name, "last.json"))
+        assert own == newest
+        assert f"eval/{name}\n" in result.out
+    assert names(trained) == {*ways.values(), "last.json"}
+    played = [json.loads((trained / "eval" / name).read_text()) for name in ways.values()]
+    assert [p["deterministic"] for p in played] == [True, True, False, True]
+    assert played[3]["episodes"] == [-1.0, -1.0]  # the reward of a pole that falls
+    assert played[3]["env_kwargs"] == {"sutton_barto_reward": True}
+
+
+def test_sampled_actions_are_keyed_by_the_seed(cli: Cli, trained: Path) -> None:
+    def returns(seed: int) -> list[float]:
+        assert cli("evaluate", str(trained), f"seed={seed}", "deterministic=false").code == 0
+        found: list[float] = json.loads((trained / "eval" / "last.json").read_text())["episodes"]
+        return found
+
+    assert returns(1) == returns(1) != returns(2)
+
+
+def test_without_a_display_nothing_is_shown_and_it_is_said(
+    cli: Cli, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    result = cli("evaluate", str(trained), "render=true", "episodes=1")
+    assert (result.code, result.err) == (
+        2,
+        "rlox evaluate: there is no display to show episodes on (DISPLAY is not set); write them to a "
+        "file: video\n",
+    )
+
+
+def test_episodes_are_shown_where_there_is_a_display(
+    cli: Cli, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a display without a screen
+    shown = []
+    flip = pygame.display.flip
+    monkeypatch.setattr(pygame.display, "flip", lambda: (shown.append(1), flip()))
+    monkeypatch.setattr(
+        pygame.time, "Clock", lambda: type("Clock", (), {"tick": lambda s, fps: 0})()
+    )
+    result = cli("evaluate", str(trained), "render=true", "episodes=1")
+    assert result.code == 0, result.err
+    (length,) = json.loads((trained / "eval" / "last.json").read_text())["lengths"]
+    assert len(shown) >= length
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (
+            lambda run: shutil.rmtree(run / "checkpoints"),
+            "{run} has no checkpoint yet: one is saved every checkpoint.every steps and when the run "
+            "ends or is stopped",
+        ),
+        (
+            lambda run: next(run.glob("checkpoints/step-*/weights.*")).write_text("x"),
+            "no checkpoint of {run} is whole: step-000000000256; each was passed over",
+        ),
+    ],
+)
+def test_a_run_without_a_whole_checkpoint_says_which_it_is(
+    cli: Cli, trained: Path, spoil: Any, told: str
+) -> None:
+    spoil(trained)
+    result = cli("evaluate", str(trained))
+    assert result.code == 2
+    assert (
+        result.err.splitlines()[-1] == f"rlox evaluate: checkpoint=last: {told.format(run=trained)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.7, "0.700"), (-1.25, "-1.250"), (12.345, "12.35"), (475.26, "475.3"), (None, "-")],
+)
+def test_numbers_have_digits_that_suffice(value: float | None, text: str) -> None:
+    assert number(value) == text

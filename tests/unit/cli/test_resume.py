@@ -249,6 +249,20 @@ def test_without_one_whole_checkpoint_nothing_is_started_or_lost(cli: Cli, kille
     assert tree(killed) == before
 
 
+def test_a_finished_run_whose_checkpoints_were_deleted_is_not_trained_again(
+    cli: Cli, trained: Path
+) -> None:
+    shutil.rmtree(trained / "checkpoints")
+    before = tree(trained)
+    result = cli("train", f"resume={trained}", "total_steps=512")
+    assert (result.code, result.err) == (
+        1,
+        f"rlox train: {trained} was done at step 256 and has no checkpoints any more\n"
+        "  put checkpoints/ back, or start a new run: rlox train\n",
+    )
+    assert tree(trained) == before
+
+
 @pytest.mark.parametrize("error", [ConfigError("odd"), NonFiniteError("loss is nan")])
 def test_a_resumed_run_that_fails_keeps_its_folder_and_says_so(
     cli: Cli, killed: Path, monkeypatch: pytest.MonkeyPatch, error: Exception

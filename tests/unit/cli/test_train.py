@@ -205,7 +205,10 @@ def test_a_plot_that_fails_does_not_lose_the_run(
     assert read_status(only_run(tmp_path / "runs"))["status"] == "done"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_while_training_saves_and_ends_as_killed(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
@@ -222,9 +225,16 @@ def test_a_signal_while_training_saves_and_ends_as_killed(
     assert (read_status(run)["status"], read_status(run)["reason"]) == ("killed", "signal")
     assert (run / "checkpoints" / "last" / "manifest.json").exists()
     assert json.loads((run / "result.json").read_text())["score"] is None
+    again = f"rlox resume {run.relative_to(tmp_path)}"
+    assert f"\n  resume  {again}\n" in result.out
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    finished = cli(*again.split()[1:], "total_steps=512")
+    assert finished.code == 0, finished.err
+    assert read_status(run)["status"] == "done"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_before_training_leaves_no_folder(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
@@ -257,6 +267,31 @@ def test_a_second_signal_leaves_at_once() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout) == (130, "still saving\n")
+
+
+def test_nohup_is_heard() -> None:
+    script = (
+        "import os, signal\n"
+        "from rlox_cli.signals import Signals\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "with Signals() as signals:\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    print(signals.received)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "None\n")
+
+
+def test_a_run_that_fails_after_a_checkpoint_says_how_to_go_on(cli: Cli, tmp_path: Path) -> None:
+    result = cli(
+        "train", *TINY, "env=Breaking-v0", "env.kwargs.after=60", "env.n_envs=1", "algo.n_steps=16",
+        "algo.batch_size=16", "checkpoint.every=16",
+    )  # fmt: skip
+    run = only_run(tmp_path / "runs").relative_to(tmp_path)
+    assert result.code == 4
+    assert result.err.splitlines()[-1] == f"  to go on: rlox resume {run}"
 
 
 def test_durations_are_readable() -> None:

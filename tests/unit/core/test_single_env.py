@@ -72,8 +72,8 @@ def test_a_box_action_may_be_a_number_or_an_array(action):
 @pytest.mark.parametrize(
     ("make", "action", "error", "match"),
     [
-        (rlox.CartPole, 2, EnvError, "is 2, expected an integer in 0..2"),
-        (rlox.CartPole, 0.5, ShapeError, "action is 0.5, expected an integer in 0..2"),
+        (rlox.CartPole, 2, EnvError, "is 2, expected an integer from 0 to 1"),
+        (rlox.CartPole, 0.5, ShapeError, "action is 0.5, expected an integer from 0 to 1"),
         (rlox.CartPole, "left", ShapeError, "action is .left."),
         (rlox.Pendulum, [0.0, 0.0], ShapeError, "actions has 2 elements"),
         (rlox.Pendulum, float("nan"), NonFiniteError, "NaN"),

@@ -133,7 +133,7 @@ CARTPOLE_REFUSALS = [
     (ShapeError, "dtype float64, expected integers", [0.0, 1.0, 0.0]),
     (ShapeError, "cannot be read", [[0], [1, 2], [3]]),
     (ShapeError, "dtype", ["left", "left", "right"]),
-    (EnvError, "action of env 1 is 2, expected an integer in 0..2", [0, 2, 0]),
+    (EnvError, "action of env 1 is 2, expected an integer from 0 to 1", [0, 2, 0]),
     (EnvError, "action of env 2 is -1", np.array([0, 0, -1])),
     (EnvError, "action of env 0", np.array([2**64 - 1, 0, 0], np.uint64)),
 ]

@@ -88,7 +88,7 @@ fn check_discrete(actions: &[i64], choices: usize) -> Result<()> {
         Some(env) => Err(Error::Action {
             env,
             got: actions.get(env).map(ToString::to_string).unwrap_or_default(),
-            expected: format!("an integer in 0..{choices}"),
+            expected: format!("an integer from 0 to {}", choices - 1),
         }),
         None => Ok(()),
     }

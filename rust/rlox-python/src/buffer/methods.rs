@@ -116,6 +116,16 @@ macro_rules! ring_methods {
                 crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).len()))
             }
 
+            fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+                let (held, capacity) = (slf.get().__len__(slf.py())?, slf.get().capacity(slf.py())?);
+                let (name, n_envs) = (slf.get_type().name()?, slf.get().n_envs());
+                Ok(format!("{name}({held} of {capacity} transitions, n_envs={n_envs})"))
+            }
+
+            fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
+                Err(crate::errors::not_copied(slf, crate::errors::SAVED))
+            }
+
             /// Transitions held at most, a multiple of `n_envs`.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<usize> {

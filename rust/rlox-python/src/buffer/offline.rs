@@ -271,6 +271,14 @@ impl PyOfflineDatasetBuffer {
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.reading(py, |data| data.rows().rings().len())
     }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("OfflineDatasetBuffer({} transitions)", self.__len__(py)?))
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Err(crate::errors::not_copied(slf, crate::errors::SAVED))
+    }
 }
 
 impl PyOfflineDatasetBuffer {

@@ -43,6 +43,15 @@ pub(crate) fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
 
 #[pymethods]
 impl PyNativeEnv {
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(format!("{}(env_id='{}')", slf.get_type().name()?, slf.get().spec.id))
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let instead = "snapshot has its state, restore goes on from that in one that is made alike";
+        Err(errors::not_copied(slf, instead))
+    }
+
     /// Gymnasium's id of the environment.
     #[getter]
     fn env_id(&self) -> &'static str {

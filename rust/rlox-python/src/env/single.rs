@@ -119,8 +119,11 @@ impl PySingleEnv {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
             let action = value.extract::<i64>().or_instead(value.py(), |_| {
-                let message =
-                    format!("action is {}, expected an integer in 0..{n}", coerce::shown(value));
+                let message = format!(
+                    "action is {}, expected an integer from 0 to {}",
+                    coerce::shown(value),
+                    n - 1
+                );
                 errors::new(value.py(), Class::Shape, message)
             })?;
             return Ok((vec![action], vec![]));

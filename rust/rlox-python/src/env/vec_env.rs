@@ -281,6 +281,11 @@ impl PyVecEnv {
         self.n
     }
 
+    fn __repr__(&self) -> String {
+        let precision = self.precision.name();
+        format!("VecEnv({}, env_id='{}', precision='{precision}')", self.n, self.spec.id)
+    }
+
     /// What the environments are stepped in: "f64" or "f32".
     #[getter]
     fn precision(&self) -> &'static str {

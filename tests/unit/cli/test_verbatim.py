@@ -9,7 +9,7 @@ import pytest
 from helpers.cli import TINY, Cli, only_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from rlox_cli.path_text import quote_paths
+from rlox_cli.verbatim import quoted
 
 NAMES = (
     "ünïcödé", "日本/2", "a=b", "with space", "it's", 'say "so"', "back\\slash", "end\\", "\\'", "[1",
@@ -19,8 +19,8 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_path_is_what_was_typed(name: str) -> None:
-    (quoted,) = quote_paths([f"run={name}"], frozenset({"run"}), several=False)
-    assert OverridesParser.create().parse_override(quoted).value() == name
+    (override,) = quoted([f"run={name}"], frozenset({"run"}), several=False)
+    assert OverridesParser.create().parse_override(override).value() == name
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_a_path_is_what_was_typed(name: str) -> None:
     ],
 )
 def test_what_hydra_has_a_meaning_for_keeps_it(override: str, several: bool, expected: str) -> None:
-    assert list(quote_paths([override], frozenset({"run"}), several)) == [expected]
+    assert list(quoted([override], frozenset({"run"}), several)) == [expected]
 
 
 def test_home_is_written_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert list(quote_paths(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
+    assert list(quoted(["run=~/é"], frozenset({"run"}), False)) == [f"run='{tmp_path}/é'"]
 
 
 def test_a_run_in_a_folder_of_any_name_is_evaluated_and_resumed_there(

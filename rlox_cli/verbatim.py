@@ -1,4 +1,4 @@
-"""Values of keys that are paths: any text that the shell hands over, not Hydra's grammar."""
+"""Values that are paths or the like: any text that the shell hands over, not Hydra's grammar."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
-def path_keys(keys: Iterable[Key]) -> frozenset[str]:
-    """The names of those keys whose values are paths, Hydra's own too."""
-    return HYDRAS | {key.name for key in keys if key.field.metadata.get("path")}
+def verbatim_keys(keys: Iterable[Key]) -> frozenset[str]:
+    """The names of those keys whose values are any text, Hydra's own too."""
+    return HYDRAS | {key.name for key in keys if key.field.metadata.get("verbatim")}
 
 
-def quote_paths(overrides: Iterable[str], paths: frozenset[str], several: bool) -> Iterator[str]:
-    """The overrides, with values of the keys `paths` in Hydra's quotes and `~` written out.
+def quoted(overrides: Iterable[str], keys: frozenset[str], several: bool) -> Iterator[str]:
+    """The overrides, with values of the keys `keys` in Hydra's quotes and `~` written out.
 
     What is in quotes already, `null`, and interpolations within a path mean what they mean to Hydra;
     with `several`, so do commas and calls such as `choice(a,b)`.
     """
     for override in overrides:
         key, equals, value = override.partition("=")
-        if key.lstrip("+") not in paths or not equals or (several and _CALL.fullmatch(value)):
+        if key.lstrip("+") not in keys or not equals or (several and _CALL.fullmatch(value)):
             yield override
             continue
         values = value.split(",") if several and not _QUOTED.fullmatch(value) else [value]
-        yield f"{key}={','.join(map(_quoted, values))}"
+        yield f"{key}={','.join(map(_in_quotes, values))}"
 
 
-def _quoted(value: str) -> str:
+def _in_quotes(value: str) -> str:
     if value in ("", "null", "???") or _QUOTED.fullmatch(value):
         return value
     text = str(Path(value).expanduser()) if value.startswith("~/") else value

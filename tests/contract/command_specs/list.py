@@ -1,0 +1,22 @@
+"""`rlox list`: something is read and printed."""
+
+from __future__ import annotations
+
+from rlox_cli.commands.list import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=("what=algo",),
+    busy="rlox_cli.listing:lines",
+    unwritable=(),
+    least=("what=algo",),
+    conflicts=(
+        ((), "give what=WHAT"),
+        (("what=envs",), "did you mean 'env'"),
+        (("runs", "run_root=nowhere"), "run_root=nowhere: no such folder"),
+        (("algo", "contain=x"), "'contains'"),
+        (("-m", "what=algo,env"), "call it once for each"),
+    ),
+)

@@ -1,0 +1,85 @@
+"""`rlox list`: what there is to choose from, and how runs stand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers.cli import Cli
+
+from rlox.configs import ALGO_CONFIGS
+from rlox_cli.run_folder import RunFolder
+
+
+def rows(out: str) -> list[list[str]]:
+    return [line.split(maxsplit=4) for line in out.splitlines()]
+
+
+def test_every_algorithm_is_listed_with_a_line_on_it(cli: Cli) -> None:
+    out = cli("list", "algo").out
+    assert [line.split()[0] for line in out.splitlines()] == sorted(ALGO_CONFIGS)
+    assert all(len(line.split()) > 3 for line in out.splitlines())
+
+
+def test_environments_are_found_by_a_part_of_their_name(cli: Cli) -> None:
+    out = cli("list", "env", "cartpole").out
+    assert "CartPole-v1" in out
+    assert "Pendulum" not in out
+    (native,) = [line for line in out.splitlines() if line.endswith("in Rust")]
+    assert native.split()[0] == "CartPole-v1"
+    assert cli("list", "env", "no such thing").out == "nothing with 'no such thing' in its name\n"
+
+
+def test_presets_are_listed_with_their_source(cli: Cli) -> None:
+    out = cli("list", "tuned", "dqn/").out
+    assert "dqn/CartPole-v1" in out
+    assert "rl-baselines3-zoo" in out
+    assert "classic_control" in cli("list", "exp").out
+
+
+def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
+    cli: Cli, trained: Path
+) -> None:
+    def state() -> list[str]:
+        head, row = cli("list", "runs").out.splitlines()
+        assert head.split() == ["state", "progress", "score", "run"]
+        return row.split()
+
+    score = json.loads((trained / "result.json").read_text())["score"]
+    assert state() == [
+        "done",
+        "256",
+        "steps",
+        f"{score:.{1 if score >= 100 else 2}f}",
+        str(trained),
+    ]
+    with RunFolder.reopen(trained):
+        assert state()[0] == "running"
+    status = json.loads((trained / "status.json").read_text())
+    (trained / "status.json").write_text(json.dumps(status | {"status": "running"}))
+    assert state()[0] == "died"  # killed with SIGKILL: nobody wrote it down
+    (trained / "status.json").write_text("{")
+    assert state()[0] == "unreadable"
+
+
+def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(
+    cli: Cli, trained: Path
+) -> None:
+    shutil.copytree(trained, "else/é where", symlinks=True)
+    out = cli("list", "runs", "é", "run_root=else").out
+    assert out.splitlines()[1].endswith("else/é where")
+    assert cli("list", "runs", "nothing").out == "nothing with 'nothing' in its name in runs\n"
+
+
+def test_the_runs_of_a_new_user_are_none(cli: Cli) -> None:
+    result = cli("list", "runs")
+    assert (result.code, result.err) == (2, "rlox list: run_root=runs: no such folder\n")
+
+
+@pytest.mark.parametrize("args", [("help", "list"), ("list", "--help")])
+def test_the_help_of_a_command_is_found_both_ways(cli: Cli, args: tuple[str, ...]) -> None:
+    result = cli(*args)
+    assert result.code == 0
+    assert result.out.startswith("usage: rlox list WHAT [TEXT] [key=value ...]\n")
