@@ -1,5 +1,7 @@
 """`python -m rlox`: the command `rlox`, where its script is not on the path."""
 
-import runpy
+import sys
+from importlib import import_module
 
-runpy.run_module("rlox_cli.main", run_name="__main__", alter_sys=True)
+# by name, as nothing in the library stands on the command line
+sys.exit(import_module("rlox_cli.start").main())

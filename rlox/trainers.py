@@ -40,13 +40,13 @@ class PPOTrainer:
             )
         self.algo = PPO(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
-    def train(self, total_timesteps: int) -> dict[str, float]:
+    def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
-        return self.algo.train(total_timesteps)
+        return self.algo.train(total_timesteps, progress)
 
-    def learn(self, total_timesteps: int) -> dict[str, float]:
+    def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """`train`, by the name that Stable-Baselines3 has for it."""
-        return self.train(total_timesteps)
+        return self.train(total_timesteps, progress)
 
     def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
         """The policy's action for an observation or a batch."""

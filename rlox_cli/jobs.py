@@ -12,8 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.run_folder import DONE, is_locked, read_status
+from rlox_cli.run_folder import DONE, KILLED, RUNNING, is_locked, read_status
 from rlox_cli.variants import stands_for
+
+STOPPED = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
 
 
 @dataclass
@@ -86,6 +88,15 @@ def finished(job: Job) -> Path | None:
     """The folder in which this very job has been done before."""
     for folder in job.earlier():
         if (folder / "result.json").exists() and read_status(folder)["status"] == DONE:
+            return folder
+    return None
+
+
+def interrupted(job: Job) -> Path | None:
+    """The folder in which this very job was stopped on its way, and can go on."""
+    for folder in job.earlier():
+        stopped = (folder / "status.json").exists() and read_status(folder)["status"] in STOPPED
+        if stopped and any(folder.glob("checkpoints/step-*")):
             return folder
     return None
 

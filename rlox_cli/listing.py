@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rlox.errors import ConfigError
+from rlox.runs.progress import word
 from rlox_cli import summary
 from rlox_cli.commands.list import ListConfig
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.progress import word
 from rlox_cli.run_folder import RUNNING, is_locked, read_result, read_status
 from rlox_cli.run_schema import RUN
 

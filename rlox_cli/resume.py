@@ -26,7 +26,6 @@ from rlox_cli.exit_codes import OK
 from rlox_cli.identity import PLACE_KEYS
 from rlox_cli.run_folder import (
     DONE,
-    KILLED,
     RunFolder,
     is_locked,
     locked_message,
@@ -111,9 +110,15 @@ def resume_run(call: Call) -> int:
             )  # again: from here on nobody else writes to it
             if plan.finished():
                 return _say_done(plan)
-            return _continue(plan, folder, call)
+            return int(_continue(plan, folder, call)["code"])
     except Exception as error:
         return report_failure(error, path if folder.begun else None, call)[0]
+
+
+def go_on(path: Path, call: Call) -> dict[str, Any]:
+    """Continue a run as it is configured; its status and exit code."""
+    with RunFolder.reopen(path) as folder:
+        return _continue(Continuation.read(path, []), folder, call)
 
 
 def find_run(name: str) -> Path:
@@ -138,7 +143,7 @@ def find_run(name: str) -> Path:
     raise ConfigError(f"resume={name}: not a run folder, {missing} is missing{nearest_runs(path)}")
 
 
-def _continue(plan: Continuation, folder: RunFolder, call: Call) -> int:
+def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, Any]:
     from rlox import build  # late: it brings torch, which wrong use should not wait for
 
     with _warnings_shown():
@@ -159,8 +164,7 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> int:
         where = _where(algorithm, saved, why)
         log.info("%s", where)
         print(f"  {where}", flush=True)
-        ended = run_training(algorithm, plan.config, folder, call.signals, saved)
-        return int(ended["code"])
+        return run_training(algorithm, plan.config, folder, call.signals, saved)
 
 
 def _where(algorithm: Algorithm, saved: Checkpoint | None, why: str) -> str:
@@ -178,10 +182,10 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
                 f"{plan.path} has {len(damaged)} checkpoints and none is whole\n"
                 "  put a whole one back, or start a new run: rlox train"
             )
-        if plan.status.get("status") in (DONE, KILLED) and plan.status["step"]:
+        if plan.status.get("status") == DONE:
             raise CheckpointError(
-                f"{plan.path} was {plan.status['status']} at step {plan.status['step']:,} and has no "
-                "checkpoints any more\n  put checkpoints/ back, or start a new run: rlox train"
+                f"{plan.path} was done at step {plan.status['step']:,} and has no checkpoints any more\n"
+                "  put checkpoints/ back, or start a new run: rlox train"
             )
         return
     there = dict(changes.leaves(plain(plan.frozen)))

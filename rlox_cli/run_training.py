@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rlox._core import set_num_threads
 from rlox.configs import RunConfig
 from rlox.configs.advice import advice
-from rlox_cli import messages, plot, progress, summary
+from rlox.runs import progress
+from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.run_folder import DONE, KILLED, RunFolder, write_json
@@ -22,7 +23,6 @@ from rlox_cli.signals import Signals
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
     from rlox.runs.checkpoint import Checkpoint
-    from rlox.runs.session import Snapshot
 
 log = logging.getLogger("rlox.cli")
 
@@ -40,7 +40,7 @@ def run_training(
     set_num_threads(config.threads)
     with progress.reporter() as report:
 
-        def tick(now: Snapshot) -> None:
+        def tick(now: progress.Snapshot) -> None:
             folder.at_step(now.now)
             report(now)
 
@@ -50,6 +50,8 @@ def run_training(
     for name, delivery in session.deliveries.items():
         if not delivery.complete:
             print(f"  logger {name} {delivery}; metrics.jsonl has every row", file=sys.stderr)
+    if outcome.abandoned:
+        print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
     killed = outcome.reason == "signal"
     data = summary.result(config, outcome, KILLED if killed else DONE)
     data["resume_grade"] = algorithm.source.resume_grade

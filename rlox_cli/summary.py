@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
-from rlox_cli.progress import duration, word
+from rlox.runs.progress import duration, word
 from rlox_cli.run_folder import KILLED
 
 SCHEMA_VERSION = 1
@@ -64,6 +64,20 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
     if (mean := data["train_return_last100"]) is not None:
         lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
+
+
+def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
+    """What a stop in the middle of something long costs."""
+    saved = [int(p.name[5:17]) for p in folder.glob("checkpoints/step-*") if "." not in p.name]
+    counted = word(config.algo.unit)
+    where = (
+        f"the last checkpoint is at step {max(saved):,}" if saved else "there is no checkpoint yet"
+    )
+    lost = outcome.clock.now - max(saved, default=0)
+    return (
+        f"stopped in the middle of an update or a rollout: {where}; {lost:,} {counted} and what was under "
+        "way are made again"
+    )
 
 
 def resume_command(folder: Path) -> str:

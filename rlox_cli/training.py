@@ -14,6 +14,7 @@ from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
+from rlox_cli.resume import go_on
 from rlox_cli.run_folder import FAILED, KILLED, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.signals import Interrupted
@@ -81,6 +82,9 @@ class TrainTask:
                 job.folder = busy
                 print(f"  running in another process: {busy}")
                 return {"status": "skipped"}
+            if (left := jobs.interrupted(job)) is not None:
+                job.folder = left
+                return go_on(left, self.call)
         validate.try_environment(config)
         warn(config)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for

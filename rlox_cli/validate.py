@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +20,7 @@ from rlox_cli.schema import REQUIRED, Key, Schema
 
 def run_config(config: DictConfig) -> RunConfig:
     """The validated configuration of one training job."""
-    data = plain_data(config)
+    data = converted(plain_data(config), config, RUN)
     unknown = _unknown(data, RUN)
     if unknown and RUN.owners(unknown):  # perhaps of a preset, which is for another buffer
         _require_buffer(data)
@@ -37,7 +38,7 @@ def saved_config(data: dict[str, Any]) -> RunConfig:
 
 def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
     """The plain data of a composed configuration; `ConfigError` for keys unknown or not given."""
-    data = plain_data(config)
+    data = converted(plain_data(config), config, schema)
     require_known(data, schema)
     return data
 
@@ -67,6 +68,43 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigError(str(error).splitlines()[0]) from error
     return {str(k): v for k, v in cast(dict[Any, Any], data).items() if k != "hydra"}
+
+
+def converted(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
+    """The data with numbers, flags and null where an interpolation gave their text.
+
+    `${oc.env:SEED}` is text whatever is in it; a key that takes text keeps it.
+    """
+    text = {key.name for key in schema.keys(schema.parts_of(data)) if key.hint in (str, str | None)}
+    for name in _interpolated(config):
+        *path, last = name.split(".")
+        node: Any = data
+        for part in path:
+            node = node[part] if isinstance(node, dict) else {}
+        if name not in text and isinstance(node, dict) and isinstance(node.get(last), str):
+            node[last] = _meant(node[last])
+    return data
+
+
+def _interpolated(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Dotted names of the values that are interpolations."""
+    for key in map(str, config):
+        name = f"{prefix}{key}"
+        if OmegaConf.is_interpolation(config, key):
+            yield name
+        elif isinstance(config._get_node(key), DictConfig) and name != "hydra":
+            yield from _interpolated(config[key], f"{name}.")
+
+
+def _meant(text: str) -> Any:
+    """What the text is, if it were typed."""
+    words = {"true": True, "false": False, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def require_known(data: dict[str, Any], schema: Schema) -> None:

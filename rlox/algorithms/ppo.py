@@ -153,7 +153,8 @@ class PPO(Algorithm):
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
     n_envs : parallel environments
     seed : keys every random stream of the run
-    policy : a module with `get_action_and_logprob`, `get_value` and `get_logprob_and_entropy`
+    policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode`
+        (or an `actor` that gives logits or means) to play with
     logger : receives metrics rows
     callbacks : called during training; one that returns False from `on_step` stops it
     **config_kwargs : any field of `PPOConfig` or `EnvConfig` (its `backend` as `env_backend`), or

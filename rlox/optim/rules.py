@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rlox.errors import CheckpointError
 from rlox.optim.flat import FlatParameters
+from rlox.stopping import check
 
 __all__ = ["Adam", "Optimizer", "RMSprop"]
 
@@ -39,6 +40,7 @@ class Optimizer(ABC):
 
     def backward(self, loss: Tensor, max_norm: float) -> Tensor:
         """Gradients of `loss`, clipped together to `max_norm`; returns their norm before that."""
+        check()
         return self.flat.backward(loss, max_norm)
 
     @torch.no_grad()

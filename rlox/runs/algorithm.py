@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -19,6 +20,7 @@ from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
+from rlox.presets import tuned_options
 from rlox.rng import Streams
 from rlox.runs.checkpoint import (
     Checkpoint,
@@ -26,6 +28,7 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.runs.progress import reporter, shown
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.evaluate import Evaluation
@@ -93,6 +96,19 @@ class Algorithm(ABC):
         return algorithm
 
     @classmethod
+    def tuned(cls, env_id: str, preset: str | None = None, **options: Any) -> Self:
+        """One with the tuned hyperparameters of its environment, as `rlox train` applies them.
+
+        `preset` names those of another (`"Acrobot-v1"`); `options` are arguments of the class and win
+        over the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
+        """
+        given, total = tuned_options(cls.name, preset or env_id, options)
+        facade: Any = cls
+        algorithm: Self = facade(env_id=env_id, **given)
+        algorithm.aim(total)
+        return algorithm
+
+    @classmethod
     def from_checkpoint(
         cls,
         path: str | Path,
@@ -140,22 +156,24 @@ class Algorithm(ABC):
         """`from_checkpoint`, by the name that Stable-Baselines3 has for it."""
         return cls.from_checkpoint(path, env_id, **options)
 
-    def learn(self, total_timesteps: int) -> dict[str, float]:
+    def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """`train`, by the name that Stable-Baselines3 has for it."""
-        return self.train(total_timesteps)
+        return self.train(total_timesteps, progress)
 
-    def train(self, total_timesteps: int) -> dict[str, float]:
+    def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
 
         Steps count all environments together and are rounded up to whole rollouts. Returns the last
         metrics with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and
         `updates`. Going on with a larger total stretches the schedules. `ConfigError` for what is not a
-        whole number of at least 1; 1e5 is one.
+        whole number of at least 1; 1e5 is one. `progress` shows how far it is on standard output: a bar
+        on a terminal, else a line now and then.
         """
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
-        self.fit(total)
+        with reporter() if progress else nullcontext() as report:
+            self.fit(total, [shown(report, self.clock.now, self._mean_return)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
@@ -339,6 +357,9 @@ class Algorithm(ABC):
             callback.on_rollout_end(**told)
             if callback.on_step(**told) is False:
                 self.stop("callback")
+
+    def _mean_return(self) -> float | None:
+        return self.recent.mean_return
 
     def _done(self, clock: Clock) -> bool:
         return self.stop_reason is not None or not clock.left

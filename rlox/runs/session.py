@@ -21,30 +21,19 @@ from rlox.runs.checkpoint_store import CheckpointStore, replay_name
 from rlox.runs.journal import METRICS, Journal, best_evaluation, offsets_of
 from rlox.runs.means import Means
 from rlox.runs.preflight import require_disk
+from rlox.runs.progress import Snapshot
 from rlox.runs.saver import Saver
 from rlox.sources.store import Nowhere, Segments
+from rlox.stopping import Abandoned, Patience
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Timings
-from rlox.types import Clock, Progress, Unit, Update
+from rlox.types import Clock, Progress, Update
 
 __all__ = ["Outcome", "Session", "Snapshot"]
 
 log = logging.getLogger("rlox.session")
 
 NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """How far a session is, for a progress display."""
-
-    unit: Unit
-    now: int  # in the unit, as the total
-    total: int
-    return_mean: float | None
-    steps_per_second: float
-    seconds: float
-    seconds_left: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +46,9 @@ class Outcome:
     train_return_last100: float | None
     seconds: dict[str, float]  # total, collect, update, evaluate
     checkpoint: Path
+    abandoned: bool = (
+        False  # a signal came in the middle of something long: nothing was saved after it
+    )
 
 
 class Session:
@@ -97,10 +89,14 @@ class Session:
         self._evaluation_owed = bool(earlier.get("evaluation_owed", False))
         self._started = 0.0
         self._start = algorithm.clock
+        self._patience = Patience()
 
     def request_stop(self, reason: str) -> None:
-        """Ask the session to save and end at the next tick; safe to call from a signal handler."""
+        """Ask the session to save and end at the next tick, or, where that is more than a moment away, to
+        end without a save; safe to call from a signal handler.
+        """
         self._signalled = True
+        self._patience.ask()
         self.algorithm.stop(reason)
 
     @property
@@ -115,13 +111,16 @@ class Session:
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
         self._open()
         try:
-            self._train()
+            with self._patience:
+                self._train()
             checkpoint = self._save(wait=True)
             evaluation = None if self._signalled else self._evaluate()
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save(best, wait=True)
             return self._outcome(evaluation, checkpoint)
+        except Abandoned:
+            return self._outcome(None, None, abandoned=True)
         except NonFiniteError:
             with suppress(OSError, SafetensorError):  # a help to whoever looks for the cause
                 save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
@@ -300,7 +299,9 @@ class Session:
         left = clock.left / speed if speed else float("inf")
         return Snapshot(clock.unit, clock.now, clock.horizon, mean, speed, self._seconds(), left)
 
-    def _outcome(self, evaluation: Evaluation | None, checkpoint: Path | None) -> Outcome:
+    def _outcome(
+        self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned: bool = False
+    ) -> Outcome:
         timings = self.algorithm.timings
         return Outcome(
             reason="signal" if self._signalled else self.algorithm.stop_reason or "total_steps",
@@ -314,6 +315,7 @@ class Session:
                 "evaluate": timings.evaluate,
             },
             checkpoint=checkpoint or self.folder,
+            abandoned=abandoned,
         )
 
 

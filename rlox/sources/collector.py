@@ -21,6 +21,7 @@ from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.engine import engine_of, go_on
 from rlox.sources.episodes import EpisodeTracker
+from rlox.stopping import check
 from rlox.types import Episode, Progress, Rollout
 
 __all__ = ["Collector"]
@@ -145,6 +146,7 @@ class Collector:
         episodes: list[Episode] = []
         step, rewards = self.env.step_into, self._rewards
         for t in range(n_steps):
+            check()
             seen = arena.obs_rows[t]
             arena.action_rows[t].copy_(sample(seen if here else seen.to(self.device), t))
             after = arena.obs[t + 1]

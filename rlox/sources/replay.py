@@ -18,6 +18,7 @@ from rlox.sources.engine import engine_of, go_on, interruption
 from rlox.sources.episodes import EpisodeTracker
 from rlox.sources.memory import Memory
 from rlox.sources.store import Store
+from rlox.stopping import check
 from rlox.types import Clock, Episode, Progress, Transitions, Update
 
 __all__ = ["Behaviour", "Cadence", "ReplaySource"]
@@ -218,6 +219,7 @@ class ReplaySource:
         chunk.obs[0] = self._obs
         horizon = clock.horizon or 1
         for t in range(n_steps):
+            check()
             if self.env_steps < self.cadence.learning_starts:
                 chunk.actions[t] = self.behaviour.random(self.steps)
             else:

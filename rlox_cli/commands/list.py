@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
 from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, WRONG_USE
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ COMMAND = Command(
     ),
     examples=("rlox list runs", "rlox list env Pole", "rlox list algo"),
     schema=SCHEMA,
-    codes=(OK, FAILED, WRONG_USE, *SIGNALS),
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
     takes="WHAT [TEXT]",

@@ -12,9 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors disk rng configs",
+    "_core types errors disk rng configs stopping",
     "envs networks losses optim statistics",
-    "policies sources collectors loggers callbacks",
+    "policies sources collectors loggers callbacks presets",
     "training",
     "runs",
     "algorithms",

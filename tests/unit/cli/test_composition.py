@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cli import Cli
+from helpers.cli import Cli, only_run
 from omegaconf import OmegaConf
 
 from rlox.configs import EnvConfig, PPOConfig, RunConfig, make_run, plain
@@ -185,3 +185,29 @@ def test_composing_leaves_no_folder(cli: Cli, tmp_path: Path) -> None:
     composed(cli)
     cli("train", "--info", "defaults")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_text_from_the_environment_is_what_it_would_be_if_it_were_typed(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {
+        "SEED": "7",
+        "RATE": "1e-3",
+        "ON": "true",
+        "ROOT": "007",
+        "G": "9.5",
+    }.items():
+        monkeypatch.setenv(name, value)
+    given = [
+        "env=Pendulum-v1", "tuned=null", "seed=${oc.env:SEED}", "algo.learning_rate=${oc.env:RATE}",
+        "env.normalize_obs=${oc.env:ON}", "run_root=${oc.env:ROOT}", "env.kwargs.g=${oc.env:G}",
+        "total_steps=256", "algo.n_steps=32", "eval.episodes=1",
+    ]  # fmt: skip
+    ran = cli("train", *given)
+    assert ran.code == 0, ran.err
+    config = OmegaConf.load(only_run(tmp_path / "007") / "config.yaml")
+    assert (config.seed, config.algo.learning_rate, config.env.normalize_obs) == (7, 1e-3, True)
+    assert (config.run_root, config.env.kwargs.g) == ("007", 9.5)
+    monkeypatch.setenv("SEED", "seven")
+    refused = cli("train", *given)
+    assert (refused.code, refused.err) == (2, "rlox train: seed='seven': expected an integer\n")

@@ -91,3 +91,29 @@ def test_networks_that_do_not_fit_are_refused_before_they_are_made(
         f"rlox train: learning networks of {parameters:,} parameters needs {need:.1f} GiB of "
         "memory, 22.0 GiB are available; lower algo.net_arch\n",
     )
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "sweep", "list"])
+def test_a_current_folder_that_is_gone_is_said(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = cli(command)
+    monkeypatch.chdir(tmp_path)
+    assert (result.code, result.err) == (
+        5,
+        f"rlox {command}: the current folder does not exist any more; cd to one that does\n",
+    )
+
+
+def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
+    assert cli("resum", "x").err == (
+        "rlox: unknown command 'resum'; did you mean 'resume'?\n"
+        "  commands: evaluate, list, resume, sweep, train; rlox --help\n"
+    )
+    assert cli("resume").err == (
+        "rlox train: name the run folder: rlox resume RUN [key=value ...]\n"
+    )

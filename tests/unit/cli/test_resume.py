@@ -22,7 +22,8 @@ from helpers.tree import tree
 import rlox.build
 import rlox.runs.session
 from rlox.errors import ConfigError, NonFiniteError
-from rlox_cli import plot, progress
+from rlox.runs import progress
+from rlox_cli import plot
 from rlox_cli.main import main
 from rlox_cli.run_folder import RunFolder, read_config, read_status
 

@@ -13,7 +13,7 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox.configs import RunConfig, make_run
-from rlox_cli import progress
+from rlox.runs import progress
 from rlox_cli.exit_codes import FAILED
 from rlox_cli.identity import identity, job_slug
 from rlox_cli.run_folder import RunFolder, read_status
@@ -84,6 +84,32 @@ def test_a_job_that_did_not_finish_is_done_again_and_kept_aside(cli: Cli, tmp_pa
     assert read_status(broken)["status"] == "done"
     assert read_status(broken.with_name(f"{broken.name}.attempt1"))["status"] == "failed"
     assert len(rows(tmp_path / "sweep")) == 2
+
+
+def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_never_was(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Any, now: Any) -> None:
+        if now.now == 256:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    longer = (*TINY, "total_steps=512", "seed=1,2")
+    with monkeypatch.context() as patch:
+        patch.setattr(progress.Lines, "__call__", interrupt)
+        assert cli("sweep", *longer, PLACE).code == 130
+    (stopped,) = (p for p in (tmp_path / "sweep").iterdir() if p.is_dir())
+    again = cli("sweep", *longer, PLACE)
+    assert again.code == 0, again.err
+    assert "resumed at step 256 of 512 (exact)" in again.out
+    assert "2 of 2 jobs done" in again.out
+    assert len(job_names(tmp_path / "sweep")) == 2
+    assert cli("sweep", *longer, "hydra.sweep.dir=whole").code == 0
+    whole = tmp_path / "whole" / stopped.name
+    for name in ("result.json", "metrics.jsonl"):
+        assert (stopped / name).is_file() and (whole / name).is_file()
+    scores = [json.loads((run / "result.json").read_text())["episodes"] for run in (stopped, whole)]
+    assert scores[0] == scores[1]
+    assert (stopped / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
 
 
 def test_a_job_that_another_process_runs_is_left_to_it(cli: Cli, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from rlox.errors import (
     NonFiniteError,
     StorageError,
 )
-from rlox_cli import plot, progress
+from rlox.runs import progress
+from rlox_cli import plot
 from rlox_cli.exit_codes import exit_code
 from rlox_cli.run_folder import read_config, read_status
 
@@ -297,3 +298,22 @@ def test_a_run_that_fails_after_a_checkpoint_says_how_to_go_on(cli: Cli, tmp_pat
 def test_durations_are_readable() -> None:
     shown = [progress.duration(s) for s in (None, float("inf"), 42.0, 725.0, 11_240.0)]
     assert shown == ["-:--", "-:--", "0:42", "12:05", "3:07:20"]
+
+
+def test_ctrl_c_before_anything_is_imported_shows_no_traceback(tmp_path: Path) -> None:
+    # the first import of the command itself sends it, as a hasty finger would
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Hasty:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'rlox_cli.main':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Hasty())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for line in ((Path(sys.executable).with_name("rlox"),), (sys.executable, "-m", "rlox")):
+        done = subprocess.run(
+            [*line, "train"], capture_output=True, text=True, timeout=60, check=False,
+            env=environment,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -163,3 +163,11 @@ def test_a_checkpoint_of_other_spaces_says_which_sizes_differ(tmp_path: Path) ->
     PPO(**SMALL).save(tmp_path / "saved")
     with pytest.raises(CheckpointError, match=r"(?s)on Acrobot-v1: .*size mismatch for .*4, 6|6\]"):
         PPO.from_checkpoint(tmp_path / "saved", env_id="Acrobot-v1")
+
+
+def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    PPO(**SMALL).train(24)
+    assert capsys.readouterr().out == ""
+    PPO(**SMALL).learn(24, progress=True)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(r"steps 24/24(  return [\d.]+)?  [\d,]+ steps/s  left 0:00", last)

@@ -1,16 +1,38 @@
-"""Live progress: a bar on a terminal, one line per interval elsewhere."""
+"""Live progress: a bar on a terminal, one line per interval elsewhere.
+
+Imports no torch: the command line has the words of it before it knows that it will train.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from rlox.runs.session import Snapshot
+    from rlox.training.loop import Hook
+    from rlox.types import Clock, Progress, Update
+
+__all__ = ["Bar", "Lines", "Snapshot", "duration", "reporter", "shown", "word"]
 
 LINE_SECONDS = 2.0
+WIDE = 80  # columns, below which only what fits is shown
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far a run is."""
+
+    unit: str
+    now: int  # in the unit, as the total
+    total: int
+    return_mean: float | None
+    steps_per_second: float
+    seconds: float
+    seconds_left: float
 
 
 class Lines:
@@ -47,17 +69,25 @@ class Bar:
     """A rich progress bar."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-        self._progress = Progress(
-            TextColumn("[bold]{task.fields[steps]}"),
-            BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[score]}"),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("{task.fields[left]} left"),
-            expand=True,
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            ProgressColumn,
+            TaskProgressColumn,
+            TextColumn,
         )
+
+        console = Console()
+        columns: list[ProgressColumn] = [
+            TextColumn("[bold]{task.fields[steps]}"),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[left]} left"),
+        ]
+        if console.width >= WIDE:
+            columns.insert(1, BarColumn(bar_width=None))
+            columns[3:3] = [TextColumn("{task.fields[score]}"), TextColumn("{task.fields[speed]}")]
+        self._progress = Progress(*columns, console=console, expand=True)
         self._task: Any = None
 
     def __enter__(self) -> Self:
@@ -84,6 +114,19 @@ class Bar:
         if self._task is None:
             self._task = self._progress.add_task("", total=now.total, **fields)
         self._progress.update(self._task, completed=now.now, **fields)
+
+
+def shown(report: Lines | Bar, start: int, mean_return: Callable[[], float | None]) -> Hook:
+    """A hook of the loop that reports after every tick; the run begins at `start` of its unit."""
+    began = time.perf_counter()
+
+    def hook(clock: Clock, progress: Progress, update: Update) -> None:
+        seconds = max(time.perf_counter() - began, 1e-9)
+        speed = (clock.now - start) / seconds
+        left = clock.left / speed if speed else float("inf")
+        report(Snapshot(clock.unit, clock.now, clock.horizon, mean_return(), speed, seconds, left))
+
+    return hook
 
 
 def reporter() -> Lines | Bar:

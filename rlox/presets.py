@@ -1,0 +1,69 @@
+"""Tuned hyperparameters for façades: the presets `conf/tuned/<algo>/<env>.yaml` of the command line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
+from rlox.errors import UnknownNameError
+
+__all__ = ["tuned_names", "tuned_options"]
+
+# What a façade calls keys outside of `algo`.
+_ARGUMENTS = {
+    "env.backend": "env_backend",
+    "buffer.capacity": "buffer_size",
+    "buffer.name": "buffer",
+}
+
+
+@cache
+def tuned_names() -> tuple[str, ...]:
+    """`<algo>/<env>` of each preset that is shipped."""
+    root = _folder()
+    found = (path.relative_to(root).with_suffix("") for path in root.glob("*/**/*.yaml"))
+    return tuple(sorted(path.as_posix() for path in found))
+
+
+def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The arguments that a preset gives a façade, under `options`, and its total of steps.
+
+    `preset` is the name of an environment, without a module to import, or `<algo>/<env>`.
+    `UnknownNameError` where there is none.
+    """
+    own = preset if preset.startswith(f"{algo}/") else f"{algo}/{preset.rpartition(':')[2]}"
+    known = [name for name in tuned_names() if name.startswith(f"{algo}/")]
+    if own not in known:
+        there = f"; there is {', '.join(known)}" if known else "; there is none for this algorithm"
+        raise UnknownNameError(f"no tuned preset {own}{nearest(own, known) or there}")
+    data: Any = OmegaConf.to_container(OmegaConf.load(_folder() / f"{own}.yaml"))
+    given = {
+        _ARGUMENTS.get(f"{group}.{key}", key): value
+        for group in ("algo", "env", "buffer")
+        for key, value in data.get(group, {}).items()
+    }
+    displaced = {_other_way(algo, name) for name, value in options.items() if value is not None}
+    kept = {name: value for name, value in given.items() if name not in displaced}
+    return {**kept, **options}, int(data["total_steps"])
+
+
+def _other_way(algo: str, argument: str) -> str | None:
+    """The argument that says the same as this one in another way."""
+    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
+    for field in (field for kind in kinds for field in fields(kind)):
+        if field.name == argument and (beside := field.metadata.get("instead_of")):
+            return _ARGUMENTS.get(f"buffer.{beside}", str(beside))
+    return None
+
+
+def _folder() -> Path:
+    """The shipped presets, which lie beside the command line; found without importing that."""
+    spec = find_spec("rlox_cli")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "conf" / "tuned"

@@ -1,0 +1,117 @@
+"""A stop in the middle of something long: nothing waits for it, and the run goes on exactly."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cli import TINY, Cli
+
+from rlox import stopping
+from rlox.algorithms.dqn import DQNLearner
+from rlox.algorithms.ppo import PPOLearner
+from rlox.envs.native import NativeVecEnv
+from rlox_cli.run_folder import read_status
+
+PPO = (*TINY, "total_steps=640", "checkpoint.every=128")
+DQN = (
+    "algo=dqn", "tuned=null", "total_steps=640", "algo.learning_starts=64", "algo.train_freq=64",
+    "algo.gradient_steps=16", "algo.net_arch=[8]", "checkpoint.every=128", "eval.episodes=2",
+)  # fmt: skip
+# what is interrupted: the arguments, the method, and which of its calls sends the signal
+PLACES: dict[str, tuple[tuple[str, ...], Any, str, int]] = {
+    "a minibatch of ppo": (PPO, PPOLearner, "_terms", 5),
+    "a step of a rollout": (PPO, NativeVecEnv, "step_into", 90),
+    "a batch of dqn": (DQN, DQNLearner, "_step", 50),
+    "a step between trainings": (DQN, NativeVecEnv, "step_into", 300),
+}
+
+
+def sending(owner: Any, method: str, at: int) -> Any:
+    original, calls = getattr(owner, method), itertools.count()
+
+    def call(self: Any, *args: Any) -> Any:
+        if next(calls) == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *args)
+
+    return call
+
+
+def left(run: Path) -> tuple[bytes, ...]:
+    last = run / "checkpoints" / "last"
+    files = [last / name for name in ("weights.safetensors", "optimizer.safetensors")]
+    files += [last / "state.safetensors", run / "episodes.jsonl"]
+    return tuple(path.read_bytes() for path in files if path.exists())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_it_is_abandoned_and_goes_on_from_the_last_checkpoint_as_if_it_had_never_stopped(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    given, owner, method, at = PLACES[place]
+    with monkeypatch.context() as patch:
+        patch.setattr(stopping, "MOMENT", -1.0)  # no moment at all
+        patch.setattr(owner, method, sending(owner, method, at))
+        stopped = cli("train", *given, "hydra.run.dir=run")
+    assert stopped.code == 143
+    told = "stopped in the middle of an update or a rollout: the last checkpoint is at step "
+    (line,) = [line for line in stopped.err.splitlines() if "in the middle" in line]
+    assert line.startswith(f"  {told}")
+    assert "\n  resume  rlox resume run\n" in stopped.out
+    run = Path("run")
+    saved = (run / "checkpoints" / "last").resolve().name
+    assert f"{int(saved[5:17]):,}; " in line
+    assert read_status(run)["status"] == "killed"
+    assert cli("resume", "run").code == 0
+    assert cli("train", *given, "hydra.run.dir=whole").code == 0
+    assert left(run) == left(Path("whole"))
+    scores = [
+        json.loads((Path(r) / "result.json").read_text())["episodes"] for r in ("run", "whole")
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_before_the_first_checkpoint_the_run_starts_again(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(stopping, "MOMENT", -1.0)
+        patch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 3))
+        stopped = cli("train", *PPO, "checkpoint.every=1000000", "hydra.run.dir=run")
+    assert stopped.code == 143
+    assert (
+        "there is no checkpoint yet; 128 steps and what was under way are made again" in stopped.err
+    )
+    again = cli("resume", "run")
+    assert again.code == 0, again.err
+    assert "the run starts again" in again.out
+
+
+def test_what_ends_within_a_moment_is_finished_and_saved(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "MOMENT", 600.0)
+    monkeypatch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 5))
+    stopped = cli("train", *PPO, "hydra.run.dir=run")
+    assert stopped.code == 143
+    assert "in the middle" not in stopped.err
+    assert (Path("run") / "checkpoints" / "last").resolve().name == "step-000000000384"
+
+
+def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None:
+    stopping.check()
+    outer, inner = stopping.Patience(), stopping.Patience()
+    with outer:
+        outer.ask()
+        outer._asked -= stopping.MOMENT + 1  # type: ignore[operator]
+        with inner:
+            stopping.check()
+        with pytest.raises(stopping.Abandoned):
+            stopping.check()
+    stopping.check()

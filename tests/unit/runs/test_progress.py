@@ -1,0 +1,54 @@
+"""The progress bar: what is shown fits the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+
+from rlox.runs.progress import Bar, Snapshot
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> list[str]:
+    """The last lines that a bar draws half-way, without the terminal's codes."""
+    terminal: Any = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    for name, value in {"COLUMNS": str(columns), "TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    with Bar() as bar:
+        bar(Snapshot("env_steps", 50_000, 100_000, 123.4, 5_000.0, 10.0, 10.0))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+
+
+@pytest.mark.parametrize("columns", [40, 50, 79])
+def test_on_a_narrow_terminal_steps_part_and_time_left_are_whole(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    line = drawn(monkeypatch, columns)[-1]
+    assert re.fullmatch(r"50,000/100,000 steps\s+50%\s+0:10 left", line)
+    assert len(line) <= columns
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_on_a_wide_one_there_are_a_bar_the_return_and_the_speed_too(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    line = drawn(monkeypatch, columns)[-1]
+    assert re.search(
+        r"50,000/100,000 steps\s+\S*━.*50%.*return 123\.4.*5,000 steps/s.*0:10 left", line
+    )
+    assert len(line) <= columns
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "50%" in drawn(monkeypatch, 60, NO_COLOR="1")[-1]

@@ -1,0 +1,66 @@
+"""Tuned presets from Python: the configuration that the command line composes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers.cli import Cli, cli
+from omegaconf import OmegaConf
+
+from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.configs import make_run, plain
+from rlox.errors import UnknownNameError
+from rlox.presets import tuned_names
+from rlox_cli.options import CONF, group_options
+
+__all__ = ["cli"]  # a fixture
+FACADES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN}
+
+
+def test_the_names_are_those_of_the_command_line() -> None:
+    assert list(tuned_names()) == [n for n in group_options("tuned", [CONF]) if n != "null"]
+
+
+@pytest.mark.parametrize("name", [n for n in tuned_names() if "LunarLander" not in n])
+def test_a_tuned_algorithm_has_the_configuration_of_the_command_line(cli: Cli, name: str) -> None:
+    algo, env = name.split("/")
+    shown = cli("train", f"algo={algo}", f"env={env}", "seed=7", "--cfg", "job").out
+    composed: Any = OmegaConf.to_container(OmegaConf.create(shown))
+    expected = make_run(composed)
+    made = FACADES[algo].tuned(env, seed=7)
+    found, wanted = plain(made.config), plain(expected)
+    assert found.pop("total_steps") == expected.rounded_steps
+    assert found == {k: v for k, v in wanted.items() if k != "total_steps"}
+
+
+def test_what_is_given_wins_and_displaces_the_other_way_to_say_it() -> None:
+    made = DQN.tuned("CartPole-v1", replay_ratio=0.25, memory="20MB", learning_rate=1e-4)
+    algo, buffer = made.config.algo, made.config.buffer
+    assert (algo.replay_ratio, algo.gradient_steps, algo.learning_rate) == (0.25, 1, 1e-4)
+    assert (buffer.memory, buffer.capacity) == ("20MB", None)
+    assert algo.train_freq == 256
+
+
+def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_used() -> None:
+    other = PPO.tuned("Pendulum-v1", preset="CartPole-v1")
+    assert (other.env_id, other.config.algo.gae_lambda) == ("Pendulum-v1", 0.8)
+    assert PPO.tuned("gymnasium:CartPole-v1").config.algo.gae_lambda == 0.8
+
+
+@pytest.mark.parametrize(
+    ("facade", "env", "told"),
+    [
+        (
+            PPO,
+            "FrozenLake-v1",
+            "no tuned preset ppo/FrozenLake-v1; there is ppo/Acrobot-v1, ppo/Cart",
+        ),
+        (PPO, "CartPole-v0", "no tuned preset ppo/CartPole-v0; did you mean 'ppo/CartPole-v1'"),
+        (BC, "CartPole-v1", "no tuned preset bc/CartPole-v1; there is none for this algorithm"),
+    ],
+)
+def test_where_there_is_none_it_is_said_which_there_are(facade: Any, env: str, told: str) -> None:
+    with pytest.raises(UnknownNameError) as refused:
+        facade.tuned(env)
+    assert str(refused.value).startswith(told)
