@@ -126,6 +126,11 @@ class Line:
             yield
         except ConfigError:
             raise
+        except RecursionError as error:
+            raise ConfigError(
+                "configuration files build on one another in a circle; look at the defaults of those that "
+                f"are chosen: {' '.join(self.parsed.overrides)}"
+            ) from error
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
             schema = self.command.schema
             names = schema.names(schema.chosen(self.parsed.overrides, self.folders))
@@ -156,7 +161,8 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
         after = args[args.index(flags[0]) + 1 :]
         schema = command.schema
         names = schema.names(schema.chosen(args))
-        raise messages.unknown_flag(flag, value or next(iter(after), None), names)
+        typed = next((a for a in after[:1] if "=" not in a and not a.startswith("-")), None)
+        raise messages.unknown_flag(flag, value or typed, names)
 
     parser = get_args_parser()
     parser.error = refuse  # type: ignore[method-assign]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from contextlib import closing
 from pathlib import Path
@@ -49,8 +51,9 @@ def _own_name(config: EvaluateConfig, checkpoint: Path) -> str:
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.deterministic else "_sampled"
     if config.env.kwargs:
-        name += "_" + "_".join(f"{key}-{value}" for key, value in sorted(config.env.kwargs.items()))
-    return slug(name)[:200]
+        text = json.dumps(config.env.kwargs, sort_keys=True, default=str)
+        name += f"_kwargs-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return slug(name)
 
 
 def trained_config(run: Path) -> RunConfig:

@@ -93,11 +93,14 @@ def finished(job: Job) -> Path | None:
 
 
 def interrupted(job: Job) -> Path | None:
-    """The folder in which this very job was stopped on its way, and can go on."""
+    """The folder in which this very job was stopped on its way and left a whole checkpoint."""
     for folder in job.earlier():
         stopped = (folder / "status.json").exists() and read_status(folder)["status"] in STOPPED
         if stopped and any(folder.glob("checkpoints/step-*")):
-            return folder
+            from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
+
+            if newest_checkpoint(folder) is not None:
+                return folder
     return None
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlox.errors import ConfigError
+from rlox.configs import ALGO_CONFIGS
+from rlox.errors import ConfigError, RloxError
 from rlox.runs.progress import word
 from rlox_cli import summary
 from rlox_cli.commands.list import ListConfig
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.run_folder import RUNNING, is_locked, read_result, read_status
+from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
 from rlox_cli.run_schema import RUN
 
 HEAD = ("state", "progress", "score", "run")
@@ -81,10 +82,13 @@ def _run(path: Path) -> tuple[str, ...]:
         state = RUNNING
     elif state == RUNNING:
         state = "died"
-    try:
-        result = read_result(path) or {}
-    except (OSError, json.JSONDecodeError):
-        result = {}
-    unit = word(str(result.get("unit", "env_steps")))
-    score = result.get("score")
-    return state, f"{step:,} {unit}", summary.number(score) if score is not None else "", str(path)
+    score, unit = None, "env_steps"
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RloxError):
+        unit = ALGO_CONFIGS[read_config(path)["algo"]["name"]].unit
+        score = (read_result(path) or {}).get("score")
+    return (
+        state,
+        f"{step:,} {word(unit)}",
+        summary.number(score) if score is not None else "",
+        str(path),
+    )

@@ -116,14 +116,17 @@ def resume_run(call: Call) -> int:
 
 
 def go_on(path: Path, call: Call) -> dict[str, Any]:
-    """Continue a run as it is configured; its status and exit code."""
+    """Continue a run as it is configured, unless somebody else has ended it; its status and exit code."""
     with RunFolder.reopen(path) as folder:
-        return _continue(Continuation.read(path, []), folder, call)
+        plan = Continuation.read(path, [])
+        if plan.finished():
+            return {"status": "skipped"}
+        return _continue(plan, folder, call)
 
 
 def find_run(name: str) -> Path:
     """The run folder that is named; `ConfigError` says what is missing, and which runs there are."""
-    path = Path(name)
+    path = Path(name).expanduser()
     if not path.is_dir():
         what = "a file, not a run folder" if path.exists() else "no such folder"
         raise ConfigError(f"resume={name}: {what}{nearest_runs(path)}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlox._core import set_num_threads
 from rlox.configs import RunConfig
 from rlox.configs.advice import advice
+from rlox.errors import CheckpointError
 from rlox.runs import progress
 from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
@@ -72,7 +73,7 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
     if folder is not None:
         code = FAILED if code == WRONG_USE else code
         text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
-        if any(folder.glob("checkpoints/step-*")):
+        if any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError):
             text += f"\n  to go on: {summary.resume_command(folder)}"
     if call.full_trace:
         traceback.print_exception(error)

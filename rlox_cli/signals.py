@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+TOGETHER = 1.0  # seconds within which signals of one cause come
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,6 +35,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._at = 0.0
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
@@ -64,11 +67,17 @@ class Signals:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received is not None:
+            # a terminal that goes away sends SIGHUP twice, and a session's end SIGTERM with it
+            with_it = self.received == signal.SIGHUP and time.monotonic() - self._at < TOGETHER
+            if signum == signal.SIGHUP or with_it:
+                return
             os._exit(128 + signum)
-        self.received = signum
+        self.received, self._at = signum, time.monotonic()
         if self._stop is None:
             raise Interrupted(signum)
         self._stop()
         name = signal.Signals(signum).name
         with suppress(OSError):  # nobody may be left to read it
-            os.write(2, f"\n{name}: saving, then stopping; again: at once\n".encode())
+            os.write(
+                2, f"\n{name}: stopping, saved if that is a moment away; again: at once\n".encode()
+            )

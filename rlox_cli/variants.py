@@ -8,6 +8,7 @@ exactly that name comes first; what this finds stands in for one that is not the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +17,8 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from rlox_cli.options import CONF, file_of
-from rlox_cli.run_schema import ALGO
-from rlox_cli.schema import built_on
+from rlox_cli.run_schema import ALGO, BUFFER
+from rlox_cli.schema import Group, built_on
 
 
 def stands_for(path: str, folders: Sequence[Path]) -> str | None:
@@ -40,13 +41,33 @@ def _is_file(path: str, folders: Sequence[Path]) -> bool:
     return any((folder / f"{path}.yaml").is_file() for folder in folders)
 
 
-def own_keys(algo: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """What the file of a variant says, and those of the variants that it is built on."""
-    if algo in ALGO.registry:
+def own_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, Any]:
+    """What the file of a variant says, and those of the variants that it is built on.
+
+    Where it says one thing in one of two ways, a preset's other way is displaced by its default.
+    """
+    tag = group.tag(option, folders)
+    if tag is None:
         return {}
-    file = file_of("algo", algo, folders)
-    below = [own_keys(base, folders) for base in built_on(file) if base != algo]
-    own = {key: value for key, value in file.items() if key != "defaults"}
+    said = _said(group, option, folders, ())
+    pairs = [(f, f.metadata.get("instead_of")) for f in fields(group.registry[tag])]
+    both = {f.name: beside for f, beside in pairs if beside}
+    both |= {beside: name for name, beside in both.items()}
+    displaced = [other for key, other in both.items() if said.get(key) is not None]
+    defaults = {f.name: f.default for f in fields(group.registry[tag])}
+    return {**{key: defaults[key] for key in displaced if key not in said}, **said}
+
+
+def _said(
+    group: Group, option: str, folders: Sequence[Path], seen: tuple[str, ...]
+) -> dict[str, Any]:
+    if option in group.registry:
+        return {}
+    if option in seen:  # a circle, which Hydra refuses
+        return {}
+    file = file_of(group.name, option, folders)
+    below = [_said(group, base, folders, (*seen, option)) for base in built_on(file)]
+    own = {key: value for key, value in file.items() if key not in ("defaults", "name")}
     return {key: value for keys in (*below, own) for key, value in keys.items()}
 
 
@@ -75,24 +96,31 @@ class VariantSource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         """Whether the path is of a variant."""
-        return stands_for(config_path, self.folders) is not None
+        return bool(self._own(config_path)) or stands_for(config_path, self.folders) is not None
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """A config that consists of the one it stands for."""
+        """A config that consists of the one it stands for, or of what a variant says for itself."""
+        group, own = config_path.split("/")[1], self._own(config_path)
         path = stands_for(config_path, self.folders)
-        assert path is not None
-        preset = path.startswith("tuned/")
-        content: dict[str, Any] = {
-            "defaults": [f"/{path}" if preset else f"/{path}@_here_", "_self_"]
-        }
-        if preset:  # what the variant says for itself counts more than what is tuned for its base
-            content["algo"] = own_keys(config_path.split("/")[1], self.folders)
+        preset = path is not None and path.startswith("tuned/")
+        content: dict[str, Any] = {group: own}
+        if not own:
+            content = {"defaults": [f"/{path}" if preset else f"/{path}@_here_", "_self_"]}
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
             config=OmegaConf.create(content),
-            header={"package": "_global_" if preset else None},
+            header={"package": "_global_" if own or preset else None},
         )
+
+    def _own(self, config_path: str) -> dict[str, Any]:
+        """Of `_own/algo/ppo_big`, composed after the presets: what a variant says counts more."""
+        start, _, rest = config_path.removesuffix(".yaml").partition("/")
+        name, _, option = rest.partition("/")
+        group = {group.name: group for group in (ALGO, BUFFER)}.get(name)
+        if start != "_own" or group is None or option in group.registry:
+            return {}
+        return own_keys(group, option, self.folders)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """None: they are no options of their own."""

@@ -45,9 +45,13 @@ class PPOConfig(OnPolicyConfig):
                 f"algo.batch_size={size:,} is more than a rollout has, {made}: all are one minibatch"
             ]
         if rest := rows % size:
-            fits = next(n for n in range(size, 0, -1) if rows % n == 0)
+            near = range(size // 2 + 1, min(2 * size, rows) + 1)
+            fits = [n for n in near if rows % n == 0]
+            hint = (
+                f"; algo.batch_size={min(fits, key=lambda n: abs(n - size))} does" if fits else ""
+            )
             return [
                 f"algo.batch_size={size:,} does not divide a rollout, {made}: the last minibatch of an "
-                f"epoch has {rest:,}; algo.batch_size={fits} does"
+                f"epoch has {rest:,}{hint}"
             ]
         return []

@@ -34,7 +34,14 @@ from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import first_line, torch_device, torch_threads
+from rlox.training.setup import (
+    DEFAULT_ENV,
+    env_name,
+    environment_of,
+    first_line,
+    torch_device,
+    torch_threads,
+)
 from rlox.types import Clock, Progress, Update
 
 __all__ = ["Algorithm"]
@@ -96,15 +103,18 @@ class Algorithm(ABC):
         return algorithm
 
     @classmethod
-    def tuned(cls, env_id: str, preset: str | None = None, **options: Any) -> Self:
+    def tuned(
+        cls, env_id: EnvSource = DEFAULT_ENV, preset: str | None = None, **options: Any
+    ) -> Self:
         """One with the tuned hyperparameters of its environment, as `rlox train` applies them.
 
         `preset` names those of another (`"Acrobot-v1"`); `options` are arguments of the class and win
         over the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
         """
-        given, total = tuned_options(cls.name, preset or env_id, options)
+        source = environment_of(env_id, DEFAULT_ENV, options)
+        given, total = tuned_options(cls.name, preset or env_name(source), options)
         facade: Any = cls
-        algorithm: Self = facade(env_id=env_id, **given)
+        algorithm: Self = facade(env_id=source, **given)
         algorithm.aim(total)
         return algorithm
 

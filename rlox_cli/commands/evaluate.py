@@ -53,7 +53,13 @@ def check(composed: DictConfig) -> EvaluateConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    return make(EvaluateConfig, validate.known_data(composed, SCHEMA))
+    config = make(EvaluateConfig, validate.known_data(composed, SCHEMA))
+    if not config.deterministic and (config.video or config.render):
+        raise ConfigError(
+            "deterministic=false goes with neither video=true nor render=true: what is sampled depends on "
+            "how many episodes are played at a time"
+        )
+    return config
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
@@ -68,7 +74,11 @@ def _run(call: Call) -> int:
     from rlox_cli.evaluation import evaluate_run
 
     flags, given = compose.taken_apart(call.args, call.command)
-    runs = [a for a in given if a[:1] not in "~+" and ("=" not in a or Path(a).is_dir())]
+    runs = [
+        a
+        for a in given
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
+    ]
     rest = [*flags, *(a for a in given if a not in runs)]
     if runs and any(argument.startswith("run=") for argument in rest):
         raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,12 @@ def test_each_way_to_play_keeps_its_own_file_and_the_newest_has_the_checkpoints_
     cli: Cli, trained: Path
 ) -> None:
     step = "step-000000000256"
+    digest = sha256(b'{"sutton_barto_reward": true}').hexdigest()[:8]
     ways = {
         (): f"{step}_s100000_e2.json",
         ("seed=5",): f"{step}_s5_e2.json",
         ("deterministic=false",): f"{step}_s100000_e2_sampled.json",
-        (
-            "env.kwargs={sutton_barto_reward: true}",
-        ): f"{step}_s100000_e2_sutton_barto_reward-True.json",
+        ("env.kwargs={sutton_barto_reward: true}",): (f"{step}_s100000_e2_kwargs-{digest}.json"),
     }
     for way, name in ways.items():
         result = cli("evaluate", str(trained), "episodes=2", *way)
@@ -110,6 +110,16 @@ def test_sampled_actions_are_keyed_by_the_seed(cli: Cli, trained: Path) -> None:
         return found
 
     assert returns(1) == returns(1) != returns(2)
+
+
+def test_sampled_episodes_are_neither_filmed_nor_shown(cli: Cli, trained: Path) -> None:
+    for more in ("video=true", "render=true"):
+        result = cli("evaluate", str(trained), "deterministic=false", more)
+        assert (result.code, result.err) == (
+            2,
+            "rlox evaluate: deterministic=false goes with neither video=true nor render=true: what is "
+            "sampled depends on how many episodes are played at a time\n",
+        )
 
 
 def test_without_a_display_nothing_is_shown_and_it_is_said(

@@ -73,6 +73,16 @@ def test_runs_are_looked_for_where_it_is_said_by_a_part_of_their_path(
     assert cli("list", "runs", "nothing").out == "nothing with 'nothing' in its name in runs\n"
 
 
+def test_progress_is_in_what_the_algorithm_counts_also_before_there_is_a_result(cli: Cli) -> None:
+    run = Path("runs/x/bc/one")
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("algo: {name: bc}\n")
+    (run / "status.json").write_text('{"status": "running", "step": 1000, "reason": ""}')
+    assert cli("list", "runs").out.splitlines()[1].split() == ["died", "1,000", "updates", str(run)]
+    (run / "result.json").write_text("[1]")
+    assert cli("list", "runs").out.splitlines()[1].split() == ["died", "1,000", "updates", str(run)]
+
+
 def test_the_runs_of_a_new_user_are_none(cli: Cli) -> None:
     result = cli("list", "runs")
     assert (result.code, result.err) == (2, "rlox list: run_root=runs: no such folder\n")

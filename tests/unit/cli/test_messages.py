@@ -17,6 +17,9 @@ TRAIN = {
         "--total-timesteps: settings are written without dashes: total_steps=9"
     ),
     ("--seed",): "--seed: settings are written without dashes: seed=...",
+    ("--dry-run", "env=CartPole-v1"): (
+        "--dry-run: settings are written without dashes: dry_run=..."
+    ),
     ("--frobnicate",): (
         "unrecognized arguments: --frobnicate; settings are written key=value, without dashes; "
         "Hydra's flags: rlox train --hydra-help"

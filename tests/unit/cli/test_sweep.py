@@ -112,6 +112,20 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_ne
     assert (stopped / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
 
 
+def test_an_interrupted_job_without_a_whole_checkpoint_is_done_again(
+    cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
+    broken = next((tmp_path / "sweep").glob("1_*"))
+    (broken / "status.json").write_text(json.dumps(read_status(broken) | {"status": "killed"}))
+    for manifest in broken.glob("checkpoints/step-*/manifest.json"):
+        manifest.write_text("{}")
+    again = cli("sweep", *TINY, "seed=1,2", PLACE)
+    assert again.code == 0, again.err
+    assert read_status(broken)["status"] == "done"
+    assert read_status(broken.with_name(f"{broken.name}.attempt1"))["status"] == "killed"
+
+
 def test_a_job_that_another_process_runs_is_left_to_it(cli: Cli, tmp_path: Path) -> None:
     assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
     busy = next((tmp_path / "sweep").glob("1_*"))

@@ -270,6 +270,22 @@ def test_a_second_signal_leaves_at_once() -> None:
     assert (done.returncode, done.stdout) == (130, "still saving\n")
 
 
+@pytest.mark.parametrize("then", [signal.SIGHUP, signal.SIGTERM])
+def test_a_terminal_that_goes_away_is_one_signal_however_often_it_says_so(then: int) -> None:
+    script = (
+        "import os, signal\n"
+        "from rlox_cli.signals import Signals\n"
+        "with Signals() as signals, signals.stopping(lambda: None):\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        f"    os.kill(os.getpid(), {int(then)})\n"
+        "    print('saved', signals.received)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "saved 1\n")
+
+
 def test_nohup_is_heard() -> None:
     script = (
         "import os, signal\n"

@@ -12,6 +12,7 @@ from helpers.cli import Cli
 from omegaconf import OmegaConf
 
 from rlox_cli.options import CONF
+from rlox_cli.run_schema import ALGO
 from rlox_cli.variants import own_keys, stands_for
 
 FILES = {
@@ -58,7 +59,7 @@ def test_a_variant_has_the_preset_and_the_buffer_of_its_algorithm_and_its_own_ke
 def test_a_variant_of_a_variant_stands_on_both(cli: Cli, own: Path) -> None:
     algo = composed(cli, own, "algo=ppo_bigger")["algo"]
     assert (algo["net_arch"], algo["gae_lambda"], algo["gamma"]) == ([256], 0.5, 0.98)
-    assert own_keys("ppo_bigger", [CONF, own]) == {"net_arch": [256], "gae_lambda": 0.5}
+    assert own_keys(ALGO, "ppo_bigger", [CONF, own]) == {"net_arch": [256], "gae_lambda": 0.5}
 
 
 def test_a_preset_for_the_variant_itself_comes_first_and_the_command_line_before_both(
@@ -81,8 +82,33 @@ def test_a_variant_of_an_off_policy_algorithm_brings_one_environment_and_takes_a
 ) -> None:
     data = composed(cli, own, "algo=dqn_small")
     assert (data["env"]["n_envs"], data["buffer"]["name"]) == (1, "auto")
-    few = composed(cli, own, "algo=dqn_small", "buffer=few", "tuned=null")
-    assert (few["buffer"]["name"], few["buffer"]["capacity"]) == ("uniform", 5000)
+    for more in ((), ("tuned=null",), ("algo=dqn",), ("tuned=dqn/Acrobot-v1",)):
+        few = composed(cli, own, "algo=dqn_small", "buffer=few", *more)
+        assert (few["buffer"]["name"], few["buffer"]["capacity"]) == ("uniform", 5000)
+    typed = composed(cli, own, "algo=dqn", "buffer=few", "buffer.capacity=70")
+    assert typed["buffer"]["capacity"] == 70
+
+
+def test_a_variants_keys_win_over_a_preset_that_is_named_and_displace_its_other_ways(
+    cli: Cli, own: Path
+) -> None:
+    named = composed(cli, own, "algo=ppo_big", "tuned=ppo/Acrobot-v1")["algo"]
+    assert (named["gae_lambda"], named["net_arch"], named["n_epochs"]) == (0.5, [128, 96], 4)
+    text = "defaults: [dqn, _self_]\nreplay_ratio: 0.25\n"
+    (own / "algo" / "dqn_ratio.yaml").write_text(text)
+    ratio = composed(cli, own, "algo=dqn_ratio")["algo"]
+    assert (ratio["replay_ratio"], ratio["gradient_steps"], ratio["train_freq"]) == (0.25, 1, 256)
+
+
+def test_files_that_build_on_one_another_are_named(cli: Cli, own: Path) -> None:
+    for name, base in (("round", "about"), ("about", "round")):
+        (own / "algo" / f"{name}.yaml").write_text(f"defaults: [{base}, _self_]\n")
+    result = cli("train", "--config-dir", str(own), "algo=round")
+    assert (result.code, result.err) == (
+        2,
+        "rlox train: configuration files build on one another in a circle; look at the defaults of "
+        "those that are chosen: algo=round\n",
+    )
 
 
 @pytest.mark.parametrize(

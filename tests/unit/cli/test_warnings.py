@@ -25,6 +25,10 @@ TOLD = {
         f"algo.batch_size=48 does not divide a rollout, {ROLLOUT}: the last minibatch of an epoch "
         "has 32; algo.batch_size=32 does"
     ),
+    ("algo.batch_size=48", "algo.n_steps=127", "env.n_envs=1"): (
+        "algo.batch_size=48 does not divide a rollout, algo.n_steps=127 x env.n_envs=1 = 127 "
+        "transitions: the last minibatch of an epoch has 31"
+    ),
     ("algo.batch_size=129",): (
         f"algo.batch_size=129 is more than a rollout has, {ROLLOUT}: all are one minibatch"
     ),

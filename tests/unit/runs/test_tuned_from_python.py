@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from helpers.cli import Cli, cli
 from omegaconf import OmegaConf
@@ -45,6 +46,9 @@ def test_what_is_given_wins_and_displaces_the_other_way_to_say_it() -> None:
 def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_used() -> None:
     other = PPO.tuned("Pendulum-v1", preset="CartPole-v1")
     assert (other.env_id, other.config.algo.gae_lambda) == ("Pendulum-v1", 0.8)
+    assert PPO.tuned(env="CartPole-v1").config == PPO.tuned("CartPole-v1").config
+    made = PPO.tuned(lambda: gym.make("CartPole-v1"), preset="CartPole-v1")
+    assert made.config.algo.gae_lambda == 0.8
     assert PPO.tuned("gymnasium:CartPole-v1").config.algo.gae_lambda == 0.8
 
 
