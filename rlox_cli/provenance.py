@@ -36,7 +36,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         "wheel": _extension(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": {"model": cpu_model(), "cores": len(os.sched_getaffinity(0))},
+        "cpu": {"model": cpu_model(), "cores": cores()},
         "gpu": _gpu(),
         "threads": {
             "torch": config.torch_threads,
@@ -45,6 +45,13 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         },
         "seeds": {"run": config.seed, "eval": config.eval.seed},
     }
+
+
+def cores() -> int:
+    """CPUs that this process may use; all there are where the platform does not say."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:

@@ -135,6 +135,28 @@ def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_pat
     assert set(data) >= {"git", "gpu", "wheel", "python", "platform", "started"}
 
 
+def test_a_run_needs_no_call_that_only_linux_has(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_text = Path.read_text
+
+    def without_proc(self: Path, *args: Any, **options: Any) -> str:
+        if self.is_relative_to("/proc") or self.is_relative_to("/sys"):
+            raise FileNotFoundError(self)
+        return read_text(self, *args, **options)
+
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(Path, "read_text", without_proc)
+    monkeypatch.setattr("sys.platform", "darwin")
+    result = cli("train", *TINY, "checkpoint.every=128")
+    assert result.code == 0, result.err
+    run = only_run(tmp_path / "runs")
+    data = json.loads((run / "provenance.json").read_text())
+    assert data["cpu"]["cores"] == os.cpu_count()
+    assert cli("resume", str(run), "total_steps=512").code == 0
+    assert cli("evaluate", str(run), "episodes=1").code == 0
+
+
 def test_a_dry_run_builds_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
     result = cli("train", "dry_run=true")
     assert (result.code, list(tmp_path.iterdir())) == (0, [])
