@@ -7,8 +7,8 @@ step of the environments, and goes on from its last checkpoint when it is resume
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["Abandoned", "Patience", "check"]
 
@@ -20,11 +20,10 @@ class Abandoned(BaseException):
 
 
 class Patience:
-    """Context manager around work that can be abandoned; one at a time, the innermost counts."""
+    """How long work that was asked to stop may still go on."""
 
     def __init__(self) -> None:
         self._asked: float | None = None
-        self._outer: Patience | None = None
 
     def ask(self) -> None:
         """From now on a moment is left; safe to call from a signal handler."""
@@ -34,19 +33,15 @@ class Patience:
         """Whether the moment has passed."""
         return self._asked is not None and time.monotonic() - self._asked > MOMENT
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Around work that can be abandoned; the innermost counts."""
         global _present
-        self._outer, _present = _present, self
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        global _present
-        _present = self._outer
+        outer, _present = _present, self
+        try:
+            yield
+        finally:
+            _present = outer
 
 
 _present: Patience | None = None

@@ -8,6 +8,8 @@ from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 
+NEAR = 4096  # how far from a batch size another one is looked for that divides the rollout
+
 
 @dataclass(frozen=True)
 class PPOConfig(OnPolicyConfig):
@@ -45,11 +47,10 @@ class PPOConfig(OnPolicyConfig):
                 f"algo.batch_size={size:,} is more than a rollout has, {made}: all are one minibatch"
             ]
         if rest := rows % size:
-            near = range(size // 2 + 1, min(2 * size, rows) + 1)
-            fits = [n for n in near if rows % n == 0]
-            hint = (
-                f"; algo.batch_size={min(fits, key=lambda n: abs(n - size))} does" if fits else ""
-            )
+            far = range(1, min(size // 2, NEAR) + 1)
+            near = (n for apart in far for n in (size - apart, size + apart))
+            fits = next((n for n in near if rows % n == 0), None)
+            hint = f"; algo.batch_size={fits:,} does" if fits else ""
             return [
                 f"algo.batch_size={size:,} does not divide a rollout, {made}: the last minibatch of an "
                 f"epoch has {rest:,}{hint}"

@@ -34,6 +34,12 @@ class Snapshot:
     seconds: float
     seconds_left: float
 
+    @classmethod
+    def of(cls, clock: Clock, return_mean: float | None, speed: float, seconds: float) -> Snapshot:
+        """At a clock, after so many seconds, at a speed in its unit."""
+        left = clock.left / speed if speed else float("inf")
+        return cls(clock.unit, clock.now, clock.horizon, return_mean, speed, seconds, left)
+
 
 class Lines:
     """A line every few seconds, for log files and pipes."""
@@ -122,9 +128,7 @@ def shown(report: Lines | Bar, start: int, mean_return: Callable[[], float | Non
 
     def hook(clock: Clock, progress: Progress, update: Update) -> None:
         seconds = max(time.perf_counter() - began, 1e-9)
-        speed = (clock.now - start) / seconds
-        left = clock.left / speed if speed else float("inf")
-        report(Snapshot(clock.unit, clock.now, clock.horizon, mean_return(), speed, seconds, left))
+        report(Snapshot.of(clock, mean_return(), (clock.now - start) / seconds, seconds))
 
     return hook
 

@@ -111,7 +111,7 @@ class Session:
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
         self._open()
         try:
-            with self._patience:
+            with self._patience.kept():
                 self._train()
             checkpoint = self._save(wait=True)
             evaluation = None if self._signalled else self._evaluate()
@@ -295,9 +295,8 @@ class Session:
         return (self.algorithm.clock.now - self._start.now) / seconds
 
     def _snapshot(self, clock: Clock) -> Snapshot:
-        speed, mean = self._speed(), self.algorithm.recent.mean_return
-        left = clock.left / speed if speed else float("inf")
-        return Snapshot(clock.unit, clock.now, clock.horizon, mean, speed, self._seconds(), left)
+        mean = self.algorithm.recent.mean_return
+        return Snapshot.of(clock, mean, self._speed(), self._seconds())
 
     def _outcome(
         self, evaluation: Evaluation | None, checkpoint: Path | None, abandoned: bool = False

@@ -107,10 +107,10 @@ def test_what_ends_within_a_moment_is_finished_and_saved(
 def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None:
     stopping.check()
     outer, inner = stopping.Patience(), stopping.Patience()
-    with outer:
+    with outer.kept():
         outer.ask()
         outer._asked -= stopping.MOMENT + 1  # type: ignore[operator]
-        with inner:
+        with inner.kept():
             stopping.check()
         with pytest.raises(stopping.Abandoned):
             stopping.check()

@@ -18,15 +18,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> list[str]:
-    """The last lines that a bar draws half-way, without the terminal's codes."""
+def raw(monkeypatch: pytest.MonkeyPatch, columns: int, **environment: str) -> str:
+    """What a bar that is half-way sends to the terminal."""
     terminal: Any = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     for name, value in {"COLUMNS": str(columns), "TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
     with Bar() as bar:
         bar(Snapshot("env_steps", 50_000, 100_000, 123.4, 5_000.0, 10.0, 10.0))
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    return str(terminal.getvalue())
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, columns: int) -> list[str]:
+    """The lines of it, without the terminal's codes."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", raw(monkeypatch, columns))
     return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
@@ -51,4 +56,8 @@ def test_on_a_wide_one_there_are_a_bar_the_return_and_the_speed_too(
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "50%" in drawn(monkeypatch, 60, NO_COLOR="1")[-1]
+    color = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7])[;m]")
+    assert color.search(raw(monkeypatch, 60))
+    plain = raw(monkeypatch, 60, NO_COLOR="1")
+    assert "50%" in plain
+    assert not color.search(plain)
