@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
+from rlox.configs.schedules import other_ways
 from rlox.errors import UnknownNameError
 
 __all__ = ["tuned_names", "tuned_options"]
@@ -48,18 +48,18 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
         for group in ("algo", "env", "buffer")
         for key, value in data.get(group, {}).items()
     }
-    displaced = {_other_way(algo, name) for name, value in options.items() if value is not None}
+    displaced = _other_ways(algo, options)
     kept = {name: value for name, value in given.items() if name not in displaced}
     return {**kept, **options}, int(data["total_steps"])
 
 
-def _other_way(algo: str, argument: str) -> str | None:
-    """The argument that says the same as this one in another way."""
+def _other_ways(algo: str, options: dict[str, Any]) -> set[str]:
+    """The arguments that say in another way what these say."""
+    named = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
+    given = {named.get(name, name): value for name, value in options.items()}
     kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
-    for field in (field for kind in kinds for field in fields(kind)):
-        if field.name == argument and (beside := field.metadata.get("instead_of")):
-            return _ARGUMENTS.get(f"buffer.{beside}", str(beside))
-    return None
+    found = {name for kind in kinds for name in other_ways(kind, given)}
+    return found | {_ARGUMENTS[key] for key in _ARGUMENTS if key.rpartition(".")[2] in found}
 
 
 def _folder() -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from rlox.configs.schedules import other_ways
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.help import value_text
@@ -77,18 +79,27 @@ def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> No
 def _displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Defaults for keys that a preset may give and the command line says in another way.
 
-    A field declares its other way with `instead_of`; where both are typed they contradict each other.
+    Where both are typed they contradict each other.
     """
     pairs = [o.lstrip("+~").partition("=") for o in overrides]
-    given = {key: value.split(",") for key, _, value in pairs}
-    keys = {key.name: key for key in RUN.keys(RUN.chosen(overrides, folders))}
-    for key in keys.values():
-        if not (beside := key.field.metadata.get("instead_of")):
-            continue
-        other = keys[f"{key.name.rpartition('.')[0]}.{beside}"]
-        for typed, displaced in ((key, other), (other, key)):
-            if displaced.name not in given and "null" not in given.get(typed.name, ["null"]):
-                yield f"{displaced.name}={value_text(displaced.default)}"
+    given = {key: value for key, _, value in pairs}
+    for part in RUN.chosen(overrides, folders):
+        keys = {key.name.rpartition(".")[2]: key for key in part.keys}
+        said = {name: _value(given[key.name]) for name, key in keys.items() if key.name in given}
+        for tag in part.tags:
+            for name in other_ways(part.group.registry[tag], said):
+                yield f"{keys[name].name}={value_text(keys[name].default)}"
+
+
+def _value(text: str) -> Any:
+    """None or a number, or else the text; of a sweep's several values, as soon as one of them is that."""
+    values = text.split(",")
+    if "null" in values:
+        return None
+    try:
+        return sum(map(float, values))
+    except ValueError:
+        return text
 
 
 def _require_tuned(value: str, folders: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
+from rlox.configs.schedules import other_ways
 from rlox_cli.options import CONF, file_of
 from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.schema import Group, built_on
@@ -50,12 +51,9 @@ def own_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str, An
     if tag is None:
         return {}
     said = _said(group, option, folders, ())
-    pairs = [(f, f.metadata.get("instead_of")) for f in fields(group.registry[tag])]
-    both = {f.name: beside for f, beside in pairs if beside}
-    both |= {beside: name for name, beside in both.items()}
-    displaced = [other for key, other in both.items() if said.get(key) is not None]
-    defaults = {f.name: f.default for f in fields(group.registry[tag])}
-    return {**{key: defaults[key] for key in displaced if key not in said}, **said}
+    kind = group.registry[tag]
+    defaults = {f.name: f.default for f in fields(kind)}
+    return {**{key: defaults[key] for key in other_ways(kind, said)}, **said}
 
 
 def _said(

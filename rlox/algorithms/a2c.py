@@ -16,6 +16,7 @@ from rlox.algorithms.on_policy import (
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import A2CConfig, RunConfig
+from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, Optimizer, RMSprop
@@ -43,7 +44,8 @@ class A2CLearner(PolicyLearner[ActorCritic]):
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
         config = self.config
-        self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
+        self.optimizer.lr = config.at("learning_rate", clock.remaining)
+        ent_coef = config.at("ent_coef", clock.remaining)
         rows = batch.rows()
         advantages = (
             standardize(rows.advantages) if config.normalize_advantages else rows.advantages
@@ -51,7 +53,7 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         log_probs, entropies, values = self.policy.evaluate_actions(rows.obs, rows.actions)
         policy, value = policy_gradient(log_probs, advantages), value_loss(values, rows.returns)
         entropy = entropies.mean()
-        total = policy + config.vf_coef * value - config.ent_coef * entropy
+        total = policy + config.vf_coef * value - ent_coef * entropy
         norm = self.optimizer.backward(total, config.max_grad_norm)
         self.optimizer.step()
         row = torch.stack([policy, value, entropy, total, norm]).detach()
@@ -60,6 +62,8 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         metrics = dict(zip(NAMES, row.tolist(), strict=True))
         metrics["value/explained_variance"] = explained_variance(rows.values, rows.returns)
         metrics["train/learning_rate"] = self.optimizer.lr
+        if not is_constant(config.ent_coef):
+            metrics["train/ent_coef"] = ent_coef
         return Update(metrics, count=1, samples=len(rows.obs))
 
 
@@ -109,10 +113,10 @@ class A2C(Algorithm):
 
 def _optimizer(policy: ActorCritic, config: A2CConfig) -> Optimizer:
     if not config.use_rms_prop:
-        return Adam(policy, config.learning_rate)
+        return Adam(policy, config.at("learning_rate", 1.0))
     return RMSprop(
         policy,
-        config.learning_rate,
+        config.at("learning_rate", 1.0),
         alpha=RMS_DECAY,
         eps=config.rms_prop_eps,
         tf_like=config.rms_prop_tf_like,

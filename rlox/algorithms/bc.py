@@ -32,7 +32,7 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
     """A policy, and one step for each batch towards the actions of the dataset."""
 
     def __init__(self, policy: CategoricalActor | GaussianActor, config: BCConfig) -> None:
-        super().__init__(policy, Adam(policy, config.learning_rate, eps=1e-8))
+        super().__init__(policy, Adam(policy, config.at("learning_rate", 1.0), eps=1e-8))
         self.config = config
         fit = "policy/accuracy" if isinstance(policy, CategoricalActor) else "policy/error"
         self.names = ("loss/policy", fit, "train/grad_norm")
@@ -40,7 +40,7 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch."""
         config = self.config
-        self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
+        self.optimizer.lr = config.at("learning_rate", clock.remaining)
         actions = self._actions(batch)
         device = self.optimizer.vector.device
         rows = [

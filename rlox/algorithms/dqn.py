@@ -36,7 +36,7 @@ class DQNLearner:
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig) -> None:
         self.policy, self.target, self.config = policy, target, config
-        self.optimizer = Adam(policy, config.learning_rate, eps=1e-8)
+        self.optimizer = Adam(policy, config.at("learning_rate", 1.0), eps=1e-8)
         target.load_state_dict(policy.state_dict())
         self._target = FlatParameters(target.requires_grad_(True))
         target.requires_grad_(False)
@@ -45,7 +45,7 @@ class DQNLearner:
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch; the target network follows by the environment steps taken."""
         config = self.config
-        self.optimizer.lr = config.learning_rate * (clock.remaining if config.anneal_lr else 1.0)
+        self.optimizer.lr = config.at("learning_rate", clock.remaining)
         self._follow(batch.env_steps)
         rows, errors = [], []
         for i in range(len(batch)):
@@ -122,7 +122,9 @@ class DQNLearner:
 
 
 def epsilon(config: DQNConfig, elapsed: float) -> float:
-    """Falls linearly over the first `exploration_fraction` of the run."""
+    """As it is scheduled; else it falls linearly over the first `exploration_fraction` of the run."""
+    if config.exploration_eps is not None:
+        return config.at("exploration_eps", 1.0 - elapsed)
     part = min(elapsed / config.exploration_fraction, 1.0)
     first, last = config.exploration_initial_eps, config.exploration_final_eps
     return first + (last - first) * part
@@ -183,5 +185,5 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         config.net_arch,
         config.activation,
         config.dueling,
-        config.exploration_final_eps,
+        epsilon(config, 1.0),
     )

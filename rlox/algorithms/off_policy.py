@@ -51,7 +51,7 @@ def off_policy_parts(
     goals = _goals(config, env, make_env)
     memory = _memory(config, algo, env, goals, tools)
     # the target network is neither learned nor has it moments
-    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), LEARNED + 2)
+    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
     dim = env.observations.dim

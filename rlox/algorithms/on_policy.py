@@ -24,7 +24,7 @@ from rlox.policies import (
     require_takes,
 )
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.preflight import LEARNED, require_memory, require_networks
+from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena
 from rlox.sources.collector import SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
@@ -49,13 +49,10 @@ def make_policy(config: OnPolicyConfig, obs_dim: int, actions: ActionCodec) -> A
     """The policy that `config` describes for this observation and action space."""
     shared: dict[str, Any] = {
         "net_arch": config.net_arch,
+        "critic_net_arch": config.critic_net_arch,
         "activation": config.activation,
         "ortho_init": config.ortho_init,
     }
-    if not config.net_arch:
-        raise ConfigError(
-            "algo.net_arch is empty, expected at least one hidden width, e.g. [64,64]"
-        )
     if actions.discrete:
         if config.use_sde:
             raise ConfigError(
@@ -92,7 +89,7 @@ def on_policy_parts(
         config=env_config,
     )
     env = collector.env
-    widths = () if tools.policy is not None else algo.net_arch
+    widths = ((), ()) if tools.policy is not None else algo.widths
     require_memory(
         rollout_bytes(algo, env, tools.device, minibatch, widths),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
@@ -102,7 +99,13 @@ def on_policy_parts(
         policy = as_actor_critic(tools.policy)
         require_takes(policy, env.observations.dim, config.env.id)
     else:
-        require_networks((env.observations.dim, *widths, env.actions.size), 2 * LEARNED)
+        heads = (env.actions.size, 1)
+        require_networks(
+            *(
+                (env.observations.dim, *hidden, out)
+                for hidden, out in zip(widths, heads, strict=True)
+            )
+        )
         with (
             tools.streams.default("init", device=tools.device),
             torch_threads(config.torch_threads),
@@ -124,7 +127,7 @@ def rollout_bytes(
     env: VectorEnv,
     device: torch.device,
     minibatch: int | None,
-    widths: Sequence[int],
+    widths: tuple[Sequence[int], Sequence[int]],
 ) -> int:
     """Memory that one round of collecting and learning takes, besides parameters and environments.
 
@@ -139,11 +142,12 @@ def rollout_bytes(
     arena = Arena.bytes_of(config.n_steps, env.n_envs, obs_dim, actions)
     if device.type != "cpu":
         return arena
-    widest, heads = max(widths, default=0), 8 * (actions.size + 1)  # numbers a row; heads roughly
+    hidden = [*widths[0], *widths[1]]
+    widest, heads = max(hidden, default=0), 8 * (actions.size + 1)  # numbers a row; heads roughly
     # elu and silu keep what went in beside what came out
-    kept = 2 * sum(widths) * (2 if config.activation in ("elu", "silu") else 1)
+    kept = sum(hidden) * (2 if config.activation in ("elu", "silu") else 1)
     if config.use_sde:
-        kept += sum(widths[-1:])
+        kept += sum(widths[0][-1:])
     scored = 4 * min(rows, SCORE_ROWS) * (3 * widest + heads)
     learned = 4 * min(minibatch or rows, rows) * (kept + 2 * widest + heads)
     if minibatch:

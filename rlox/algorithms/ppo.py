@@ -16,6 +16,7 @@ from rlox.algorithms.on_policy import (
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import PPOConfig, RunConfig
+from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
 from rlox.losses import PPOTerms, standardize
 from rlox.losses.fused import FusedPPOLoss
@@ -36,13 +37,13 @@ class PPOLearner(PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
-        super().__init__(policy, Adam(policy, config.learning_rate))
+        super().__init__(policy, Adam(policy, config.at("learning_rate", 1.0)))
         self.config = config
         self.streams = streams
         self.loss = FusedPPOLoss(
-            config.clip_eps,
+            config.at("clip_eps", 1.0),
             config.vf_coef,
-            config.ent_coef,
+            config.at("ent_coef", 1.0),
             config.max_grad_norm,
             config.clip_vloss,
         )
@@ -78,9 +79,10 @@ class PPOLearner(PolicyLearner[ActorCritic]):
         return samples, True
 
     def _schedule(self, clock: Clock) -> None:
-        remaining, config = clock.remaining, self.config
-        self.optimizer.lr = config.learning_rate * (remaining if config.anneal_lr else 1.0)
-        self.loss.clip_eps = config.clip_eps * (remaining if config.anneal_clip else 1.0)
+        left = clock.remaining
+        self.optimizer.lr = self.config.at("learning_rate", left)
+        self.loss.clip_eps = self.config.at("clip_eps", left)
+        self.loss.ent_coef = self.config.at("ent_coef", left)
 
     def _terms(self, minibatch: Minibatch) -> PPOTerms:
         advantages = minibatch.advantages
@@ -127,6 +129,8 @@ class PPOLearner(PolicyLearner[ActorCritic]):
             metrics |= dict(zip(names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
         metrics["train/clip_eps"] = self.loss.clip_eps
+        if not is_constant(self.config.ent_coef):
+            metrics["train/ent_coef"] = self.loss.ent_coef
         metrics["train/epochs"] = float(epochs)
         return metrics
 

@@ -8,6 +8,7 @@ from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 
@@ -17,7 +18,7 @@ class A2CConfig(OnPolicyConfig):
 
     name: str = param("a2c", "the algorithm", choices=("a2c",))
     n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")
-    learning_rate: float = param(7e-4, "step size", within="(0, inf)", source="SB3")
+    learning_rate: Schedule = schedule(7e-4, "step size", within="(0, inf)", source="SB3")
     gae_lambda: float = param(
         1.0, "GAE trace decay; 1: returns of up to n_steps", within="[0, 1]", source="SB3"
     )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.schedules import annealing, is_constant, value_at
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,19 @@ class AlgorithmConfig:
     @property
     def scheduled(self) -> bool:
         """Whether something changes with the part of the total that is over: a larger one stretches it."""
-        return any(getattr(self, f.name) is True for f in fields(self) if f.name[:7] == "anneal_")
+        return any(
+            getattr(self, f.name) is True
+            if f.metadata.get("anneals")
+            else f.metadata.get("scheduled") and not is_constant(getattr(self, f.name))
+            for f in fields(self)
+        )
+
+    def at(self, field: str, left: float) -> float:
+        """The value of a field that may change over the run when the part `left` of it is left."""
+        value = value_at(getattr(self, field), left, f"algo.{field}")
+        kind: Any = type(self)
+        anneal = annealing(kind).get(field)
+        return value * left if anneal and getattr(self, anneal) else value
 
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.params import expectation, inside
 from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
+from rlox.configs.schedules import annealing, as_schedule, is_constant, plain_schedule
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
@@ -118,6 +119,13 @@ def _contradictions(run: RunConfig) -> RunConfig:
     if not _DEVICE.fullmatch(run.device):
         raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
     run.buffer.check()
+    for name, anneal in annealing(cast(Any, type(run.algo))).items():
+        value = getattr(run.algo, name)
+        if getattr(run.algo, anneal) and not is_constant(value):
+            raise ConfigError(
+                f"algo.{anneal}=true and algo.{name}={_plain(value)}: both say how it changes; "
+                f"leave algo.{anneal} out"
+            )
     run.algo.check(run.env, run.buffer)
     return run
 
@@ -129,6 +137,8 @@ def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
         return _loggers(value)
     if is_dataclass(hint):
         return make(cast(type[Any], hint), _mapping(value, path), path)
+    if f.metadata.get("scheduled"):
+        return None if value is None and f.default is None else as_schedule(f, value, path)
     converted = _convert(hint, value, path)
     _check(f, converted, path)
     return converted
@@ -163,7 +173,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         hint = next(a for a in typing.get_args(hint) if a is not type(None))
         return _convert(hint, value, path)
     if origin is tuple:
-        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise ConfigError(f"{path}={value!r}: expected a list, e.g. {path}=[...]")
         inner = typing.get_args(hint)[0]
         return tuple(_convert(inner, v, f"{path}[{i}]") for i, v in enumerate(value))
@@ -219,4 +229,4 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    return value
+    return plain_schedule(value) if callable(value) else value

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+from rlox.errors import ConfigError
+
+THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
 
 
 @dataclass(frozen=True)
@@ -13,7 +19,7 @@ class DQNConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
-    learning_rate: float = param(1e-4, "Adam step size", within="(0, inf)", source="SB3")
+    learning_rate: Schedule = schedule(1e-4, "Adam step size", within="(0, inf)", source="SB3")
     batch_size: int = param(
         32, "transitions in a batch", within="[1, inf)", source="Mnih et al. 2015"
     )
@@ -39,6 +45,12 @@ class DQNConfig(OffPolicyConfig):
         1.0, "epsilon at the start", within="[0, 1]", source="Mnih et al. 2015"
     )
     exploration_final_eps: float = param(0.05, "epsilon at the end", within="[0, 1]", source="SB3")
+    exploration_eps: Schedule | None = schedule(
+        None,
+        "in place of these three: epsilon as a schedule, e.g. [[0,1],[0.1,0.1],[1,0.01]]",
+        within="[0, 1]",
+        instead_of=THREE,
+    )
     double_dqn: bool = param(
         False, "the online network chooses the target's action", source="van Hasselt et al. 2016"
     )
@@ -57,7 +69,19 @@ class DQNConfig(OffPolicyConfig):
         (64, 64), "hidden layer widths", within="[1, 65536]", source="SB3"
     )
 
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Epsilon is said once."""
+        super().check(env, buffer)
+        defaults = {f.name: f.default for f in fields(self)}
+        given = [name for name in THREE if getattr(self, name) != defaults[name]]
+        if self.exploration_eps is not None and given:
+            raise ConfigError(
+                f"algo.exploration_eps and algo.{given[0]}={getattr(self, given[0])}: give one of them"
+            )
+
     @property
     def scheduled(self) -> bool:
         """Epsilon too."""
+        if self.exploration_eps is not None:
+            return super().scheduled
         return super().scheduled or self.exploration_initial_eps != self.exploration_final_eps

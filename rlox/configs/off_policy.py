@@ -9,6 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 
@@ -25,8 +26,10 @@ class OffPolicyConfig(AlgorithmConfig):
     brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
 
     name: str = param(doc="the algorithm")
-    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
-    anneal_lr: bool = param(False, "learning rate falls linearly to 0 over total_steps")
+    learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
+    anneal_lr: bool = param(
+        False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
+    )
     learning_starts: int = param(
         100, "environment steps of random actions before learning", within="[0, inf)", source="SB3"
     )

@@ -9,6 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 # What would say how an environment is stepped in training, and the only value of each.
@@ -30,7 +31,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     }
 
     name: str = param(doc="the algorithm")
-    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
+    learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
     batch_size: int = param(256, "transitions in a batch", within="[1, inf)")
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))

@@ -9,6 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 
@@ -21,16 +22,23 @@ class OnPolicyConfig(AlgorithmConfig):
 
     name: str = param(doc="the algorithm")
     n_steps: int = param(doc="rollout length per environment", within="[1, inf)")
-    learning_rate: float = param(3e-4, "step size", within="(0, inf)")
-    anneal_lr: bool = param(False, "learning rate falls linearly to 0 over total_steps")
+    learning_rate: Schedule = schedule(3e-4, "step size", within="(0, inf)")
+    anneal_lr: bool = param(
+        False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
+    )
     gamma: float = param(0.99, "discount factor", within="[0, 1]", source="SB3")
     gae_lambda: float = param(0.95, "GAE trace decay", within="[0, 1]", source="SB3")
     normalize_advantages: bool = param(True, "standardise advantages within each minibatch")
     vf_coef: float = param(0.5, "weight of the value loss (plain MSE, no 1/2)", within="[0, inf)")
-    ent_coef: float = param(0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3")
+    ent_coef: Schedule = schedule(
+        0.0, "weight of the entropy bonus", within="[0, inf)", source="SB3"
+    )
     max_grad_norm: float = param(0.5, "global gradient-norm limit", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
         (64, 64), "hidden layer widths, actor and critic each", within="[1, 65536]"
+    )
+    critic_net_arch: tuple[int, ...] | None = param(
+        None, "hidden layer widths of the critic; null: as net_arch", within="[1, 65536]"
     )
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
@@ -48,12 +56,23 @@ class OnPolicyConfig(AlgorithmConfig):
         "auto", "engine of the policy while collecting", choices=("auto", "torch")
     )
 
+    @property
+    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Hidden widths of the actor and of the critic."""
+        critic = self.critic_net_arch
+        return self.net_arch, self.net_arch if critic is None else critic
+
     def quantum(self, n_envs: int) -> int:
         """Environment steps of one rollout."""
         return self.n_steps * n_envs
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
+        for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
+            if not widths:
+                raise ConfigError(
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]"
+                )
         if self.normalize_advantages and self.quantum(env.n_envs) == 1:
             raise ConfigError(
                 "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "

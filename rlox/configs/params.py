@@ -22,17 +22,20 @@ def param(
     within: str | None = None,
     besides: tuple[Any, ...] = (),
     choices: tuple[Any, ...] | None = None,
-    instead_of: str | None = None,
+    instead_of: str | tuple[str, ...] = (),
     source: str | None = None,
     verbatim: bool = False,
+    scheduled: bool = False,
+    anneals: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
 
     `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
-    `choices` the allowed values; `instead_of` the field beside it that says the same in another way,
+    `choices` the allowed values; `instead_of` the fields beside it that say the same in another way,
     of which one is given; `source` where the default comes from (paper, table, library); `verbatim`
-    says that it is a path or the like: any text, also on the command line.
+    says that it is a path or the like: any text, also on the command line; `scheduled` that it may
+    change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0.
     """
     if within is not None:
         parse_interval(within)
@@ -41,9 +44,11 @@ def param(
         "within": within,
         "besides": besides,
         "choices": choices,
-        "instead_of": instead_of,
+        "instead_of": (instead_of,) if isinstance(instead_of, str) else instead_of,
         "source": source,
         "verbatim": verbatim,
+        "scheduled": scheduled,
+        "anneals": anneals,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)
@@ -75,5 +80,6 @@ def expectation(f: Field[Any]) -> str:
         return "one of " + ", ".join(str(c) for c in f.metadata["choices"])
     if f.metadata.get("within"):
         besides = (str(value) for value in f.metadata["besides"])
-        return " or ".join([f"in {f.metadata['within']}", *besides])
+        more = ["a schedule such as lin_3e-4"] * bool(f.metadata.get("scheduled"))
+        return " or ".join([f"in {f.metadata['within']}", *besides, *more])
     return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
 
 NEAR = 4096  # how far from a batch size another one is looked for that divides the rollout
 
@@ -19,18 +20,22 @@ class PPOConfig(OnPolicyConfig):
     n_steps: int = param(
         256, "rollout length per environment", within="[1, inf)", source="SB3 (2,048 / 8)"
     )
-    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)", source="PPO table 3")
+    learning_rate: Schedule = schedule(
+        3e-4, "Adam step size", within="(0, inf)", source="PPO table 3"
+    )
     n_epochs: int = param(10, "passes over each rollout", within="[1, inf)", source="PPO table 3")
     batch_size: int = param(
         64, "transitions in a minibatch", within="[1, inf)", source="PPO table 3"
     )
-    clip_eps: float = param(
+    clip_eps: Schedule = schedule(
         0.2,
         "the ratio stays in [1 - clip_eps, 1 + clip_eps]",
         within="(0, 1)",
         source="PPO table 3",
     )
-    anneal_clip: bool = param(False, "clip_eps falls linearly to 0 over total_steps")
+    anneal_clip: bool = param(
+        False, "clip_eps falls linearly to 0 over total_steps", anneals="clip_eps"
+    )
     clip_vloss: bool = param(False, "clip the value update by clip_eps around the old value")
     target_kl: float | None = param(
         None,

@@ -45,9 +45,10 @@ class ContinuousPolicy(GaussianPolicy):
         activation: str = "tanh",
         ortho_init: bool = True,
         log_std_init: float = 0.0,
+        critic_net_arch: Sequence[int] | None = None,
     ) -> None:
         widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
-        super().__init__(obs_dim, act_dim, widths, activation, ortho_init)
+        super().__init__(obs_dim, act_dim, widths, critic_net_arch, activation, ortho_init)
         self.act_dim = act_dim
         self.log_std = nn.Parameter(torch.full((act_dim,), float(log_std_init)))
 
@@ -96,8 +97,9 @@ class SDEPolicy(GaussianPolicy):
         ortho_init: bool = True,
         log_std_init: float = 0.0,
         sample_freq: int = -1,
+        critic_net_arch: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(obs_dim, act_dim, net_arch, activation, ortho_init)
+        super().__init__(obs_dim, act_dim, net_arch, critic_net_arch, activation, ortho_init)
         self.act_dim = act_dim
         self.sample_freq = sample_freq
         self.features = tuple(net_arch)[-1]

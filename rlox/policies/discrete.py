@@ -25,6 +25,7 @@ class DiscretePolicy(MLPActorCritic):
     net_arch : hidden widths of each network
     activation : `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation, policy head 0.01, value head 1
+    critic_net_arch : hidden widths of the critic, those of the actor unless given
     """
 
     def __init__(
@@ -35,9 +36,10 @@ class DiscretePolicy(MLPActorCritic):
         net_arch: Sequence[int] | None = None,
         activation: str = "tanh",
         ortho_init: bool = True,
+        critic_net_arch: Sequence[int] | None = None,
     ) -> None:
         widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
-        super().__init__(obs_dim, n_actions, widths, activation, ortho_init)
+        super().__init__(obs_dim, n_actions, widths, critic_net_arch, activation, ortho_init)
         self.n_actions = n_actions
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:

@@ -23,12 +23,14 @@ class MLPActorCritic(ActorCritic):
         obs_dim: int,
         outputs: int,
         widths: Sequence[int],
+        critic_widths: Sequence[int] | None,
         activation: str,
         ortho_init: bool,
     ) -> None:
         super().__init__()
         self.actor = mlp((obs_dim, *widths, outputs), activation)
-        self.critic = mlp((obs_dim, *widths, 1), activation)
+        critic = widths if critic_widths is None else critic_widths
+        self.critic = mlp((obs_dim, *critic, 1), activation)
         if ortho_init:
             orthogonal_init(self.actor, 0.01)
             orthogonal_init(self.critic, 1.0)

@@ -18,6 +18,7 @@ from rlox.callbacks import Callback, LoggerCallback, as_callbacks, as_logger
 from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
+from rlox.configs.schedules import Schedule, scheduled
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.presets import tuned_options
@@ -129,6 +130,7 @@ class Algorithm(ABC):
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
+        schedules: Mapping[str, Schedule] | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
@@ -138,7 +140,8 @@ class Algorithm(ABC):
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
         `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
         rows of a replay buffer or dataset stay where they are: enough to play, and training fills a new
-        buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
+        buffer first. `dataset` is the one that an offline run had, unless its folder is configured;
+        `schedules` are the callables it had, by their fields: `{"learning_rate": f}`.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -157,6 +160,8 @@ class Algorithm(ABC):
         if env_kwargs:
             kwargs = {**config.env.kwargs, **env_kwargs}
             config = replace(config, env=replace(config.env, kwargs=kwargs))
+        if schedules:
+            config = replace(config, algo=replace(config.algo, **scheduled(config.algo, schedules)))
         algorithm = cls.of(config, env_id, policy, logger, callbacks, replay, dataset)
         algorithm.restore(saved, replay)
         return algorithm

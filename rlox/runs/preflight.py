@@ -43,13 +43,13 @@ def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> 
         )
 
 
-def require_networks(widths: Sequence[int], copies: int = LEARNED) -> None:
+def require_networks(*networks: Sequence[int], copies: int = LEARNED) -> None:
     """Raise `ConfigError` if networks will not fit, before they are made.
 
-    `widths` are those of the layers of one, the input's and the output's too; of all its parameters
-    together `copies` float32 numbers are kept.
+    Of each the widths of its layers, the input's and the output's too; of every parameter `copies`
+    float32 numbers are kept.
     """
-    count = sum((into + 1) * out for into, out in pairwise(widths))
+    count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths))
     require_memory(
         4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch"
     )

@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
 def said(algorithm: Algorithm, minibatch: int | None) -> int:
     algo: Any = algorithm.config.algo
     env = algorithm.source.collector.env
-    return rollout_bytes(algo, env, CPU, minibatch, algo.net_arch)
+    return rollout_bytes(algo, env, CPU, minibatch, algo.widths)
 
 
 @pytest.mark.ci
@@ -64,12 +64,13 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
     config: Any = algorithm.config.algo
     env, rows = algorithm.collector.env, 8 * 512
     whole, halves, small = (
-        rollout_bytes(config, env, CPU, minibatch, (64, 64)) for minibatch in (None, 2048, 32)
+        rollout_bytes(config, env, CPU, minibatch, ((64, 64), (64, 64)))
+        for minibatch in (None, 2048, 32)
     )
     assert halves - small == 4 * (2048 - 32) * (256 + 128 + 24)
     # obs, action, four columns and the order, less the other half's layers
     assert halves - whole == rows * (16 + 8 + 16 + 8) - 4 * 2048 * (256 + 128 + 24)
-    unknown = rollout_bytes(config, env, CPU, None, ())
+    unknown = rollout_bytes(config, env, CPU, None, ((), ()))
     assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
     arena = Arena.bytes_of(512, 8, env.observations.dim, env.actions)
-    assert rollout_bytes(config, env, torch.device("cuda"), 32, (64, 64)) == arena
+    assert rollout_bytes(config, env, torch.device("cuda"), 32, ((64, 64), (64, 64))) == arena

@@ -22,8 +22,8 @@ def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
         "anneal_lr": False, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
         "anneal_clip": False, "clip_vloss": False, "normalize_advantages": True, "vf_coef": 0.5,
         "ent_coef": 0.0, "max_grad_norm": 0.5, "target_kl": None, "net_arch": [64, 64],
-        "activation": "tanh", "ortho_init": True, "log_std_init": 0.0, "use_sde": False,
-        "sde_sample_freq": -1, "backend": "torch", "inference": "auto",
+        "critic_net_arch": None, "activation": "tanh", "ortho_init": True, "log_std_init": 0.0,
+        "use_sde": False, "sde_sample_freq": -1, "backend": "torch", "inference": "auto",
     }  # fmt: skip
 
 
@@ -73,6 +73,9 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"algo": {"name": "ppo", "gamma": float("nan")}}, "algo.gamma=nan"),
         ({"algo": {"name": "ppo", "vf_coef": float("inf")}}, "algo.vf_coef=inf"),
         ({"algo": {"name": "ppo", "n_steps": float("inf")}}, "expected an integer"),
+        ({"algo": {"name": "ppo", "net_arch": []}}, "algo.net_arch is empty"),
+        ({"algo": {"name": "ppo", "critic_net_arch": []}}, "algo.critic_net_arch is empty"),
+        ({"algo": {"name": "ppo", "net_arch": {"pi": [8]}}}, "algo.net_arch=.*: expected a list"),
         ({"seed": -1}, "seed=-1: expected a value in"),
         ({"total_steps": 0}, "total_steps=0"),
         ({"stop": {"minutes": 0}}, "stop.minutes=0"),

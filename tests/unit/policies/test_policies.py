@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -227,3 +228,15 @@ def test_the_architecture_follows_its_arguments(activation: str, layer: type[nn.
 def test_a_user_module_without_its_methods_is_named_with_what_it_lacks() -> None:
     with pytest.raises(ConfigError, match="Linear lacks get_action_and_logprob, get_value"):
         UserPolicy(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("kind", [DiscretePolicy, ContinuousPolicy, SDEPolicy])
+def test_actor_and_critic_may_have_widths_of_their_own(kind: Any) -> None:
+    policy = kind(3, 2, net_arch=(5,), critic_net_arch=(7, 6))
+    widths = [
+        [layer.out_features for layer in net if isinstance(layer, nn.Linear)]
+        for net in (policy.actor, policy.critic)
+    ]
+    assert widths == [[5, 2], [7, 6, 1]]
+    action, log_prob = policy.get_action_and_logprob(torch.zeros(4, 3))
+    assert len(action) == len(log_prob) == 4
