@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, leaves, make_run, plain
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.help import value_text
@@ -17,8 +17,12 @@ from rlox_cli.run_schema import RUN
 from rlox_cli.schema import is_open
 
 # What a run may change without becoming another one; the rest is frozen in its config.yaml.
-FREE = ("total_steps", "eval", "checkpoint", "log", "stop", "device", "torch_threads", "threads")
-FREE_TEXT = "total_steps, eval.*, checkpoint.*, log.*, stop.*, device, torch_threads and threads"
+FREE = (
+    "total_steps", "eval", "checkpoint", "log", "stop", "run", "device", "torch_threads", "threads",
+)  # fmt: skip
+FREE_TEXT = (
+    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads and threads"
+)
 NUMERIC = ("device", "torch_threads")
 UNSET = "unset"
 
@@ -81,15 +85,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     keys = dict.fromkeys([*before, *after])
     pairs = [(key, before.get(key, UNSET), after.get(key, UNSET)) for key in keys]
     return [Change(*pair) for pair in pairs if pair[1] != pair[2]]
-
-
-def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of a plain configuration."""
-    for key, value in data.items() if isinstance(data, Mapping) else ():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def describe(change: Change, config: RunConfig) -> str:

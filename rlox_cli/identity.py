@@ -18,8 +18,8 @@ from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import ConfigError
 from rlox_cli.run_folder import read_config
 
-# Keys that say where and whether, not what: they do not make a job another one.
-PLACE_KEYS = ("run_root", "dry_run")
+# Keys that say where and whether and under which name, not what: they do not make a job another one.
+PLACE_KEYS = ("run_root", "dry_run", "run")
 SLUG_LENGTH = 100
 SHORT = 6  # characters of the identity in a folder's name
 

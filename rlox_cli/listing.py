@@ -17,7 +17,7 @@ from rlox_cli.options import conf_folders, group_options
 from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
 from rlox_cli.run_schema import RUN
 
-HEAD = ("state", "progress", "score", "run")
+HEAD = ("state", "progress", "score", "label", "run")
 
 
 def lines(config: ListConfig) -> list[str]:
@@ -64,11 +64,12 @@ def _runs(config: ListConfig) -> Iterator[tuple[str, ...]]:
     if not root.is_dir():
         raise ConfigError(f"run_root={root}: no such folder")
     found = sorted(p.parent for p in root.rglob("status.json") if ".hydra" not in p.parts)
-    shown = [path for path in found if (config.contains or "") in str(path)]
-    if shown:
-        yield HEAD
-    for path in shown:
-        yield _run(path)
+    rows = [_run(path) for path in found]
+    word = config.contains or ""
+    shown = [row for row in rows if any(word in part for part in row[3:])]
+    kept = [i for i, name in enumerate(HEAD) if name != "label" or any(row[i] for row in shown)]
+    for row in [HEAD, *shown] if shown else []:
+        yield tuple(row[i] for i in kept)
 
 
 def _run(path: Path) -> tuple[str, ...]:
@@ -77,18 +78,27 @@ def _run(path: Path) -> tuple[str, ...]:
         status = read_status(path)
         state, step = str(status["status"]), int(status["step"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "unreadable", "", "", str(path)
+        return "unreadable", "", "", "", str(path)
     if is_locked(path):
         state = RUNNING
     elif state == RUNNING:
         state = "died"
-    score, unit = None, "env_steps"
+    score, unit, label = None, "env_steps", ""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RloxError):
-        unit = ALGO_CONFIGS[read_config(path)["algo"]["name"]].unit
+        saved = read_config(path)
+        label = _label(saved.get("run") or {})
+        unit = ALGO_CONFIGS[saved["algo"]["name"]].unit
         score = (read_result(path) or {}).get("score")
     return (
         state,
         f"{step:,} {word(unit)}",
         summary.number(score) if score is not None else "",
+        label,
         str(path),
     )
+
+
+def _label(run: Mapping[str, Any]) -> str:
+    """What people call the run: its name, and its tags in brackets."""
+    tags = ", ".join(map(str, run.get("tags") or ()))
+    return " ".join(filter(None, [str(run.get("name") or ""), f"[{tags}]" if tags else ""]))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlox.configs import RunConfig, plain
+from rlox.configs import RunConfig, leaves, plain
 from rlox.envs.ids import find_spec
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
@@ -191,8 +191,8 @@ def _require_own(plan: Continuation, saved: Checkpoint | None) -> None:
                 "  put checkpoints/ back, or start a new run: rlox train"
             )
         return
-    there = dict(changes.leaves(plain(plan.frozen)))
-    for key, value in changes.leaves(saved.config):
+    there = dict(leaves(plain(plan.frozen)))
+    for key, value in leaves(saved.config):
         if key in PLACE_KEYS or key not in there or Change(key, 0, 0).allowed:
             continue
         if there[key] != value:

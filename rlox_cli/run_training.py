@@ -97,7 +97,8 @@ def title(config: RunConfig) -> str:
     amount = f"{config.total_steps:,} {progress.word(config.algo.unit)}"
     if config.rounded_steps > config.total_steps:
         amount += f", rounded up to {config.rounded_steps:,}"
-    return f"{config.algo.name} on {config.env.id}, seed {config.seed}, {amount}"
+    name = f"{config.run.name}: " if config.run.name else ""
+    return f"{name}{config.algo.name} on {config.env.id}, seed {config.seed}, {amount}"
 
 
 def warn(config: RunConfig) -> None:

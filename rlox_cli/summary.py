@@ -27,6 +27,8 @@ def result(config: RunConfig, outcome: Any, status: str) -> dict[str, Any]:
         "algo": config.algo.name,
         "env": config.env.id,
         "seed": config.seed,
+        "name": config.run.name,
+        "tags": list(config.run.tags),
         "unit": clock.unit,
         **clock.counters,
         "score": evaluation.mean if evaluation else None,

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import RunConfig
-from rlox_cli.changes import leaves
+from rlox.configs import RunConfig, leaves
 from rlox_cli.exit_codes import OK
 from rlox_cli.help import value_text
 from rlox_cli.identity import job_folders, saved_run, what

@@ -12,7 +12,7 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
-from rlox.configs.check import make, make_run, nearest, plain
+from rlox.configs.check import leaves, make, make_run, nearest, plain
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
@@ -52,6 +52,7 @@ __all__ = [
     "RunConfig",
     "StopConfig",
     "UniformConfig",
+    "leaves",
     "make",
     "make_run",
     "nearest",

@@ -7,7 +7,7 @@ import numbers
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -81,6 +81,15 @@ def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
 def plain(config: Any) -> dict[str, Any]:
     """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
     return cast(dict[str, Any], _plain(asdict(config)))
+
+
+def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of a plain configuration."""
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:

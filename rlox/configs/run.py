@@ -93,6 +93,14 @@ class StopConfig:
 
 
 @dataclass(frozen=True)
+class LabelConfig:
+    """What people call a run; it changes nothing."""
+
+    name: str | None = param(None, "what you call the run, in listings and results", verbatim=True)
+    tags: tuple[str, ...] = param((), "words to find the run by: run.tags=[baseline,v2]")
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything a run depends on besides code, versions and machine."""
 
@@ -116,6 +124,7 @@ class RunConfig:
         "Changes no result",
         within="[1, 1024]",
     )
+    run: LabelConfig = param(doc="labels", default_factory=LabelConfig)
     run_root: str = param("runs", "where run folders are made", verbatim=True)
     dry_run: bool = param(False, "check and build everything, train nothing")
     eval: EvalConfig = param(doc="evaluation", default_factory=EvalConfig)

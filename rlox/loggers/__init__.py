@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import LoggerConfig, RunConfig
+from rlox.configs import LoggerConfig, RunConfig, leaves, plain
 from rlox.errors import MissingExtraError, StorageError
 from rlox.loggers.base import Row, Sink
 from rlox.loggers.csv import CsvSink
@@ -28,6 +28,7 @@ __all__ = [
     "catch_up",
     "check_loggers",
     "finish",
+    "hyperparameters",
     "open_loggers",
     "read_rows",
 ]
@@ -49,7 +50,9 @@ class Logger:
 LOGGERS: dict[str, Logger] = {
     "csv": Logger(lambda own, folder, run: CsvSink(folder / "metrics.csv")),
     "tensorboard": Logger(
-        lambda own, folder, run: TensorboardSink(folder / "tb", run.algo.unit),
+        lambda own, folder, run: TensorboardSink(
+            folder / "tb", run.algo.unit, hyperparameters(run)
+        ),
         package="tensorboard",
     ),
 }
@@ -91,6 +94,12 @@ def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str
     for follower in followers:
         follower.start()
     return finish(followers, timeout)
+
+
+def hyperparameters(config: RunConfig) -> dict[str, Any]:
+    """What decides what a run learns, by dotted key: not where it lies, nor how it is watched."""
+    told = ("algo", "env", "buffer", "seed", "total_steps", "device")
+    return dict(leaves({key: value for key, value in plain(config).items() if key in told}))
 
 
 def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:

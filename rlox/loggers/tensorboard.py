@@ -6,7 +6,7 @@ import io
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ from rlox.loggers.base import Row
 __all__ = ["TensorboardSink"]
 
 PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
-HEAD = 2  # records before the first row: the format's version, and the begin of a session
+HEAD = (
+    3  # records before the first row: the format's version, the begin of a session, hyperparameters
+)
+EARLIER = 2  # in files of before there were hyperparameters
+HYPERPARAMETERS = "_hparams_/"
 FRAME = struct.Struct(
     "<QI"
 )  # a record is its length, a checksum of that, its bytes, their checksum
@@ -31,10 +35,12 @@ class TensorboardSink:
     place of the old one: it begins with the mark of a session at step 0, at which TensorBoard, also one
     that is running, forgets what it read before. Such a mark also hides files that others wrote here
     earlier. An event's time is when the file was begun plus the `seconds` of its row, whenever it was
-    written.
+    written. The hyperparameters of the run are what the dashboard HPARAMS shows.
     """
 
-    def __init__(self, folder: Path, unit: str) -> None:
+    def __init__(
+        self, folder: Path, unit: str, hyperparameters: Mapping[str, Any] | None = None
+    ) -> None:
         events = import_module("tensorboard.compat.proto.event_pb2")
         records = import_module("tensorboard.summary.writer.record_writer")
         self.folder = folder
@@ -42,6 +48,8 @@ class TensorboardSink:
         self._event, self._session = events.Event, events.SessionLog
         self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
         self._writer, self._checksum = records.RecordWriter, records.masked_crc32c
+        self._hparams = import_module("tensorboard.plugins.hparams.summary_v2").hparams_pb
+        self._hyperparameters = {k: _told(v) for k, v in (hyperparameters or {}).items()}
         self._path = folder
         self._begun = 0.0  # when, in seconds of the epoch
 
@@ -50,9 +58,10 @@ class TensorboardSink:
         self.folder.mkdir(parents=True, exist_ok=True)
         files = sorted(self.folder.glob(f"{PREFIX}*{SUFFIX}"))
         ends = self._ends(files[-1]) if files else []
-        held = len(ends) - HEAD
+        head = self._head_of(files[-1], ends) if files else HEAD
+        held = len(ends) - head
         if held < 0 or held > rows:
-            kept = files[-1].read_bytes()[: ends[HEAD + rows - 1]] if held > rows else self._head()
+            kept = files[-1].read_bytes()[: ends[head + rows - 1]] if held > rows else self._head()
             if held >= 0 or not files:
                 files.append(self._new_path())
             files[-1].write_bytes(b"")
@@ -90,8 +99,26 @@ class TensorboardSink:
 
     def _head(self) -> bytes:
         begin = self._session(status=self._session.START)
-        version = self._event(wall_time=time.time(), file_version="brain.Event:2")
-        return self._records([version, self._event(session_log=begin, step=0)])
+        now = time.time()
+        version = self._event(wall_time=now, file_version="brain.Event:2")
+        told = self._hparams(self._hyperparameters, self.folder.parent.name, now)
+        return self._records(
+            [
+                version,
+                self._event(session_log=begin, step=0),
+                self._event(wall_time=now, summary=told),
+            ]
+        )
+
+    def _head_of(self, path: Path, ends: Sequence[int]) -> int:
+        """How many records of a file stand before those of its rows."""
+        if len(ends) <= EARLIER:
+            return HEAD
+        with path.open("rb") as file:
+            file.seek(ends[EARLIER - 1] + FRAME.size)
+            third = self._event.FromString(file.read(ends[EARLIER] - file.tell() - CHECKSUM))
+        tags = [value.tag for value in third.summary.value]
+        return HEAD if any(tag.startswith(HYPERPARAMETERS) for tag in tags) else EARLIER
 
     def _new_path(self) -> Path:
         """A file behind all there are, in the order of names, in which they are read."""
@@ -118,3 +145,10 @@ class TensorboardSink:
                 ends.append(end)
                 file.seek(end)
         return ends
+
+
+def _told(value: Any) -> bool | float | str:
+    """A hyperparameter as the dashboard takes it."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    return "null" if value is None else str(value)

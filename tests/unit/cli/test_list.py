@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers.cli import Cli
+from helpers.cli import TINY, Cli
 
 from rlox.configs import ALGO_CONFIGS
 from rlox_cli.run_folder import RunFolder
@@ -93,3 +93,28 @@ def test_the_help_of_a_command_is_found_both_ways(cli: Cli, args: tuple[str, ...
     result = cli(*args)
     assert result.code == 0
     assert result.out.startswith("usage: rlox list WHAT [TEXT] [key=value ...]\n")
+
+
+def test_a_run_is_found_by_the_name_and_tags_that_it_was_given(cli: Cli) -> None:
+    for name in ("first try", "other"):
+        ended = cli("train", *TINY, f"run.name={name}", "run.tags=[baseline,v2]")
+        assert ended.code == 0, ended.err
+        assert ended.out.startswith(f"{name}: ppo on CartPole-v1, seed 0, ")
+    head, row = cli("list", "runs", "first").out.splitlines()
+    assert head.split() == ["state", "progress", "score", "label", "run"]
+    assert "  first try [baseline, v2]  runs/" in row
+    assert len(cli("list", "runs", "v2").out.splitlines()) == 3
+    run = Path(row.split()[-1])
+    result = json.loads((run / "result.json").read_text())
+    assert (result["name"], result["tags"]) == ("first try", ["baseline", "v2"])
+    ended = cli("resume", str(run), "run.name=renamed", "total_steps=512")
+    assert ended.code == 0, ended.err
+    assert "renamed [baseline, v2]" in cli("list", "runs", "renamed").out
+
+
+def test_a_label_does_not_make_a_job_of_a_sweep_another_one(cli: Cli) -> None:
+    place = "hydra.sweep.dir=sweep"
+    assert cli("sweep", *TINY, "seed=0,1", place, "run.name=one").code == 0
+    again = cli("sweep", *TINY, "seed=0,1", place, "run.name=two", "run.tags=[b]")
+    assert again.code == 0, again.err
+    assert again.out.count("done before: ") == 2

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from faults.disk import FaultyDisk
 
-from rlox.loggers import Row
+from rlox.configs import make_run
+from rlox.loggers import Row, hyperparameters
 from rlox.loggers.csv import CsvSink
 from rlox.loggers.tensorboard import TensorboardSink
 
@@ -131,3 +132,44 @@ def test_attempts_to_begin_a_file_leave_one_file(tmp_path: Path, events: Any) ->
     sink.write([{"env_steps": 1, "a": 1.0}])
     assert len(list(tmp_path.iterdir())) == 1
     assert steps(events.EventAccumulator(str(tmp_path))) == [(1, 1.0)]
+
+
+def hyperparameters_in(folder: Path) -> dict[str, Any]:
+    """What TensorBoard's own reader finds."""
+    reading = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_multiplexer")
+    plugin = pytest.importorskip("tensorboard.plugins.hparams.metadata")
+    events = reading.EventMultiplexer().AddRunsFromDirectory(str(folder))
+    events.Reload()
+    (content,) = events.PluginRunToTagToContent(plugin.PLUGIN_NAME).values()
+    told = plugin.parse_session_start_info_plugin_data(content[plugin.SESSION_START_INFO_TAG])
+    return {k: getattr(v, v.WhichOneof("kind")) for k, v in told.hparams.items()}
+
+
+def test_tensorboard_has_the_hyperparameters_of_the_run(tmp_path: Path, events: Any) -> None:
+    config = make_run({"algo": {"name": "ppo", "learning_rate": "lin_1e-3"}, "seed": 3})
+    given = hyperparameters(config)
+    for kept in (0, 2, 1):  # begun, gone on with, cut back
+        sink = TensorboardSink(tmp_path / "tb", "env_steps", given)
+        assert sink.open(kept) == kept
+        sink.write([{"env_steps": 1, "a": 1.0}, {"env_steps": 2, "a": 2.0}])
+        found = hyperparameters_in(tmp_path)
+        assert found.keys() == given.keys()
+        assert (found["algo.learning_rate"], found["seed"]) == ("lin_1e-3", 3.0)
+        assert (found["algo.normalize_advantages"], found["algo.target_kl"]) == (True, "null")
+        assert "run_root" not in found
+    assert [step for step, _ in steps(events.EventAccumulator(str(tmp_path / "tb")))] == [1, 1, 2]
+
+
+def test_a_file_of_before_there_were_hyperparameters_is_gone_on_with(
+    tmp_path: Path, events: Any
+) -> None:
+    sink = TensorboardSink(tmp_path, "env_steps")
+    sink.open(0)
+    sink.write([{"env_steps": 1, "a": 1.0}, {"env_steps": 2, "a": 2.0}])
+    (path,) = tmp_path.iterdir()
+    ends, data = sink._ends(path), path.read_bytes()
+    path.write_bytes(data[: ends[1]] + data[ends[2] :])
+    again = TensorboardSink(tmp_path, "env_steps")
+    assert again.open(9) == 2
+    again.write([{"env_steps": 3, "a": 3.0}])
+    assert steps(events.EventAccumulator(str(tmp_path))) == [(1, 1.0), (2, 2.0), (3, 3.0)]
