@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlox.algorithms import ALGORITHMS
+from rlox.callbacks import as_callbacks
 from rlox.configs import RunConfig
 from rlox.errors import CheckpointError
+from rlox.importing import made
 from rlox.loggers import check_loggers
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint, pass_over, whole_checkpoints
@@ -20,7 +22,10 @@ def build(config: RunConfig) -> Algorithm:
     Raises `ConfigError` (or a child naming the environment, space, or missing package).
     """
     check_loggers(config.logger)
-    return ALGORITHMS[config.algo.name].of(config)
+    callbacks = [
+        as_callbacks(made(spec, f"callbacks[{i}]"))[0] for i, spec in enumerate(config.callbacks)
+    ]
+    return ALGORITHMS[config.algo.name].of(config, callbacks=callbacks)
 
 
 def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:

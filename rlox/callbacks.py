@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,13 @@ class Callback:
 
     def on_training_end(self, **kwargs: Any) -> None:
         """Once, after the last update."""
+
+    def state(self) -> dict[str, Any]:
+        """What the callback's future depends on, for a checkpoint: numbers, text, lists, arrays."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
 
 
 _CALLED = ("on_training_start", "on_rollout_end", "on_step", "on_training_end")
@@ -103,6 +110,14 @@ class EarlyStoppingCallback(Callback):
             self.waited += 1
         return self.waited < self.patience
 
+    def state(self) -> dict[str, Any]:
+        """The best so far, and for how long it has been that."""
+        return {"best": self.best, "waited": self.waited}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.best, self.waited = float(state["best"]), int(state["waited"])
+
 
 class EvalCallback(Callback):
     """Evaluates every `eval_freq` steps on environments of its own; keeps `(step, mean return)`.
@@ -137,6 +152,16 @@ class EvalCallback(Callback):
                 algo.save(self.best_model_path)
         return True
 
+    def state(self) -> dict[str, Any]:
+        """The evaluations so far."""
+        results = [list(result) for result in self.eval_results]
+        return {"results": results, "best": self.best_reward, "evaluated": self._evaluated}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.eval_results = [(int(step), float(mean)) for step, mean in state["results"]]
+        self.best_reward, self._evaluated = float(state["best"]), int(state["evaluated"])
+
 
 class CheckpointCallback(Callback):
     """Saves `path/step-<n>` every `save_freq` steps."""
@@ -154,3 +179,11 @@ class CheckpointCallback(Callback):
             self.path.mkdir(parents=True, exist_ok=True)
             kwargs["algo"].save(self.path / f"step-{step:012d}")
         return True
+
+    def state(self) -> dict[str, Any]:
+        """How many saves were due."""
+        return {"saved": self._saved}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self._saved = int(state["saved"])

@@ -69,6 +69,8 @@ def apply(frozen: RunConfig, overrides: Sequence[str]) -> RunConfig:
     """The configuration of the resumed run; `ConfigError` for what is wrong or frozen."""
     data = plain(frozen)
     for override in overrides:
+        if override == f"env={frozen.env.id}":  # repeated, where it names code
+            continue
         key = override.partition("=")[0]
         _require_key(key, override, data)
         _put(data, key.split("."), _value(override))

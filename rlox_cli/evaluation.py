@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import RunConfig, make_run
+from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
 from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
+from rlox_cli.trust import allowed
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     """Play `config.episodes` episodes; write `eval/<checkpoint>.json` and the file of its own."""
     run = Path(config.run)
-    trained = trained_config(run)
+    trained = _trusted(config, run)
     checkpoint = _checkpoint(run, config.checkpoint)
     from rlox.algorithms import ALGORITHMS
 
@@ -27,14 +30,15 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     folder = _folder(run / "eval")
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
     load = ALGORITHMS[trained.algo.name].from_checkpoint
-    with closing(load(checkpoint, replay=False, env_kwargs=config.env.kwargs)) as algorithm:
+    again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
+    with closing(load(checkpoint, replay=False, trust=config.trust, **again)) as algorithm:
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         played = algorithm.evaluate(config.episodes, **ways, render=config.render)
         if video:
             os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames, no window
             algorithm.evaluate(1, **ways, video=video)
     data = _document(config, trained, checkpoint, played, video)
-    kept = folder / f"{_own_name(config, checkpoint)}.json"
+    kept = folder / f"{_own_name(config, checkpoint, trained)}.json"
     for target in (kept, folder / f"{name}.json"):
         write_json(target, data)
     mode = "" if config.deterministic else ", sampled actions"
@@ -46,18 +50,30 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     return data
 
 
-def _own_name(config: EvaluateConfig, checkpoint: Path) -> str:
+def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> str:
     """One name for each checkpoint, seed, number of episodes and way to play."""
+    own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.deterministic else "_sampled"
-    if config.env.kwargs:
+    if env["id"] != own["id"]:
+        name += f"_env-{env['id']}"
+    if env["kwargs"] != own["kwargs"]:
         text = json.dumps(config.env.kwargs, sort_keys=True, default=str)
         name += f"_kwargs-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return slug(name)
 
 
+def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:
+    """What is played, as the run is configured; `ConfigError` for code that only the folder names."""
+    trained = replace(trained_config(run), callbacks=())
+    kwargs = {**trained.env.kwargs, **config.env.kwargs}
+    env = replace(trained.env, id=config.env.id or trained.env.id, kwargs=kwargs)
+    typed, command = [config.env.id or ""], f"rlox evaluate {shlex.quote(str(run))}"
+    return allowed(replace(trained, env=env), config.trust, typed, run / "config.yaml", command)
+
+
 def trained_config(run: Path) -> RunConfig:
-    """The frozen configuration of a run, read as plain data: nothing in it can name code."""
+    """The frozen configuration of a run, read as plain data; nothing that it names is imported."""
     path = run / "config.yaml"
     if not path.is_file():
         raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")
@@ -92,7 +108,7 @@ def _document(
         "checkpoint": checkpoint.resolve().name,
         "seed": config.seed,
         "deterministic": config.deterministic,
-        "env_kwargs": {**trained.env.kwargs, **config.env.kwargs},
+        "env_kwargs": plain(trained.env)["kwargs"],
         "mean": played.mean,
         "std": played.std,
         "iqm": played.iqm,

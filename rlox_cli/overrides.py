@@ -32,6 +32,10 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
         if override == "resume=null":
             return
         raise ConfigError(f"{override}: to go on with a run: rlox train resume=RUN")
+    if key.lstrip("+~") == "trust":
+        raise ConfigError(
+            f"{override}: it goes with resume=RUN and rlox evaluate; what you type is trusted"
+        )
     if key.lstrip("~") in NEEDED and value in ("null", ""):
         raise ConfigError(f"{override}: a run needs one, e.g. algo=ppo env=CartPole-v1")
     if key in NEEDED and value.startswith("["):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs import RunConfig
+from rlox.configs.secrets import masked
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
 THREAD_VARIABLES = (
@@ -30,7 +31,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(command),
+        "command": shlex.join(masked(command)),
         "git": git_state(Path.cwd()),
         "packages": {name: _version(name) for name in PACKAGES},
         "wheel": _extension(),

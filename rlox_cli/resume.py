@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ from rlox_cli.run_folder import (
     write_text,
 )
 from rlox_cli.run_training import report_failure, run_training, title, warn
+from rlox_cli.trust import allowed, repeated
+from rlox_cli.trust import taken as trust_taken
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -56,15 +59,25 @@ class Continuation:
     status: dict[str, Any]
 
     @classmethod
-    def read(cls, path: Path, overrides: list[str]) -> Continuation:
-        """Read and check everything but the checkpoints."""
+    def read(cls, path: Path, given: Sequence[str], trusted: bool = False) -> Continuation:
+        """Read and check everything but the checkpoints.
+
+        `trusted` is a folder whose configuration is one that the user typed.
+        """
+        trust, overrides = trust_taken(given)
         try:
             frozen = validate.saved_config(read_config(path))
         except ConfigError as error:
             source = str(path / "config.yaml")
             prefix = "" if str(error).startswith(source) else f"{source}: "
             raise ConfigError(f"{prefix}{error}") from error
-        config = changes.apply(frozen, overrides)
+        config = allowed(
+            changes.apply(frozen, overrides),
+            trust or trusted,
+            overrides,
+            path / "config.yaml",
+            f"rlox resume {shlex.quote(str(path))}",
+        )
         return cls(path, overrides, frozen, config, _status(path))
 
     @property
@@ -116,9 +129,12 @@ def resume_run(call: Call) -> int:
 
 
 def go_on(path: Path, call: Call) -> dict[str, Any]:
-    """Continue a run as it is configured, unless somebody else has ended it; its status and exit code."""
+    """Continue a run that was configured by this very command, unless somebody else has ended it.
+
+    Its status and exit code.
+    """
     with RunFolder.reopen(path) as folder:
-        plan = Continuation.read(path, [])
+        plan = Continuation.read(path, [], trusted=True)
         if plan.finished():
             return {"status": "skipped"}
         return _continue(plan, folder, call)
@@ -247,11 +263,12 @@ def _status(path: Path) -> dict[str, Any]:
 
 
 def _say_done(plan: Continuation) -> int:
+    trusting = " trust=true" if repeated(plan.config) else ""
     print(
         f"done: {plan.path} has taken its {plan.status['step']:,} steps "
         f"({plan.status.get('reason')}); nothing was changed\n"
         "  to train further, give a larger total_steps; "
-        f"to evaluate: rlox evaluate run={plan.path}"
+        f"to evaluate: rlox evaluate {shlex.quote(str(plan.path))}{trusting}"
     )
     return OK
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox._core import set_num_threads
-from rlox.configs import RunConfig
+from rlox.configs import RunConfig, make_run
 from rlox.configs.advice import advice
 from rlox.errors import CheckpointError
 from rlox.runs import progress
 from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
-from rlox_cli.run_folder import DONE, KILLED, RunFolder, write_json
+from rlox_cli.run_folder import DONE, KILLED, RunFolder, read_config, write_json
 from rlox_cli.signals import Signals
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
         code = FAILED if code == WRONG_USE else code
         text = f"{messages.shorten(text, 4)}\n  traceback: {folder / 'log.txt'}"
         if any(folder.glob("checkpoints/step-*")) and not isinstance(error, CheckpointError):
-            text += f"\n  to go on: {summary.resume_command(folder)}"
+            text += f"\n  to go on: {summary.resume_command(folder, make_run(read_config(folder)))}"
     if call.full_trace:
         traceback.print_exception(error)
     print(messages.shorten(f"rlox {call.command.name}: {text}"), file=sys.stderr, flush=True)

@@ -44,7 +44,10 @@ class Key:
     @property
     def open(self) -> bool:
         """Whether the keys below it are the environment's, or whoever's, and not ours."""
-        return typing.get_origin(self.hint) is dict
+        return typing.get_origin(self.hint) is dict or self.field.metadata.get("code") in (
+            "one",
+            "many",
+        )
 
     @property
     def default(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from rlox.configs import RunConfig
 from rlox.runs.progress import duration, word
 from rlox_cli.run_folder import KILLED
+from rlox_cli.trust import repeated
 
 SCHEMA_VERSION = 1
 PARTS = ("total", "collect", "update", "evaluate")
@@ -62,7 +63,7 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
         f"  folder  {folder}",
     ]
     if data["status"] == KILLED:
-        lines.append(f"  resume  {resume_command(folder)}")
+        lines.append(f"  resume  {resume_command(folder, config)}")
     if (mean := data["train_return_last100"]) is not None:
         lines.insert(2, f"  train   {number(mean)} mean return of the last 100 episodes")
     return "\n".join(lines)
@@ -82,9 +83,9 @@ def abandoned(config: RunConfig, outcome: Any, folder: Path) -> str:
     )
 
 
-def resume_command(folder: Path) -> str:
-    """What to type to go on with a run."""
-    return f"rlox resume {shlex.quote(str(folder))}"
+def resume_command(folder: Path, config: RunConfig) -> str:
+    """What to type to go on with a run, code that it names repeated."""
+    return f"rlox resume {shlex.quote(str(folder))}{repeated(config)}"
 
 
 def finite(value: Any) -> Any:

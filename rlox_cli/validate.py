@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,9 +10,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
+from rlox.configs.secrets import meant
 from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
 from rlox_cli import messages
+from rlox_cli.references import with_references
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Key, Schema
 
@@ -53,7 +54,7 @@ def try_environment(config: RunConfig) -> None:
 
     if uses_native(config.env):
         return
-    env = single_factory(config.env)()
+    env = single_factory(config.env, training=True)()
     try:
         ObservationCodec.of(env.observation_space, config.env.id)
         ActionCodec.of(env.action_space, config.env.id)
@@ -76,13 +77,14 @@ def converted(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[
     `${oc.env:SEED}` is text whatever is in it; a key that takes text keeps it.
     """
     text = {key.name for key in schema.keys(schema.parts_of(data)) if key.hint in (str, str | None)}
+    data = with_references(data, config, schema)
     for name in _interpolated(config):
         *path, last = name.split(".")
         node: Any = data
         for part in path:
             node = node[part] if isinstance(node, dict) else {}
         if name not in text and isinstance(node, dict) and isinstance(node.get(last), str):
-            node[last] = _meant(node[last])
+            node[last] = meant(node[last])
     return data
 
 
@@ -94,17 +96,6 @@ def _interpolated(config: DictConfig, prefix: str = "") -> Iterator[str]:
             yield name
         elif isinstance(config._get_node(key), DictConfig) and name != "hydra":
             yield from _interpolated(config[key], f"{name}.")
-
-
-def _meant(text: str) -> Any:
-    """What the text is, if it were typed."""
-    words = {"true": True, "false": False, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
 
 
 def require_known(data: dict[str, Any], schema: Schema) -> None:

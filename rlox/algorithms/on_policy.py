@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.collectors import RolloutCollector
 from rlox.configs import RunConfig
+from rlox.configs.code import Code, name_of
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import render_factory
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
+from rlox.importing import made
 from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
@@ -40,6 +42,7 @@ __all__ = [
     "explained_variance",
     "make_policy",
     "on_policy_parts",
+    "own_policy",
     "rollout_bytes",
     "where",
 ]
@@ -89,14 +92,15 @@ def on_policy_parts(
         config=env_config,
     )
     env = collector.env
-    widths = ((), ()) if tools.policy is not None else algo.widths
+    own = tools.policy is not None or algo.policy is not None
+    widths = ((), ()) if own else algo.widths
     require_memory(
         rollout_bytes(algo, env, tools.device, minibatch, widths),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps or env.n_envs",
     )
-    if tools.policy is not None:
-        policy = as_actor_critic(tools.policy)
+    if own:
+        policy = as_actor_critic(tools.policy or _named_policy(config, algo, tools, env))
         require_takes(policy, env.observations.dim, config.env.id)
     else:
         heads = (env.actions.size, 1)
@@ -120,6 +124,34 @@ def on_policy_parts(
         actor,
         Evaluator(actor, render_factory(env_config, tools.env)),
     )
+
+
+def own_policy(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
+    """A policy that a façade was given as an object; one that is named goes to the `options`."""
+    if policy is None or isinstance(policy, nn.Module):
+        return policy
+    options["policy"] = policy
+    return None
+
+
+def _named_policy(
+    config: RunConfig, algo: OnPolicyConfig, tools: Tools, env: VectorEnv
+) -> nn.Module:
+    """The policy that `algo.policy` names, made of the spaces and its own arguments."""
+    assert algo.policy is not None
+    if name_of(algo.policy).startswith("<"):
+        raise ConfigError(
+            f"algo.policy={name_of(algo.policy)}: an object, which is not saved; give it again: "
+            "from_checkpoint(path, policy=...)"
+        )
+    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
+        policy = made(algo.policy, "algo.policy", env.observation_space, env.action_space)
+    if not isinstance(policy, nn.Module):
+        raise ConfigError(
+            f"algo.policy={name_of(algo.policy)} gave a {type(policy).__name__}, expected a "
+            "torch.nn.Module"
+        )
+    return policy
 
 
 def rollout_bytes(

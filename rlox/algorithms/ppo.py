@@ -12,10 +12,12 @@ from rlox.algorithms.on_policy import (
     collector_of,
     explained_variance,
     on_policy_parts,
+    own_policy,
     where,
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import PPOConfig, RunConfig
+from rlox.configs.code import Code
 from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
 from rlox.losses import PPOTerms, standardize
@@ -158,7 +160,8 @@ class PPO(Algorithm):
     n_envs : parallel environments
     seed : keys every random stream of the run
     policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode`
-        (or an `actor` that gives logits or means) to play with
+        (or an `actor` that gives logits or means) to play with; or what makes one of the spaces, also
+        by name: `"module:Name"`, `{"name": "module:Name", "hidden": 32}`
     logger : receives metrics rows
     callbacks : called during training; one that returns False from `on_step` stops it
     **config_kwargs : any field of `PPOConfig` or `EnvConfig` (its `backend` as `env_backend`), or
@@ -174,11 +177,12 @@ class PPO(Algorithm):
         env_id: EnvSource = DEFAULT_ENV,
         n_envs: int = 8,
         seed: int = 42,
-        policy: nn.Module | None = None,
+        policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
         env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        held = own_policy(policy, config_kwargs)
         config = config_from_arguments("ppo", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, policy, logger, callbacks)
+        super().__init__(config, env_id, held, logger, callbacks)

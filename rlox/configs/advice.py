@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlox.configs.run import RunConfig
+from rlox.configs.secrets import FromProcess, is_secret
 
 __all__ = ["advice", "rounding"]
 
@@ -11,7 +12,7 @@ FAR = 2  # times the total that was asked for, from which on rounding up is wort
 
 def advice(run: RunConfig) -> list[str]:
     """What to tell before the run starts."""
-    found = [rounding(run), _stop(run), *run.algo.advice(run.env)]
+    found = [rounding(run), _stop(run), *run.algo.advice(run.env), *_written(run)]
     return [line for line in found if line]
 
 
@@ -23,6 +24,16 @@ def rounding(run: RunConfig) -> str | None:
         f"total_steps={run.total_steps:,} is rounded up to {run.rounded_steps:,}, as "
         f"{run.algo.batches} of {run.quantum:,} are never cut; {run.algo.shorter}"
     )
+
+
+def _written(run: RunConfig) -> list[str]:
+    """Secrets that were typed as they stand."""
+    return [
+        f"env.kwargs.{key} is written to the run's config.yaml as it was typed; to keep it out of all "
+        f"files: 'env.kwargs.{key}=${{oc.env:{key.upper()}}}'"
+        for key, value in run.env.kwargs.items()
+        if is_secret(key) and not isinstance(value, FromProcess)
+    ]
 
 
 def _stop(run: RunConfig) -> str | None:

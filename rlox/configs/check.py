@@ -12,9 +12,11 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from rlox.configs.buffers import BUFFER_CONFIGS
+from rlox.configs.code import as_code, object_name
 from rlox.configs.params import expectation, inside
 from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
-from rlox.configs.schedules import annealing, as_schedule, is_constant, plain_schedule
+from rlox.configs.schedules import annealing, as_schedule, is_constant
+from rlox.configs.secrets import FromProcess
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
@@ -146,6 +148,8 @@ def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
         return _loggers(value)
     if is_dataclass(hint):
         return make(cast(type[Any], hint), _mapping(value, path), path)
+    if f.metadata.get("code") in ("one", "many"):
+        return as_code(f, value, path)
     if f.metadata.get("scheduled"):
         return None if value is None and f.default is None else as_schedule(f, value, path)
     converted = _convert(hint, value, path)
@@ -238,4 +242,6 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    return plain_schedule(value) if callable(value) else value
+    if isinstance(value, FromProcess):
+        return value.text
+    return object_name(value) if callable(value) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlox.configs.code import Code, code
 from rlox.configs.params import param
 
 WRAPPERS = ("flatten_observation", "rescale_action", "time_aware_observation")
@@ -14,7 +15,9 @@ WRAPPERS = ("flatten_observation", "rescale_action", "time_aware_observation")
 class EnvConfig:
     """One vectorised environment; any Gymnasium id works, native ids run in Rust."""
 
-    id: str = param("CartPole-v1", "Gymnasium id, or module:Id-v0 to import a module first")
+    id: str = param(
+        "CartPole-v1", "Gymnasium id, or module:Id-v0 to import a module first", code="id"
+    )
     n_envs: int = param(8, "parallel copies", within="[1, 1048576]", source="SB3 zoo, CartPole-v1")
     backend: str = param(
         "auto",
@@ -38,8 +41,11 @@ class EnvConfig:
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
         default_factory=dict,
     )
-    wrappers: tuple[str, ...] = param(
-        (), "Gymnasium wrappers by name, innermost first", choices=WRAPPERS
+    wrappers: tuple[Code, ...] = code(
+        "wrappers, innermost first: by name, or your own as module:Name", names=WRAPPERS, many=True
+    )
+    reward_wrappers: tuple[Code, ...] = code(
+        "the same for training only: returns are told and evaluations made without them", many=True
     )
     normalize_obs: bool = param(
         False, "standardise observations by running moments, clipped to +-10"

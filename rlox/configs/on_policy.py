@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
+from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
@@ -40,6 +41,7 @@ class OnPolicyConfig(AlgorithmConfig):
     critic_net_arch: tuple[int, ...] | None = param(
         None, "hidden layer widths of the critic; null: as net_arch", within="[1, 65536]"
     )
+    policy: Code | None = code("a policy of your own as module:Name, in place of the MLPs")
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
     log_std_init: float = param(

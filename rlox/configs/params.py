@@ -27,6 +27,7 @@ def param(
     verbatim: bool = False,
     scheduled: bool = False,
     anneals: str | None = None,
+    code: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
@@ -35,7 +36,8 @@ def param(
     `choices` the allowed values; `instead_of` the fields beside it that say the same in another way,
     of which one is given; `source` where the default comes from (paper, table, library); `verbatim`
     says that it is a path or the like: any text, also on the command line; `scheduled` that it may
-    change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0.
+    change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
+    `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's.
     """
     if within is not None:
         parse_interval(within)
@@ -49,6 +51,7 @@ def param(
         "verbatim": verbatim,
         "scheduled": scheduled,
         "anneals": anneals,
+        "code": code,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

@@ -8,6 +8,7 @@ from typing import Any
 from rlox.configs.a2c import A2CConfig
 from rlox.configs.bc import BCConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
+from rlox.configs.code import Code, code
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
@@ -124,6 +125,7 @@ class RunConfig:
         "Changes no result",
         within="[1, 1024]",
     )
+    callbacks: tuple[Code, ...] = code("callbacks of your own as module:Name", many=True)
     run: LabelConfig = param(doc="labels", default_factory=LabelConfig)
     run_root: str = param("runs", "where run folders are made", verbatim=True)
     dry_run: bool = param(False, "check and build everything, train nothing")

@@ -19,7 +19,6 @@ __all__ = [
     "as_schedule",
     "is_constant",
     "other_ways",
-    "plain_schedule",
     "schedule",
     "scheduled",
     "value_at",
@@ -124,11 +123,6 @@ def other_ways(kind: type[Any], given: Mapping[str, Any]) -> list[str]:
         if changed in said and not is_constant(given[changed]):
             found[f.name] = None
     return [name for name in found if name not in given]
-
-
-def plain_schedule(value: Any) -> Any:
-    """What a configuration file says of a callable."""
-    return f"<{getattr(value, '__qualname__', None) or type(value).__name__}>"
 
 
 def _points(value: Iterable[Any], path: str) -> Points:

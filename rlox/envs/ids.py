@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-import traceback
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
 
 from rlox.configs import nearest
 from rlox.envs import native_gym
-from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+from rlox.errors import MissingExtraError, UnknownNameError
+from rlox.importing import import_module
 
-__all__ = ["env_ids", "find_spec", "import_module"]
+__all__ = ["env_ids", "find_spec"]
 
 # Namespaces that a separate package registers: namespace -> (module, what to install).
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -35,34 +32,13 @@ def find_spec(env_id: str) -> Any:
     """
     module, _, name = env_id.rpartition(":")
     if module:
-        native_gym.register(import_module(env_id, module))
+        native_gym.register(import_module(f"env={env_id}", module))
     _register_namespace(name)
     if name not in gym.registry:
         raise UnknownNameError(
             f"environment '{env_id}' is not registered in Gymnasium{nearest(name, env_ids())}"
         )
     return gym.spec(name)
-
-
-def import_module(env_id: str, module: str) -> ModuleType:
-    """The module in `module:Id-v0`; `UnknownNameError` if it cannot be imported, `ConfigError` with
-    the file and line if it fails on the way.
-    """
-    # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UnknownNameError(
-            f"env={env_id}: module '{module}' cannot be imported: {error}"
-        ) from error
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigError(
-            f"env={env_id}: module '{module}' fails when it is imported: "
-            f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
-        ) from error
 
 
 def _register_namespace(name: str) -> None:

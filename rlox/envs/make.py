@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 
 from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
+from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
 from rlox.envs.ids import find_spec
 from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError
 
 __all__ = [
@@ -30,11 +31,6 @@ __all__ = [
 # What a user may hand over in place of an id.
 EnvSource = str | gym.Env[Any, Any] | EnvFactory
 
-_WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
-    "flatten_observation": gym.wrappers.FlattenObservation,
-    "rescale_action": lambda env: gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
-    "time_aware_observation": gym.wrappers.TimeAwareObservation,
-}
 # What to install when the import that an id needs is missing.
 _EXTRAS = {
     "box2d": "pip install 'gymnasium[box2d]'",
@@ -45,7 +41,8 @@ _EXTRAS = {
 
 def uses_native(config: EnvConfig) -> bool:
     """Whether this configuration runs in Rust; an explicit `native` that cannot is an error."""
-    plain = not config.kwargs and not config.wrappers and config.workers == "sync"
+    wrapped = config.wrappers or config.reward_wrappers
+    plain = not config.kwargs and not wrapped and config.workers == "sync"
     native = plain and native_engine(config.id) is not None
     if config.backend == "native" and not native:
         raise ConfigError(
@@ -64,23 +61,18 @@ def uses_native(config: EnvConfig) -> bool:
 
 
 def single_factory(
-    config: EnvConfig, source: EnvSource | None = None, render_mode: str | None = None
+    config: EnvConfig,
+    source: EnvSource | None = None,
+    render_mode: str | None = None,
+    training: bool = False,
 ) -> EnvFactory:
-    """A callable that makes one fresh environment, wrapped as configured."""
+    """A callable that makes one fresh environment, wrapped as configured.
+
+    `training` decides whether wrappers of the reward are around it.
+    """
     make = factory_of(config.id if source is None else source, config.kwargs, render_mode)
-
-    def wrapped() -> gym.Env[Any, Any]:
-        env = make()
-        for name in config.wrappers:
-            try:
-                env = _WRAPPERS[name](env)
-            except (AssertionError, TypeError, ValueError) as error:
-                raise ConfigError(
-                    f"env.wrappers: {name} does not fit {config.id}: {error or 'wrong space'}"
-                ) from error
-        return env
-
-    return wrapped
+    wrapped = wrapping(config, training)
+    return lambda: wrapped(make())
 
 
 def render_factory(
@@ -107,7 +99,7 @@ def make_vec(
             f"env.precision={config.precision} needs a native environment id, got an environment "
             "object; use f64"
         )
-    make = single_factory(config, source)
+    make = single_factory(config, source, training=True)
     factories = [make] * config.n_envs
     if config.workers == "subprocess":
         return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout, keep_infos)
@@ -118,7 +110,7 @@ def factory_of(
     source: EnvSource, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
 ) -> EnvFactory:
     """A callable making fresh environments from an id, an environment, or a callable."""
-    options = dict(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
+    options = revealed(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
     if isinstance(source, str):
         spec = find_spec(source)
         return lambda: _call(source, lambda: gym.make(spec, disable_env_checker=True, **options))

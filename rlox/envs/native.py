@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rlox import _core
 from rlox._core import VecEnv
 from rlox.envs.base import Finals
-from rlox.envs.ids import import_module
 from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
 from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.importing import import_module
 
 __all__ = ["NativeVecEnv", "native_engine"]
 
@@ -25,7 +25,7 @@ def native_engine(env_id: str) -> type[VecEnv] | None:
     own. None if the id runs in Gymnasium only.
     """
     path, _, name = env_id.rpartition(":")
-    module = import_module(env_id, path) if path else _core
+    module = import_module(f"env={env_id}", path) if path else _core
     if name not in native_ids(module):
         return None
     engine: type[VecEnv] = vars(module)["VecEnv"]

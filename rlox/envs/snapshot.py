@@ -2,7 +2,8 @@
 
 Exact: Gymnasium's classic-control and toy-text environments, and any environment whose unwrapped
 object has `save_state() -> tree` and `load_state(tree)` (numbers, text, arrays, lists, dicts), under
-wrappers whose own state is known. Everything else resumes at the start of an episode.
+wrappers whose own state is known or that have these two methods as well. Everything else resumes at
+the start of an episode.
 """
 
 from __future__ import annotations
@@ -25,32 +26,30 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 # The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
 _WRAPPERS: dict[str, tuple[str, ...]] = {
+    "ClipAction": (),
+    "ClipReward": (),
     "FlattenObservation": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
     "RescaleAction": (),
     "TimeAwareObservation": ("timesteps",),
     "TimeLimit": ("_elapsed_steps",),
+    "TrueReturn": ("total",),
+    "TellTrueReturn": (),
 }
+_OURS = ("gymnasium.wrappers", "rlox.envs.wrapping")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:
     """Whether `save_env` holds everything that the environment's future depends on."""
-    known = all(
-        type(w).__name__ in _WRAPPERS and type(w).__module__.startswith("gymnasium.wrappers")
-        for w in _wrappers(env)
-    )
+    known = all(_has_own(w) or _known(w) is not None for w in _wrappers(env))
     return known and (_has_own(env.unwrapped) or _fields(env.unwrapped) is not None)
 
 
 def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     """The state of the environment, its wrappers and its random generator."""
     inner: Any = env.unwrapped
-    wrappers = [
-        {name: getattr(w, name) for name in _WRAPPERS[type(w).__name__] if name in vars(w)}
-        for w in _wrappers(env)
-    ]
-    state: dict[str, Any] = {"wrappers": wrappers}
+    state: dict[str, Any] = {"wrappers": [_save_wrapper(w) for w in _wrappers(env)]}
     if _has_own(inner):
         state["own"] = copy.deepcopy(inner.save_state())
     else:
@@ -68,7 +67,10 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
     if len(wrappers) != len(state["wrappers"]):
         raise CheckpointError(f"{env} has {len(wrappers)} wrappers, the saved state another number")
     for wrapper, saved in zip(wrappers, state["wrappers"], strict=True):
-        for name in _WRAPPERS[type(wrapper).__name__]:
+        if _has_own(wrapper):
+            wrapper.load_state(copy.deepcopy(saved["own"]))
+            continue
+        for name in _known(wrapper) or ():
             if name in saved:
                 setattr(wrapper, name, saved[name])
     if state["random"] is not None:
@@ -83,8 +85,21 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
             setattr(inner, name, _untagged(saved))
 
 
-def _wrappers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    found: list[gym.Env[Any, Any]] = []
+def _save_wrapper(wrapper: Any) -> dict[str, Any]:
+    if _has_own(wrapper):
+        return {"own": copy.deepcopy(wrapper.save_state())}
+    names = _known(wrapper) or ()
+    return {name: getattr(wrapper, name) for name in names if name in vars(wrapper)}
+
+
+def _known(wrapper: Any) -> tuple[str, ...] | None:
+    """The attributes that are the state of a wrapper; `None` where that is not known."""
+    kind = type(wrapper)
+    return _WRAPPERS.get(kind.__name__) if kind.__module__.startswith(_OURS) else None
+
+
+def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
+    found: list[Any] = []
     while isinstance(env, gym.Wrapper):
         found.append(env)
         env = env.env

@@ -18,7 +18,7 @@ from rlox.callbacks import Callback, LoggerCallback, as_callbacks, as_logger
 from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
-from rlox.configs.schedules import Schedule, scheduled
+from rlox.configs.code import Code
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.presets import tuned_options
@@ -29,6 +29,7 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
+from rlox.runs.loading import Given, with_object
 from rlox.runs.progress import reporter, shown
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
@@ -72,7 +73,7 @@ class Algorithm(ABC):
         dataset: OfflineDatasetBuffer | None = None,
     ) -> None:
         self._logger, self._callbacks = as_logger(logger), as_callbacks(callbacks)
-        self.config = replace(config, total_steps=config.rounded_steps)
+        self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
         source = None if env is None or isinstance(env, str) else env
@@ -124,13 +125,13 @@ class Algorithm(ABC):
         cls,
         path: str | Path,
         env_id: EnvSource | None = None,
-        policy: nn.Module | None = None,
+        policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
-        schedules: Mapping[str, Schedule] | None = None,
+        **again: Any,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
@@ -140,8 +141,10 @@ class Algorithm(ABC):
         `policy` is needed when the run had a module of its own, whose weights are then loaded.
         `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
         rows of a replay buffer or dataset stay where they are: enough to play, and training fills a new
-        buffer first. `dataset` is the one that an offline run had, unless its folder is configured;
-        `schedules` are the callables it had, by their fields: `{"learning_rate": f}`.
+        buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
+        `again` are objects that a file cannot hold (`wrappers`, `reward_wrappers`, `schedules` by
+        field), and `trust=True`: a checkpoint is data, and code that it names (`module:Name`) is
+        imported only if that is given again or the checkpoint trusted.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -150,19 +153,9 @@ class Algorithm(ABC):
                 f"{path} is of a run with algo={config.algo.name}, not of {cls.__name__}; load it with "
                 "the class of that algorithm"
             )
-        if env_id is None and config.env.id.startswith("<"):
-            raise ConfigError(
-                f"{path} was trained on an environment object, {config.env.id}; pass it: "
-                "from_checkpoint(path, env_id=...)"
-            )
-        if isinstance(env_id, str):
-            config = replace(config, env=replace(config.env, id=env_id))
-        if env_kwargs:
-            kwargs = {**config.env.kwargs, **env_kwargs}
-            config = replace(config, env=replace(config.env, kwargs=kwargs))
-        if schedules:
-            config = replace(config, algo=replace(config.algo, **scheduled(config.algo, schedules)))
-        algorithm = cls.of(config, env_id, policy, logger, callbacks, replay, dataset)
+        given = Given.of(env_id, env_kwargs, policy, again)
+        config = given.config(config, Path(path))
+        algorithm = cls.of(config, env_id, given.module, logger, callbacks, replay, dataset)
         algorithm.restore(saved, replay)
         return algorithm
 
@@ -307,6 +300,8 @@ class Algorithm(ABC):
             "recent": self.recent.state(),
             "session": dict(session or {}),
         }
+        if any(kept := [callback.state() for callback in self._with_state()]):
+            state["callbacks"] = kept
         return Checkpoint(
             config=plain(self.config),
             clock=self.clock.counters,
@@ -324,6 +319,10 @@ class Algorithm(ABC):
             store = saved.store if replay else Nowhere()
             self.source.restore(saved.state["source"], store)
             self.recent.restore(saved.state["recent"])
+            kept = saved.state.get("callbacks", [])
+            if len(kept) == len(self._with_state()):
+                for callback, state in zip(self._with_state(), kept, strict=True):
+                    callback.restore(state)
             self.clock = self.clock.at(saved.clock)
         except (
             ArithmeticError,
@@ -372,6 +371,10 @@ class Algorithm(ABC):
             callback.on_rollout_end(**told)
             if callback.on_step(**told) is False:
                 self.stop("callback")
+
+    def _with_state(self) -> list[Callback]:
+        """The callbacks that can be asked for it: others only have what is called in training."""
+        return [callback for callback in self._callbacks if isinstance(callback, Callback)]
 
     def _mean_return(self) -> float | None:
         return self.recent.mean_return

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.envs.wrapping import TRUE_RETURN
 from rlox.types import Episode
 
 __all__ = ["EpisodeTracker", "RecentEpisodes"]
@@ -31,13 +32,15 @@ class EpisodeTracker:
         self, index: NDArray[np.int64], env_steps: int, infos: Sequence[Mapping[str, Any]] = ()
     ) -> list[Episode]:
         """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`."""
-        ended = [
-            Episode(env_steps, int(i), float(self.returns[i]), int(self.lengths[i]), info)
-            for i, info in zip_longest(index, infos)
-        ]
+        ended = [self._ended(int(i), env_steps, info) for i, info in zip_longest(index, infos)]
         self.returns[index] = 0.0
         self.lengths[index] = 0
         return ended
+
+    def _ended(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
+        """With the return of the environment itself where wrappers changed its rewards."""
+        total = (info or {}).get(TRUE_RETURN, self.returns[i])
+        return Episode(env_steps, i, float(total), int(self.lengths[i]), info)
 
     def state(self) -> dict[str, Any]:
         """The running sums."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 class PlayedEnvConfig:
     """What may differ from the environment of the run."""
 
+    id: str | None = param(None, "another environment, or the run's own again where it names code")
     kwargs: dict[str, Any] = param(
         doc="arguments of the environment, over those of the run: env.kwargs.g=9.8",
         default_factory=dict,
@@ -42,6 +43,7 @@ class EvaluateConfig:
     deterministic: bool = param(True, "the best actions; false: sampled ones, keyed by the seed")
     video: bool = param(False, "also film the first episode, as mp4 under videos/")
     render: bool = param(False, "show the episodes in a window while they are played")
+    trust: bool = param(False, "import what the run folder names, module:Name, not repeated here")
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
 
 
@@ -66,7 +68,9 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Overrides in spellings that Hydra takes."""
     from rlox_cli.overrides import open_keys
 
-    return map(open_keys, overrides)
+    for override in overrides:
+        key, _, value = override.partition("=")
+        yield f"env.id={value}" if key == "env" else open_keys(override)
 
 
 def _run(call: Call) -> int:

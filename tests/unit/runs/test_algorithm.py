@@ -24,7 +24,6 @@ from rlox.callbacks import (
 )
 from rlox.collectors import RolloutCollector
 from rlox.errors import (
-    CheckpointError,
     ConfigError,
     NonFiniteError,
     ShapeError,
@@ -253,8 +252,12 @@ def test_a_users_policy_is_saved_and_goes_on_when_it_is_given_back(tmp_path: Pat
     algorithm = PPO("CartPole-v1", policy=UserMlp(4, 2), **SMALL)
     algorithm.train(64)
     algorithm.save(tmp_path / "saved")
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(ConfigError) as raised:
         PPO.from_checkpoint(tmp_path / "saved")
+    assert str(raised.value) == (
+        "algo.policy=<UserMlp>: an object, which is not saved; give it again: "
+        "from_checkpoint(path, policy=...)"
+    )
     loaded = PPO.from_checkpoint(tmp_path / "saved", policy=UserMlp(4, 2))
     for one in (algorithm, loaded):
         one.train(192)

@@ -1,0 +1,135 @@
+"""Code that a configuration names: `module:Name`, with arguments or without; in Python also the object.
+
+A configuration that the user typed or wrote is theirs. A run folder is data, which may be anybody's: what
+it names is imported only where the user repeats it, or trusts the folder (`require_trusted`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass
+from typing import Any
+
+from rlox.configs.params import param
+from rlox.configs.secrets import references
+from rlox.errors import ConfigError
+
+__all__ = [
+    "Code",
+    "arguments_of",
+    "as_code",
+    "code",
+    "name_of",
+    "named",
+    "object_name",
+    "paths",
+    "require_trusted",
+]
+
+# `module:Name`, or `{"name": "module:Name", **arguments}`, or the object itself, which no file holds.
+Code = str | Mapping[str, Any] | Callable[..., Any]
+
+_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_OBJECT = re.compile(r"<.*>")
+
+
+def code(doc: str, *, names: tuple[str, ...] = (), many: bool = False) -> Any:
+    """A `param` that names code; besides paths it takes the words `names`. With `many` a list."""
+    return param(() if many else None, doc, code="many" if many else "one", choices=names or None)
+
+
+def as_code(f: Field[Any], value: Any, path: str) -> Any:
+    """What a field of `code` is given, checked; nothing is imported."""
+    if f.metadata["code"] == "one":
+        return None if value is None else _one(f, value, path)
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise ConfigError(f"{path}={value!r}: expected a list, e.g. {path}=[...]")
+    return tuple(_one(f, item, f"{path}[{i}]") for i, item in enumerate(value))
+
+
+def named(spec: Code) -> str:
+    """The path or word of a spec that is not an object."""
+    return str(spec["name"] if isinstance(spec, Mapping) else spec)
+
+
+def arguments_of(spec: Code) -> dict[str, Any]:
+    """The arguments that a spec comes with."""
+    return {k: v for k, v in spec.items() if k != "name"} if isinstance(spec, Mapping) else {}
+
+
+def name_of(spec: Code) -> str:
+    """What messages and files call it."""
+    return object_name(spec) if callable(spec) else named(spec)
+
+
+def object_name(value: Any) -> str:
+    """An object of the user's as files say it, which cannot hold it."""
+    return f"<{getattr(value, '__qualname__', None) or type(value).__name__}>"
+
+
+def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The key and the path of all code that a configuration object names."""
+    for f in fields(config):
+        value, key = getattr(config, f.name), f"{prefix}{f.name}"
+        kind = f.metadata.get("code")
+        if is_dataclass(value):
+            yield from paths(value, f"{key}.")
+        elif kind == "id" and ":" in value:
+            yield key, value
+        elif kind in ("one", "many"):
+            specs = value if kind == "many" else (value,)
+            told = [named(s) for s in specs if s is not None and not callable(s)]
+            yield from ((key, path) for path in told if _PATH.fullmatch(path))
+
+
+def require_trusted(
+    config: Any, typed: Collection[str], source: str, remedy: Callable[[list[str]], str]
+) -> None:
+    """Raise `ConfigError` for code or secrets that only `source`, a run folder, asks for.
+
+    `typed` is all that the user has repeated, code anywhere in it and secrets as `key=text`; `remedy`
+    gets the `key=text` that would have to be and says how.
+    """
+    asked = [(key, path, "code") for key, path in paths(config) if not _repeats(path, typed)]
+    left = asked + [
+        (key, text, "a value of the environment")
+        for key, text in references(config)
+        if not any(t.partition("=")[0] == key and text in t for t in typed)
+    ]
+    if left:
+        found = [f"{key}={text}" for key, text, _ in left]
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise ConfigError(
+            f"{source} names {left[0][2]}: {', '.join(found[:3])}{more}\n"
+            "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
+            f"  {remedy(found)}"
+        )
+
+
+def _repeats(path: str, typed: Iterable[str]) -> bool:
+    """Whether the path stands, whole, in something that the user typed."""
+    whole = re.compile(rf"(?<![\w./-]){re.escape(path)}(?![\w.:/-])")
+    return any(whole.search(text) for text in typed)
+
+
+def _one(f: Field[Any], value: Any, path: str) -> Any:
+    if callable(value):
+        return value
+    name = value.get("name") if isinstance(value, Mapping) else value
+    words = f.metadata.get("choices") or ()
+    if isinstance(name, str) and (
+        name in words or _PATH.fullmatch(name) or _OBJECT.fullmatch(name)
+    ):
+        return dict(value) if isinstance(value, Mapping) else value
+    expected = " or ".join([*([f"one of {', '.join(words)}"] if words else []), "module:Name"])
+    raise ConfigError(
+        f"{path}={value}: expected {expected}, or {{name: module:Name, argument: value}}"
+        f"{_nearest(str(name), words)}"
+    )
+
+
+def _nearest(name: str, words: Iterable[str]) -> str:
+    from rlox.configs.check import nearest  # which checks what is declared here
+
+    return nearest(name, words)

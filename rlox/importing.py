@@ -1,0 +1,64 @@
+"""Importing what a configuration names: a module, or `module:Name`; errors name the key, file and line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rlox.configs import nearest
+from rlox.configs.code import Code, arguments_of, name_of
+from rlox.configs.secrets import revealed
+from rlox.errors import ConfigError, UnknownNameError
+
+__all__ = ["import_module", "load", "made"]
+
+
+def import_module(told: str, module: str) -> ModuleType:
+    """A module; `UnknownNameError` if it cannot be imported, `ConfigError` with the file and line if it
+    fails on the way. `told` is the `key=value` that names it.
+    """
+    # As with `python -m`, modules in the current folder can be named; an installed command lacks it.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnknownNameError(f"{told}: module '{module}' cannot be imported: {error}") from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"{told}: module '{module}' fails when it is imported: "
+            f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+        ) from error
+
+
+def load(spec: Code, key: str) -> Any:
+    """What a spec of code names; an object of the user's is itself."""
+    if callable(spec):
+        return spec
+    name = name_of(spec)
+    if name.startswith("<"):
+        raise ConfigError(f"{key}={name}: an object, which is not saved; give it again")
+    module, _, attribute = name.partition(":")
+    found = vars(import_module(f"{key}={name}", module))
+    if attribute not in found:
+        raise UnknownNameError(
+            f"{key}={name}: module '{module}' has no {attribute}{nearest(attribute, found)}"
+        )
+    return found[attribute]
+
+
+def made(spec: Code, key: str, *given: Any) -> Any:
+    """What the spec makes of `given` and its own arguments."""
+    maker, arguments = load(spec, key), revealed(arguments_of(spec))
+    if not callable(maker):
+        raise ConfigError(f"{key}={name_of(spec)}: expected a class or a function")
+    try:
+        return maker(*given, **arguments)
+    except TypeError as error:
+        with_these = f" with {', '.join(arguments)}" if arguments else ""
+        raise ConfigError(f"{key}={name_of(spec)} cannot be made{with_these}: {error}") from error

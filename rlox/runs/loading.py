@@ -1,0 +1,104 @@
+"""The configuration that a checkpoint is loaded with: its own, and what the user gives again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rlox.configs import RunConfig, nearest
+from rlox.configs.code import Code, named, object_name, require_trusted
+from rlox.configs.schedules import Schedule, scheduled
+from rlox.configs.secrets import looked_up
+from rlox.envs.make import EnvSource
+from rlox.errors import ConfigError, UnknownNameError
+from rlox.training.setup import env_name
+
+__all__ = ["Given", "with_object"]
+
+REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `from_checkpoint` is told besides the path."""
+
+    env_id: EnvSource | None = None
+    env_kwargs: Mapping[str, Any] | None = None
+    policy: nn.Module | Code | None = None
+    wrappers: Sequence[Code] | None = None
+    reward_wrappers: Sequence[Code] | None = None
+    schedules: Mapping[str, Schedule] | None = None
+    trust: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        env_id: EnvSource | None,
+        env_kwargs: Mapping[str, Any] | None,
+        policy: nn.Module | Code | None,
+        again: Mapping[str, Any],
+    ) -> Given:
+        """From arguments; `UnknownNameError` for one that there is not."""
+        known = [f.name for f in fields(cls)]
+        for name in again:
+            if name not in known:
+                raise UnknownNameError(
+                    f"unknown argument '{name}' for from_checkpoint{nearest(name, known)}"
+                )
+        return cls(env_id, env_kwargs, policy, **again)
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The policy, if it is an object."""
+        return self.policy if isinstance(self.policy, nn.Module) else None
+
+    def config(self, saved: RunConfig, path: Path) -> RunConfig:
+        """What the checkpoint's configuration becomes; `ConfigError` for what is missing.
+
+        A checkpoint is data: code that it names is imported only where it is given again, or trusted.
+        """
+        frozen = replace(saved, callbacks=())  # of further training, and none are saved
+        if self.env_id is None and frozen.env.id.startswith("<"):
+            raise ConfigError(
+                f"{path} was trained on an environment object, {frozen.env.id}; pass it: "
+                "from_checkpoint(path, env_id=...)"
+            )
+        config = self._applied(frozen)
+        if not self.trust:
+            require_trusted(config, list(self._typed()), str(path), lambda _: REMEDY)
+        return looked_up(config) if self.trust else config
+
+    def _applied(self, config: RunConfig) -> RunConfig:
+        env: dict[str, Any] = {}
+        if self.env_id is not None:
+            env["id"] = env_name(self.env_id)
+        if self.env_kwargs:
+            env["kwargs"] = {**config.env.kwargs, **self.env_kwargs}
+        for name in ("wrappers", "reward_wrappers"):
+            if (given := getattr(self, name)) is not None:
+                env[name] = tuple(given)
+        algo = scheduled(config.algo, self.schedules or {})
+        if self.policy is not None and self.module is None:
+            algo["policy"] = self.policy
+        config = replace(config, env=replace(config.env, **env), algo=replace(config.algo, **algo))
+        return with_object(config, self.module)
+
+    def _typed(self) -> Iterator[str]:
+        """What the user has named again."""
+        if isinstance(self.env_id, str):
+            yield self.env_id
+        for spec in (self.policy, *(self.wrappers or ()), *(self.reward_wrappers or ())):
+            if isinstance(spec, (str, Mapping)):
+                yield named(spec)
+
+
+def with_object(config: RunConfig, policy: nn.Module | None) -> RunConfig:
+    """The configuration with the name of a policy object, which it cannot hold."""
+    if policy is None or "policy" not in {f.name for f in fields(config.algo)}:
+        return config
+    algo: Any = config.algo
+    return replace(config, algo=replace(algo, policy=object_name(policy)))
