@@ -25,7 +25,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\{oc\.env:\s*([^,}]+?)\s*(?:,\s*([^}]*))?\}")
-_INSIDE = re.compile(r"(?<=[{,])(\s*([\w.-]+)\s*:\s*)(?!\$\{)([^,}]+)")
+_INSIDE = re.compile(r"(?<=[{,])(\s*([\w.-]+)\s*:\s*+)(?!\$\{)([^,}]+)")
 
 
 class FromProcess:

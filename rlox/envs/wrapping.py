@@ -90,6 +90,8 @@ def _wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
     def wrap(env: Env) -> Env:
         try:
             found = made(spec, key, env) if by_name is None else by_name(env)
+        except ConfigError:
+            raise
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"{key}: {name} does not fit {env_id}: {error or 'wrong space'}"

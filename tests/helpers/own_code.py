@@ -1,0 +1,78 @@
+"""Code as a user would write it, named in configurations as `helpers.own_code:Name`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from torch import nn
+
+from rlox.callbacks import Callback
+from rlox.policies import DiscretePolicy
+
+SEEN: list[
+    tuple[int, int]
+] = []  # what `Counting` noted: the step, and how often it had been called
+
+
+class TenthReward(gym.RewardWrapper[Any, Any]):
+    """A tenth of the reward, or another part."""
+
+    def __init__(self, env: gym.Env[Any, Any], part: float = 0.1) -> None:
+        super().__init__(env)
+        self.part = part
+
+    def reward(self, reward: Any) -> float:
+        return self.part * float(reward)
+
+    def save_state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        assert state == {}
+
+
+class Unsaved(gym.Wrapper[Any, Any, Any, Any]):
+    """Does nothing, and nobody knows whether it has a state."""
+
+
+class Counting(Callback):
+    """Counts updates; stops after `most`."""
+
+    def __init__(self, most: int = 1_000_000) -> None:
+        self.most = most
+        self.calls = 0
+
+    def on_step(self, **kwargs: Any) -> bool:
+        self.calls += 1
+        SEEN.append((kwargs["step"], self.calls))
+        return self.calls < self.most
+
+    def state(self) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.calls = int(state["calls"])
+
+
+def small_net(
+    observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete, hidden: int = 8
+) -> nn.Module:
+    """A policy of the spaces."""
+    return DiscretePolicy(observation_space.shape[0], int(action_space.n), hidden=hidden)
+
+
+def no_env(env: gym.Env[Any, Any]) -> int:
+    """Not what a wrapper is."""
+    return 7
+
+
+def no_policy(observation_space: Any, action_space: Any) -> int:
+    """Not what a policy is."""
+    return 7
+
+
+def wide_net(observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete) -> nn.Module:
+    """The policy that PPO makes unless told otherwise."""
+    return DiscretePolicy(observation_space.shape[0], int(action_space.n))

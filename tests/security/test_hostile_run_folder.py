@@ -1,0 +1,196 @@
+"""A run folder from a stranger: nothing it names is imported, nothing leaks, nothing is contacted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from faults.report import record
+
+from rlox.algorithms import PPO
+from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint, write_checkpoint
+from rlox_cli.main import main
+
+TESTS = Path(__file__).resolve().parents[1]
+SECRET = "the-secret-of-the-process"
+EVIL = 'open("executed", "a").write("x")\nclass E: ...\ndef run(*a, **k): ...\n'
+Tree = dict[str, Any]
+
+
+def put(key: str, value: Any) -> Callable[[Tree], None]:
+    """A change of a configuration."""
+
+    def change(tree: Tree) -> None:
+        *path, last = key.split(".")
+        for part in path:
+            tree = tree.setdefault(part, {})
+        tree[last] = value
+
+    return change
+
+
+# Every field that can hold code, values of the environment, or an address; {port} is one that listens.
+HOSTILE: dict[str, Callable[[Tree], None]] = {
+    "environment": put("env.id", "evil:Env-v0"),
+    "wrapper": put("env.wrappers", ["evil:E"]),
+    "wrapper with arguments": put("env.wrappers", [{"name": "evil:E", "x": 1}]),
+    "reward wrapper": put("env.reward_wrappers", ["evil:E"]),
+    "policy": put("algo.policy", "evil:E"),
+    "policy with arguments": put("algo.policy", {"name": "evil:E", "x": "${oc.env:PROCESS_SECRET}"}),
+    "secret": put("env.kwargs", {"render_mode": "${oc.env:PROCESS_SECRET}"}),
+    "secret inside": put("env.kwargs", {"x": [{"y": "a${oc.env:PROCESS_SECRET}"}]}),
+    "secret by default": put("env.kwargs", {"x": "${oc.env:NO_SUCH,${oc.env:PROCESS_SECRET}}"}),
+    "secret as a number": put("seed", "${oc.env:PROCESS_SECRET}"),
+    "secret as the environment": put("env.id", "${oc.env:PROCESS_SECRET}"),
+    "secret as a module": put("env.id", "${oc.env:PROCESS_SECRET}:E-v0"),
+    "secret as a label": put("run", {"name": "${oc.env:PROCESS_SECRET}", "tags": []}),
+    "target": put("env._target_", "evil.run"),
+    "target of a logger": put("logger", {"csv": {"name": "csv", "_target_": "evil.run"}}),
+    "target of a callback": put("callbacks", [{"_target_": "evil.run"}]),
+    "address of a logger": put("logger", {"wandb": {"name": "wandb", "url": "http://127.0.0.1:{port}"}}),
+    "tracking address": put("logger", {"csv": {"name": "csv", "tracking_uri": "http://127.0.0.1:{port}"}}),
+    "hydra": put("hydra", {"run": {"dir": "elsewhere"}, "job": {"env_set": {"X": "1"}}}),
+    "search path": put("hydra.searchpath", ["file://evil_conf", "pkg://evil"]),
+}  # fmt: skip
+# What is only asked for while training goes on: evaluating plays without it.
+IDLE = {"callback": put("callbacks", ["evil:run"])}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    arguments = (
+        "tuned=null",
+        "total_steps=64",
+        "algo.n_steps=16",
+        "env.n_envs=4",
+        "eval.episodes=1",
+    )
+    assert main(["train", *arguments, f"hydra.run.dir={folder}"]) == 0
+    return folder
+
+
+def hostile(template: Path, target: Path, change: Callable[[Tree], None], port: int) -> Path:
+    """A copy of the run with the change in its configuration, in its checkpoints, and beside them."""
+    shutil.copytree(template, target, symlinks=True)
+    tree = yaml.safe_load((target / "config.yaml").read_text())
+    change(tree)
+    text = yaml.safe_dump(tree).replace("{port}", str(port))
+    (target / "config.yaml").write_text(text)
+    (target / ".hydra" / "config.yaml").write_text(text + "\n_target_: evil.run\n")
+    (target / ".hydra" / "hydra.yaml").write_text("hydra: {launcher: {_target_: evil.run}}\n")
+    checkpoint = resolve_checkpoint(target)
+    saved = read_checkpoint(checkpoint)
+    own = json.loads(json.dumps(dict(saved.config)))
+    change(own)
+    write_checkpoint(
+        checkpoint, replace(saved, config=json.loads(json.dumps(own).replace("{port}", str(port))))
+    )
+    (target / "evil.py").write_text(EVIL)
+    return target
+
+
+@pytest.fixture
+def listening() -> Any:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+        server.settimeout(0.05)
+        yield server
+
+
+def audited(folder: Path, commands: list[list[str]], loaded: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "faults.audited", json.dumps(commands), json.dumps(loaded), "evil"],
+        cwd=folder, text=True, capture_output=True, check=False,
+        env={**os.environ, "PROCESS_SECRET": SECRET, "PYTHONPATH": str(TESTS)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_hostile_run_folder_gets_nothing(
+    template: Path, tmp_path: Path, listening: socket.socket
+) -> None:
+    (tmp_path / "evil.py").write_text(EVIL)  # where it would be found, were it looked for
+    port = listening.getsockname()[1]
+    names = [*HOSTILE, *IDLE]
+    for number, change in enumerate([*HOSTILE.values(), *IDLE.values()]):
+        hostile(template, tmp_path / f"{number}_job", change, port)
+    commands, loaded = [], []
+    for number in range(len(names)):
+        run = f"{number}_job"
+        commands += [["resume", run, "total_steps=128"], ["evaluate", run, "episodes=1"]]
+        loaded.append(run)
+    commands += [["list", "runs", "run_root=."]]
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.name != ".lock"}
+    found = audited(tmp_path, commands, loaded)
+    ends = found["ends"]
+    told = {
+        name: [ends[2 * i][0], ends[2 * i + 1][0], ends[len(commands) + i][0]]
+        for i, name in enumerate(names)
+    }
+    record("hostile_run_folder", {"codes": told, "events": found["events"]})
+    assert found["events"] == []
+    assert not list(tmp_path.rglob("executed"))
+    with pytest.raises(TimeoutError):
+        listening.accept()
+    assert SECRET not in json.dumps(found)
+    after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert not [path for path, data in after.items() if SECRET.encode() in data]
+    assert "Traceback" not in "".join(err for _, _, err in ends)
+    label = told.pop("secret as a label")  # a text like any other: written, shown, not looked up
+    assert label == [0, 0, 0]
+    callback = told.pop("callback")
+    assert callback == [2, 0, 0]
+    dropped = {name: told.pop(name) for name in ("hydra", "search path")}
+    assert {codes[0] for codes in dropped.values()} <= {0, 2}
+    for name, codes in told.items():
+        assert codes[:2] == [2, 2], (name, codes)
+        assert codes[2] in ("ConfigError", "UnknownNameError"), (name, codes)
+    refused = {tmp_path / f"{names.index(name)}_job" for name in told}
+    changed = [p for p in before if after.get(p) != before[p] and set(p.parents) & refused]
+    assert changed == []
+
+
+def test_the_record_of_what_is_imported_and_contacted_sees_it(
+    template: Path, tmp_path: Path, listening: socket.socket
+) -> None:
+    """The negative control: trusted, the same folder imports, and the hook has it."""
+    (tmp_path / "evil.py").write_text(EVIL)
+    hostile(template, tmp_path / "job", HOSTILE["wrapper"], 0)
+    found = audited(tmp_path, [["evaluate", "job", "trust=true"]], [])
+    assert "exec evil" in found["events"]
+    assert (tmp_path / "executed").exists()
+
+
+def test_a_folder_whose_configuration_is_harmless_and_whose_checkpoint_is_not_gets_nothing(
+    template: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "evil.py").write_text(EVIL)
+    run = hostile(template, tmp_path / "job", HOSTILE["wrapper"], 0)
+    shutil.copyfile(template / "config.yaml", run / "config.yaml")
+    commands = [["resume", "job", "total_steps=128"], ["evaluate", "job"]]
+    found = audited(tmp_path, commands, ["job"])
+    assert found["events"] == []
+    assert [end[0] for end in found["ends"]] == [2, 2, "ConfigError"]
+
+
+def test_code_that_is_given_again_in_python_is_not_asked_for(
+    template: Path, tmp_path: Path
+) -> None:
+    """Given by the user, objects and paths replace what the folder names."""
+    run = hostile(template, tmp_path / "job", HOSTILE["policy"], 0)
+    algorithm = PPO.from_checkpoint(run, policy="helpers.own_code:wide_net")
+    assert algorithm.predict([0.0, 0.0, 0.0, 0.0]) in (0, 1)

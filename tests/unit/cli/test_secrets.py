@@ -1,0 +1,140 @@
+"""Values of the environment are used and written down nowhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from helpers.cli import TINY, Cli, only_run
+
+from rlox.configs.secrets import masked
+
+SECRET = "hunter2-and-more"
+GIVEN: list[Any] = []
+
+
+class Locked(CartPoleEnv):
+    """Opens with a token."""
+
+    def __init__(self, token: Any = None, more: Any = None, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        GIVEN.append((token, more))
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_TOKEN", SECRET)
+    monkeypatch.setitem(gym.registry, "Locked-v0", gym.envs.registration.EnvSpec(
+        "Locked-v0", Locked, max_episode_steps=50
+    ))  # fmt: skip
+    GIVEN.clear()
+
+
+ASKED = (
+    "env.kwargs.token=${oc.env:TEST_TOKEN}",
+    "env.kwargs.more.header=Bearer ${oc.env:TEST_TOKEN}",
+)
+
+
+@pytest.fixture
+def run(cli: Cli) -> Path:
+    ended = cli("train", *TINY, "env=Locked-v0", *ASKED, "logger=[csv,tensorboard]")
+    assert ended.code == 0, ended.err
+    assert SECRET not in ended.out + ended.err
+    return only_run(Path("runs"))
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file() and text.encode() in p.read_bytes()]
+
+
+def test_a_value_of_the_environment_reaches_what_it_is_for_and_no_file(run: Path) -> None:
+    assert GIVEN[-1] == (SECRET, {"header": f"Bearer {SECRET}"})
+    assert files_with(SECRET, Path()) == []
+    assert (run / "config.yaml").read_text().count("${oc.env:TEST_TOKEN}") == 2
+
+
+def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, run: Path) -> None:
+    refused = cli("resume", str(run), "total_steps=512", ASKED[0])
+    assert (refused.code, refused.err) == (
+        2,
+        f"rlox train: {run}/config.yaml names a value of the environment: {ASKED[1]}\n"
+        "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
+        f"  if it is yours: rlox resume {run} '{ASKED[1]}'\n",
+    )
+    # to be looked up for one argument is not to be looked up for another
+    refused = cli(
+        "resume", str(run), "total_steps=512", ASKED[0], "env.kwargs.x=${oc.env:TEST_TOKEN}"
+    )
+    assert refused.code == 2
+    GIVEN.clear()
+    ended = cli("resume", str(run), "total_steps=512", *ASKED)
+    assert ended.code == 0, ended.err
+    ended = cli("evaluate", str(run), "episodes=1", *ASKED)
+    assert ended.code == 0, ended.err
+    ended = cli("evaluate", str(run), "episodes=1", "trust=true")
+    assert ended.code == 0, ended.err
+    assert {token for token, _ in GIVEN} == {SECRET}
+    assert files_with(SECRET, Path()) == []
+
+
+def test_a_variable_that_is_not_there_is_named(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEST_TOKEN")
+    refused = cli("evaluate", str(run), "trust=true")
+    assert (refused.code, refused.err) == (
+        2,
+        "rlox evaluate: env.kwargs.token: the environment has no variable TEST_TOKEN; set it\n",
+    )
+
+
+def test_a_detour_to_the_environment_is_refused(cli: Cli) -> None:
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], "env.kwargs.more=${env.kwargs.token}")
+    assert (ended.code, ended.err) == (
+        2,
+        "rlox train: ${env.kwargs.token}: a value of the environment is reached by a detour; write "
+        "${oc.env:NAME} itself\n",
+    )
+
+
+def test_what_is_interpolated_from_the_configuration_itself_is_written_as_it_is(cli: Cli) -> None:
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], "env.kwargs.more=${seed}")
+    assert ended.code == 0, ended.err
+    assert GIVEN[-1] == (SECRET, 0)
+    assert "more: 0" in (only_run(Path("runs")) / "config.yaml").read_text()
+
+
+def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: Cli) -> None:
+    ended = cli("train", *TINY, "env=Locked-v0", "env.kwargs.token=abc")
+    assert ended.code == 0
+    assert ended.err == (
+        "rlox train: warning: env.kwargs.token is written to the run's config.yaml as it was typed; to "
+        "keep it out of all files: 'env.kwargs.token=${oc.env:TOKEN}'\n"
+    )
+    command = json.loads((only_run(Path("runs")) / "provenance.json").read_text())["command"]
+    assert "env.kwargs.token=***" in command
+    assert "abc" not in command
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("env.kwargs.api_key=abc", "env.kwargs.api_key=***"),
+        ("env.kwargs.key=abc", "env.kwargs.key=***"),
+        ("env.kwargs.accessToken=a=b", "env.kwargs.accessToken=***"),
+        ("env.kwargs.password=${oc.env:P}", "env.kwargs.password=${oc.env:P}"),
+        ("env.kwargs={g: 9, secret: abc}", "env.kwargs={g: 9, secret: ***}"),
+        ("env.kwargs={token: ${oc.env:T}}", "env.kwargs={token: ${oc.env:T}}"),
+        ("env.kwargs.monkey=3", "env.kwargs.monkey=3"),
+        ("env=my_keys:Env-v0", "env=my_keys:Env-v0"),
+        ("algo.policy={name:tokens:Net,hidden:3}", "algo.policy={name:tokens:Net,hidden:3}"),
+        ("--config-dir=conf", "--config-dir=conf"),
+    ],
+)  # fmt: skip
+def test_values_of_keys_that_are_named_like_secrets_are_masked(typed: str, kept: str) -> None:
+    assert masked(["rlox", typed]) == ["rlox", kept]
