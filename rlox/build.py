@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rlox.algorithms import ALGORITHMS
@@ -34,7 +35,9 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     `config` is the run's own, perhaps with a larger `total_steps`. A run that was killed before its
     first checkpoint gives `None`: it starts again at step 0.
     """
-    algorithm = build(config)
+    # weights to begin with are in the checkpoints of a run that has begun
+    algorithm = build(replace(config, init_from=None))
+    algorithm.config = replace(algorithm.config, init_from=config.init_from)
     refused: CheckpointError | None = None
     without_rows: Checkpoint | None = None
     for folder, saved in whole_checkpoints(run):
@@ -54,4 +57,6 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
         raise refused
     if without_rows is not None:
         algorithm.restore(without_rows)
+    elif config.init_from is not None:
+        algorithm.begin_from(config.init_from)
     return algorithm, without_rows

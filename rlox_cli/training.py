@@ -86,6 +86,7 @@ class TrainTask:
                 job.folder = left
                 return go_on(left, self.call)
         validate.try_environment(config)
+        validate.try_origin(config)
         warn(config)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for
 
@@ -95,8 +96,10 @@ class TrainTask:
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
-                grade = {"resume_grade": algorithm.source.resume_grade}
-                folder.start(config, provenance.collect(config, self.call.line) | grade)
+                told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
+                if algorithm.origin:
+                    told["init_from"] = algorithm.origin
+                folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
                 print(f"{_title(config, job)}\n  folder  {folder.path}", flush=True)
                 return run_training(algorithm, config, folder, self.call.signals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +16,7 @@ from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.references import with_references
+from rlox_cli.run_folder import nearest_runs
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Key, Schema
 
@@ -60,6 +62,13 @@ def try_environment(config: RunConfig) -> None:
         ActionCodec.of(env.action_space, config.env.id)
     finally:
         env.close()
+
+
+def try_origin(config: RunConfig) -> None:
+    """Look whether the run to begin from is there, before torch is imported."""
+    if config.init_from is not None and not Path(config.init_from).is_dir():
+        near = nearest_runs(Path(config.init_from))
+        raise ConfigError(f"init_from={config.init_from}: no such folder{near}")
 
 
 def plain_data(config: DictConfig) -> dict[str, Any]:

@@ -78,6 +78,11 @@ class DQNLearner:
             },
         }
 
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones, in both networks."""
+        for network in (self.policy, self.target):
+            network.load_state_dict(dict(weights))
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.policy.load_state_dict(dict(state["weights"]))

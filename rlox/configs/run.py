@@ -125,6 +125,9 @@ class RunConfig:
         "Changes no result",
         within="[1, 1024]",
     )
+    init_from: str | None = param(
+        None, "run or checkpoint folder whose weights to begin with", verbatim=True
+    )
     callbacks: tuple[Code, ...] = code("callbacks of your own as module:Name", many=True)
     run: LabelConfig = param(doc="labels", default_factory=LabelConfig)
     run_root: str = param("runs", "where run folders are made", verbatim=True)

@@ -31,6 +31,7 @@ from rlox.runs.checkpoint import (
 )
 from rlox.runs.loading import Given, with_object
 from rlox.runs.progress import reporter, shown
+from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
 from rlox.training.evaluate import Evaluation
@@ -87,6 +88,9 @@ class Algorithm(ABC):
         self.recent = RecentEpisodes()
         self.timings = Timings()
         self.stop_reason: str | None = None
+        self.origin: dict[str, Any] | None = None  # of the weights, where they are another run's
+        if config.init_from is not None:
+            self.begin_from(config.init_from)
 
     @classmethod
     def of(
@@ -155,7 +159,9 @@ class Algorithm(ABC):
             )
         given = Given.of(env_id, env_kwargs, policy, again)
         config = given.config(config, Path(path))
-        algorithm = cls.of(config, env_id, given.module, logger, callbacks, replay, dataset)
+        begun = replace(config, init_from=None)  # the weights are in the checkpoint
+        algorithm = cls.of(begun, env_id, given.module, logger, callbacks, replay, dataset)
+        algorithm.config = replace(algorithm.config, init_from=config.init_from)
         algorithm.restore(saved, replay)
         return algorithm
 
@@ -213,6 +219,11 @@ class Algorithm(ABC):
                 callback.on_training_end(algo=self, step=self.clock.now)
         self.stop_reason = self.stop_reason or "total_steps"
         return self.clock
+
+    def begin_from(self, path: str) -> None:
+        """Begin with the weights in a run or checkpoint folder, in place of the initial ones."""
+        self.config = replace(self.config, init_from=path)
+        self.origin = warm_start(path, self.learner, self.parts.actor)
 
     def aim(self, total_steps: int) -> None:
         """Set where the run ends, rounded up to whole batches; schedules stretch to it."""

@@ -25,6 +25,10 @@ class PolicyLearner(Generic[P]):
         """Copies of the weights and optimizer moments, by parameter name."""
         return {"weights": copy_weights(self.policy), "optimizer": self.optimizer.state()}
 
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones."""
+        self.policy.load_state_dict(dict(weights))
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.policy.load_state_dict(dict(state["weights"]))

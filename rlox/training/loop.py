@@ -60,6 +60,9 @@ class Learner(Protocol[B_contra]):
     def update(self, batch: B_contra, clock: Clock) -> Update:
         """Learn from one batch; schedules read the clock."""
 
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones."""
+
     def state(self) -> dict[str, Any]:
         """`weights` and `optimizer` trees."""
 

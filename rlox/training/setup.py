@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from os import PathLike, fspath
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def config_from_arguments(
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
     in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
-    known = in_algo | in_env | in_buffer | {"device", "env_backend"}
+    known = in_algo | in_env | in_buffer | {"device", "env_backend", "init_from"}
     for name in options:
         if name not in known:
             raise UnknownNameError(f"unknown argument '{name}' for {algo}{nearest(name, known)}")
@@ -62,6 +63,7 @@ def config_from_arguments(
             "env": {"id": name, "n_envs": n_envs, **env},
             "seed": seed,
             "device": options.get("device", "auto"),
+            "init_from": _path(options.get("init_from")),
         }
     )
     for line in run.algo.advice(run.env):
@@ -86,6 +88,10 @@ def environment_of(given: EnvSource, default: EnvSource, options: dict[str, Any]
     if given is not default:
         raise ConfigError("env and env_id are two names of the same argument; give one of them")
     return env
+
+
+def _path(given: str | PathLike[str] | None) -> str | None:
+    return None if given is None else fspath(given)
 
 
 # What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.

@@ -1,0 +1,74 @@
+"""A run that begins with the weights of another one: `init_from=RUN`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from rlox.configs import make_run
+from rlox.envs.normalize import ObservationNormalizer
+from rlox.errors import CheckpointError, ConfigError
+from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
+from rlox.training.actor import Actor
+from rlox.training.loop import Learner
+
+__all__ = ["warm_start"]
+
+WHOLE = (
+    "a policy is taken over whole: give the run the same algorithm, algo.net_arch and policy, and an "
+    "environment with the same spaces"
+)
+
+
+def warm_start(path: str, learner: Learner[Any], actor: Actor) -> dict[str, Any]:
+    """Give a learner that has not learned yet the weights in a run or checkpoint folder.
+
+    With them come the moments of its observations. Optimizer, counters, random streams and replay are the
+    new run's own. Returns where they come from, for the provenance; `ConfigError` for what does not fit.
+    The folder is data: nothing that it names is imported.
+    """
+    try:
+        checkpoint = resolve_checkpoint(Path(path))
+        saved = read_checkpoint(checkpoint)
+    except CheckpointError as error:
+        raise ConfigError(f"init_from={path}: {error}") from error
+    _require_same(path, saved.weights, actor.policy.state_dict())
+    _take_moments(path, saved, actor)
+    learner.begin_from(saved.weights)
+    trained = make_run(saved.config)
+    weights = (checkpoint / "weights.safetensors").read_bytes()
+    return {
+        "path": path,
+        "checkpoint": checkpoint.name,
+        "algo": trained.algo.name,
+        "env": trained.env.id,
+        **saved.clock,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }
+
+
+def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor]) -> None:
+    for name in [*here, *there]:
+        shapes = [list(w[name].shape) if name in w else "missing" for w in (there, here)]
+        if shapes[0] != shapes[1]:
+            raise ConfigError(
+                f"init_from={path}: {name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
+            )
+
+
+def _take_moments(path: str, saved: Checkpoint, actor: Actor) -> None:
+    moments, normalizer = saved.state["source"].get("obs_normalizer"), actor.normalizer
+    if moments is not None and not isinstance(normalizer, ObservationNormalizer):
+        raise ConfigError(
+            f"init_from={path}: its policy saw standardised observations; set env.normalize_obs=true"
+        )
+    if moments is None and isinstance(normalizer, ObservationNormalizer):
+        raise ConfigError(
+            f"init_from={path}: its policy saw observations as they are; set env.normalize_obs=false"
+        )
+    if moments is not None and isinstance(normalizer, ObservationNormalizer):
+        normalizer.restore(moments)

@@ -1,0 +1,112 @@
+"""A run that begins with another one's weights: what it takes over, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlox.algorithms import A2C, DQN, PPO
+from rlox.errors import ConfigError
+
+SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1}
+WHOLE = (
+    "a policy is taken over whole: give the run the same algorithm, algo.net_arch and policy, and an "
+    "environment with the same spaces"
+)
+
+
+def weights(algorithm: Any) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in algorithm.policy.parameters()]
+
+
+def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "ppo"
+    algorithm = PPO("CartPole-v1", seed=1, normalize_obs=True, **SMALL)
+    algorithm.train(64)
+    algorithm.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C])
+def test_weights_and_moments_of_observations_are_taken_over_and_nothing_else(
+    saved: Path, kind: Any
+) -> None:
+    trained = PPO.from_checkpoint(saved)
+    options = {k: v for k, v in SMALL.items() if kind is PPO or k in ("n_envs", "n_steps")}
+    begun = kind(
+        "CartPole-v1", seed=9, normalize_obs=True, init_from=saved, learning_rate=1e-2, **options
+    )
+    assert same(weights(begun), weights(trained))
+    obs = [0.4, 0.2, 0.1, -0.3]
+    assert begun.predict(obs) == trained.predict(obs)
+    moments = [a.collector.obs_normalizer.state()["mean"].tolist() for a in (begun, trained)]
+    assert moments[0] == moments[1]
+    assert (begun.clock.now, begun.recent.count, begun.config.seed) == (0, 0, 9)
+    state = begun.learner.optimizer.state()
+    assert not any(value.any() for value in state.values() if isinstance(value, torch.Tensor))
+    begun.train(32)
+    assert not same(weights(begun), weights(trained))
+
+
+def test_both_networks_of_a_q_learner_begin_with_the_weights(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"net_arch": (8,), "learning_starts": 8, "buffer_size": 64}
+    trained = DQN("CartPole-v1", seed=1, **options)
+    trained.train(64)
+    trained.save(tmp_path / "dqn")
+    begun = DQN("CartPole-v1", seed=2, init_from=tmp_path / "dqn", **options)
+    assert same(weights(begun), weights(trained))
+    assert same([p for p in begun.learner.target.parameters()], weights(trained))
+    assert len(begun.source.memory.buffer) == 0
+
+
+def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    saved.rename(moved)
+    try:
+        options: dict[str, Any] = {"seed": 3, "normalize_obs": True, **SMALL}
+        whole = PPO("CartPole-v1", init_from=moved, **options)
+        stopped = PPO("CartPole-v1", init_from=moved, **options)
+        stopped.train(32)
+        stopped.save(tmp_path / "half")
+    finally:
+        moved.rename(saved)
+    again = PPO.from_checkpoint(tmp_path / "half")
+    assert again.config.init_from == str(moved)
+    for one in (whole, again):
+        one.train(96)
+    assert same(weights(whole), weights(again))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"env_id": "Acrobot-v1"}, "actor.0.weight is [64, 4] there and [64, 6] here\n  " + WHOLE),
+        ({"net_arch": (8,)}, "actor.0.weight is [64, 4] there and [8, 4] here\n  " + WHOLE),
+        (
+            {"net_arch": (64, 64, 64)},
+            "actor.4.weight is [2, 64] there and [64, 64] here\n  " + WHOLE,
+        ),
+        (
+            {"normalize_obs": False},
+            "its policy saw standardised observations; set env.normalize_obs=true",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(saved: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        PPO(**{"env_id": "CartPole-v1", "normalize_obs": True, "init_from": saved, **options})
+    assert str(raised.value) == f"init_from={saved}: {told}"
+
+
+def test_observations_that_were_not_standardised_are_not_now(tmp_path: Path) -> None:
+    PPO("CartPole-v1", **SMALL).save(tmp_path / "plain")
+    with pytest.raises(ConfigError, match=r"as they are; set env.normalize_obs=false$"):
+        PPO("CartPole-v1", normalize_obs=True, init_from=tmp_path / "plain", **SMALL)
