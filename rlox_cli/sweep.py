@@ -88,7 +88,7 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
-        print(f"to go on {_again(line, planned.folder)}", flush=True)
+        print(f"to go on: {_again(line, planned.folder)}", flush=True)
     return FAILED if failed or any(state != DONE for state in left) else OK
 
 

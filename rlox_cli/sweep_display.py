@@ -90,7 +90,8 @@ class Display:
 
     def name(self, overrides: Sequence[str]) -> str:
         """What sets the job apart from the others."""
-        return " ".join(override for override in overrides if override not in self.common)
+        own = " ".join(override for override in overrides if override not in self.common)
+        return own.replace("\\:", ":")  # Hydra escapes what env=module:Id has
 
 
 class Table(Display):
@@ -101,6 +102,9 @@ class Table(Display):
         from rich.console import Console
         from rich.live import Live
 
+        self._names: dict[int, str] = {}
+        self._now: dict[int, Snapshot] = {}
+        self._drawn = 0.0
         self._console = Console(highlight=False)
         # The loop of the sweep redraws it: a thread of rich's could draw into what it prints.
         # Nor shall rich take standard error, which may lead elsewhere.
@@ -112,9 +116,6 @@ class Table(Display):
             redirect_stderr=False,
             get_renderable=self._rendered,
         )
-        self._names: dict[int, str] = {}
-        self._now: dict[int, Snapshot] = {}
-        self._drawn = 0.0
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -164,7 +165,9 @@ class Table(Display):
 
     def _forget(self, number: int) -> str:
         self._now.pop(number, None)
-        return self._names.pop(number, "")
+        name = self._names.pop(number, "")
+        self._draw()
+        return name
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -221,7 +224,9 @@ def closing(outcome: Mapping[str, Any]) -> str:
     result = read_result(Path(folder)) if folder else None
     if result is None:
         return str(outcome["status"])
-    steps = f"{word(result['unit'])} {result[result['unit']]:,}"
+    steps = f"{result[result['unit']]:,} {word(result['unit'])}"
+    if outcome["status"] == KILLED:
+        return f"stopped after {steps}, {folder}"
     score = f"score {summary.number(result['score'])}, " if result["score"] is not None else ""
     took = duration(result["seconds"]["total"])
     return f"{outcome['status']} {score}{steps} in {took}, {folder}"
