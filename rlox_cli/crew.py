@@ -40,7 +40,7 @@ class Crew:
         self.shown, self.signals, self.died = shown, signals, died
         self.outcomes: dict[int, Outcome] = {}  # in the order in which the jobs ended
         self._busy: dict[WorkerProcess, Task] = {}
-        self._idle: list[WorkerProcess] = []
+        self._free: list[WorkerProcess] = []  # without a job
         self._selector = selectors.DefaultSelector()
         self._told = False
 
@@ -66,9 +66,12 @@ class Crew:
 
     def _employ(self, waiting: deque[Task]) -> None:
         while waiting and len(self._busy) < self.size:
-            worker = self._idle.pop() if self._idle else self._hire()
+            idle = [worker for worker in self._free if not worker.leaving]
+            worker = idle[0] if idle else self._hire()
             if worker is None:
                 return
+            if idle:
+                self._free.remove(worker)
             task = waiting.popleft()
             self._busy[worker] = task
             self.shown.started(task.number, task.overrides)
@@ -91,12 +94,14 @@ class Crew:
     def _listen(self) -> None:
         for key, _ in self._selector.select(TICK):
             self._hear(key.data, key.fileobj)
-        for worker in [*self._busy, *self._idle]:
+        for worker in [*self._busy, *self._free]:
             if worker.ended():
                 self._bury(worker)
         self.shown.tick()
 
     def _hear(self, worker: WorkerProcess, stream: Any) -> None:
+        if stream not in self._selector.get_map():
+            return  # it came to its end since it was selected
         data = worker.read(stream)
         if data is None:
             self._selector.unregister(stream)
@@ -114,7 +119,8 @@ class Crew:
             self.shown.line(number, line, error=True)
         elif event["event"] == "ended" and task is not None:
             self._end(worker, event["outcome"])
-            self._idle.append(worker)
+            self._free.append(worker)
+            worker.leaving = bool(event["last"])
         elif number is not None:
             self.shown.event(number, event)
 
@@ -130,15 +136,13 @@ class Crew:
             if stream in self._selector.get_map():  # its own children may keep it open
                 self._selector.unregister(stream)
         task = self._busy.get(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
         if task is None:
-            return
-        if self._told and worker.left_by_signal():  # before its run began: there is nothing to tell
+            self._free.remove(worker)
+        elif self._told and worker.left_by_signal():  # before its run began: no more is known
             del self._busy[worker]
             self.shown.stopped(task.number)
-            return
-        self._end(worker, self.died(task, worker.how()))
+        else:
+            self._end(worker, self.died(task, worker.how()))
         worker.close()
 
     def _drain(self, worker: WorkerProcess, stream: Any) -> None:
@@ -153,11 +157,11 @@ class Crew:
                 worker.tell({"stop": signum})
 
     def _dismiss(self) -> None:
-        for worker in self._idle:
+        for worker in self._free:
             worker.tell({"bye": True})
-        for worker in self._idle:
+        for worker in self._free:
             worker.wait()
 
     def _kill(self) -> None:
-        for worker in [*self._busy, *self._idle]:
+        for worker in [*self._busy, *self._free]:
             worker.kill()

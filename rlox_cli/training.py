@@ -16,7 +16,7 @@ from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
 from rlox_cli.resume import go_on
-from rlox_cli.run_folder import FAILED, KILLED, BusyError, RunFolder
+from rlox_cli.run_folder import FAILED, BusyError, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep import SweepPlan
@@ -75,10 +75,11 @@ class TrainTask:
         ended |= {"job": job.name, "identity": job.identity}
         ended["folder"] = str(job.folder) if job.folder else None
         self.outcomes.append(ended)
-        self.call.voice.outcome(ended)
         stopped = self.call.signals.received  # perhaps too late for this job, but not for the next
-        if job.sweep is not None and (ended["status"] == KILLED or stopped is not None):
-            raise Interrupted(stopped if stopped is not None else self.code - 128)
+        last = job.sweep is not None and stopped is not None
+        self.call.voice.outcome(ended, last)
+        if last:
+            raise Interrupted(stopped or 0)
         return ended
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:

@@ -30,5 +30,5 @@ class Voice:
 
         return progress.reporter()
 
-    def outcome(self, ended: dict[str, Any]) -> None:
-        """How it ended; on a terminal the words before have said it."""
+    def outcome(self, ended: dict[str, Any], last: bool) -> None:
+        """How it ended, and whether no other follows; on a terminal the words before have said it."""

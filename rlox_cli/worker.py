@@ -52,11 +52,11 @@ class Teller(Voice):
         """Now and then."""
         return self._reporting()
 
-    def outcome(self, ended: dict[str, Any]) -> None:
+    def outcome(self, ended: dict[str, Any], last: bool) -> None:
         """The last word on a job."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.tell("ended", outcome=ended)
+        self.tell("ended", outcome=ended, last=last)
 
     @contextmanager
     def _reporting(self) -> Iterator[Any]:

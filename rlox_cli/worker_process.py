@@ -41,7 +41,10 @@ class WorkerProcess:
         self._orders = cast(IO[bytes], self.process.stdin)
         self._events = cast(IO[bytes], self.process.stdout)
         self.streams = (self._events, cast(IO[bytes], self.process.stderr))
+        for stream in self.streams:
+            os.set_blocking(stream.fileno(), False)
         self._rest = dict.fromkeys(self.streams, b"")
+        self.leaving = False  # it has said that it does no more jobs
         self.tell(greeting)
 
     def tell(self, order: Mapping[str, Any]) -> None:
@@ -51,14 +54,17 @@ class WorkerProcess:
             self._orders.flush()
 
     def read(self, stream: IO[bytes]) -> list[str] | None:
-        """The whole lines that have come; `None` at the end."""
-        data = os.read(stream.fileno(), CHUNK)
+        """The whole lines that have come, perhaps none; `None` at the end."""
+        try:
+            data = os.read(stream.fileno(), CHUNK)
+        except BlockingIOError:
+            return []
         *whole, rest = (self._rest[stream] + data).split(b"\n")
         if len(rest) > LONGEST or (not data and rest):
             whole, rest = [*whole, rest], b""
         self._rest[stream] = rest
         lines = [line.decode(errors="replace") for line in whole]
-        return lines if data or lines else None
+        return lines if data or lines else None  # what stood before the end is a line too
 
     def event(self, stream: IO[bytes], line: str) -> dict[str, Any] | None:
         """What a line says, if it is one of its events."""

@@ -40,9 +40,9 @@ def do(order: dict[str, Any], wait: float) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == "4":
         code = 128 + json.loads(sys.stdin.readline())["stop"]
-        tell("ended", outcome=outcome(order, "killed", code))
+        tell("ended", outcome=outcome(order, "killed", code), last=True)
         sys.exit(code)
-    tell("ended", outcome=outcome(order, "done", 0))
+    tell("ended", outcome=outcome(order, "done", 0), last=False)
 
 
 def outcome(order: dict[str, Any], status: str, code: int) -> dict[str, Any]:
