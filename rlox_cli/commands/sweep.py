@@ -32,7 +32,7 @@ COMMAND = Command(
     ),
     examples=(
         "rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",
-        "rlox sweep algo=ppo,a2c 'seed=range(0,10)' sweep.workers=8",
+        "rlox sweep env=CartPole-v1 algo=ppo,a2c 'seed=range(0,10)' sweep.workers=8",
     ),
     schema=RUN,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),

@@ -375,3 +375,10 @@ def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_t
     assert result.code == 1
     assert "has 1 checkpoints and none is whole" in result.err
     assert "log.txt" not in result.err
+
+
+@pytest.mark.ci
+def test_a_dry_sweep_is_checked_by_workers_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    result = cli("sweep", "seed=1,2", "dry_run=true", "sweep.workers=2")
+    assert (result.code, result.out.count("] dry run: ppo on CartPole-v1")) == (0, 2)
+    assert list(tmp_path.iterdir()) == []
