@@ -47,7 +47,7 @@ class Crew:
     def work(self, tasks: Sequence[Task]) -> dict[int, Outcome]:
         """Have every job done, or as many as begin before a signal; how each of them ended."""
         waiting = deque(tasks)
-        self.signals.at_once = self._kill
+        self.signals.at_once = self._strike
         try:
             # the loop looks for `received`: what a handler wrote could land inside a line
             with self.signals.stopping(lambda: None):
@@ -161,6 +161,10 @@ class Crew:
             worker.tell({"bye": True})
         for worker in self._free:
             worker.wait()
+
+    def _strike(self) -> None:
+        for worker in [*self._busy, *self._free]:
+            worker.strike()
 
     def _kill(self) -> None:
         for worker in [*self._busy, *self._free]:

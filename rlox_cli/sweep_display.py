@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -221,12 +222,15 @@ def closing(outcome: Mapping[str, Any]) -> str:
     if outcome["message"]:
         return f"{outcome['status']}: {shorten(outcome['message'], 4)}"
     folder = outcome["folder"]
-    result = read_result(Path(folder)) if folder else None
-    if result is None:
-        return str(outcome["status"])
+    with suppress(OSError, ValueError, KeyError, TypeError):  # somebody may have moved it
+        if folder and (result := read_result(Path(folder))):
+            return _results(outcome["status"], result, folder)
+    return str(outcome["status"])
+
+
+def _results(status: str, result: Mapping[str, Any], folder: str) -> str:
     steps = f"{result[result['unit']]:,} {word(result['unit'])}"
-    if outcome["status"] == KILLED:
+    if status == KILLED:
         return f"stopped after {steps}, {folder}"
     score = f"score {summary.number(result['score'])}, " if result["score"] is not None else ""
-    took = duration(result["seconds"]["total"])
-    return f"{outcome['status']} {score}{steps} in {took}, {folder}"
+    return f"{status} {score}{steps} in {duration(result['seconds']['total'])}, {folder}"

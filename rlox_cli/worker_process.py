@@ -113,6 +113,12 @@ class WorkerProcess:
             self.process.wait()
         self.close()
 
+    def strike(self) -> None:
+        """End it at once from a handler of signals, where waiting could be for what it interrupted."""
+        if self.process.returncode is None:
+            with suppress(OSError):
+                os.kill(self.process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Give back its streams."""
         for stream in (self._orders, *self.streams):

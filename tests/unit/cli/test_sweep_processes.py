@@ -22,7 +22,7 @@ from .test_sweep import rows
 pytestmark = pytest.mark.ci
 
 GIVEN = (*TINY, "seed=1,2,3", "hydra.sweep.dir=sweep", "sweep.workers=2")
-LONG = "total_steps=64000"
+LONG = "total_steps=32000"
 PATIENCE = 120.0
 
 
@@ -80,38 +80,47 @@ def state(run: Path) -> str:
     return str(read_status(run)["status"])
 
 
-CASES = [
-    (signal.SIGINT, True, 130),
-    (signal.SIGTERM, False, 143),
-    (signal.SIGTERM, True, 143),
-    (signal.SIGHUP, True, 129),
-]
+CASES = [(signal.SIGTERM, False, 143), (signal.SIGTERM, True, 143), (signal.SIGHUP, True, 129)]
+
+
+def stopped(process: Any, folder: Path, number: int, to_all: bool, code: int) -> str:
+    """Send a signal once two jobs are on their way; what the sweep then says."""
+    until(lambda: training(folder, 2), "two jobs on their way")
+    (os.killpg if to_all else os.kill)(process.pid, number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, err
+    assert "Traceback" not in out + err
+    until(lambda: not of_group(process.pid), "every process gone")
+    table = rows(folder / "sweep")
+    assert [row["status"] for row in table] == ["killed", "killed", "not started"]
+    return str(out)
 
 
 @pytest.mark.parametrize(("number", "to_all", "code"), CASES)
-def test_a_signal_saves_every_run_and_the_same_command_goes_on_with_them(
+def test_a_signal_stops_every_run_and_says_how_to_go_on(
     sweep: Any, tmp_path: Path, number: int, to_all: bool, code: int
 ) -> None:
-    first = sweep(LONG)
-    until(lambda: training(tmp_path, 2), "two jobs on their way")
-    (os.killpg if to_all else os.kill)(first.pid, number)
-    out, err = first.communicate(timeout=PATIENCE)
-    assert first.returncode == code, err
-    assert "Traceback" not in out + err
-    until(lambda: not of_group(first.pid), "every process gone")
-    assert [r["status"] for r in rows(tmp_path / "sweep")] == ["killed", "killed", "not started"]
-    assert f"to go on: rlox sweep {' '.join(TINY)}" in out
-    stopped = training(tmp_path, 2)
-    saved = {run: int(read_status(run)["step"]) for run in stopped}
-    second = sweep(LONG, "stop.minutes=null")
+    out = stopped(sweep("total_steps=1e7"), tmp_path, number, to_all, code)
+    again = f"to go on: rlox sweep {' '.join(TINY)} seed=1,2,3 sweep.workers=2 total_steps=1e7 "
+    assert f"{again}hydra.sweep.dir=sweep\n" in out
+    assert all(list(run.glob("checkpoints/step-*")) for run in training(tmp_path, 2))
+
+
+def test_the_same_command_goes_on_with_the_runs_that_ctrl_c_stopped(
+    sweep: Any, tmp_path: Path
+) -> None:
+    stopped(sweep(LONG), tmp_path, signal.SIGINT, True, 130)
+    left = training(tmp_path, 2)
+    saved = [int(read_status(run)["step"]) for run in left]
+    second = sweep(LONG)
     out, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 0, err
-    for step in saved.values():
-        assert f"resumed at step {step:,} of 64,000 (exact)" in out
+    for step in saved:
+        assert f"resumed at step {step:,} of 32,000 (exact)" in out
     assert "3 of 3 jobs done" in out
     alone = sweep(LONG, "hydra.sweep.dir=alone", "sweep.workers=1")
     alone.communicate(timeout=PATIENCE)
-    for run in stopped:
+    for run in left:
         whole = tmp_path / "alone" / run.name / "episodes.jsonl"
         assert (run / "episodes.jsonl").read_bytes() == whole.read_bytes()
 
