@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox_cli.schema import Schema
+from rlox_cli.voice import Voice
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -51,6 +52,7 @@ class Command:
     more: str = ""  # what its help says after the keys
     takes: str = ""  # arguments without a key, in its usage
     alias: Alias | None = None  # a name of its own for a part of what it does
+    beside: type[Any] | None = None  # keys `sweep.*`, which its jobs do not have
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Call:
     args: list[str]  # what follows the command's name
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
+    voice: Voice = field(default_factory=Voice)  # how its jobs say how they are doing
 
     @property
     def line(self) -> list[str]:

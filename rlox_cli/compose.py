@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import hydra
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
@@ -36,8 +39,10 @@ Task = Callable[[DictConfig], Any]
 class SweepTask(Protocol):
     """A task that is told the plan and keeps how each job ended."""
 
-    plan: sweep.SweepPlan | None
     outcomes: list[dict[str, Any]]
+
+    def prepare(self, plan: sweep.SweepPlan) -> None:
+        """Know what is planned."""
 
     def __call__(self, config: DictConfig) -> Any:
         """Do one job."""
@@ -68,15 +73,36 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
     with line.translated():
         with _loader() as app:
             plan = sweep.plan(app, line.primary, [*line.overrides, *line.search_path()])
-        task.plan = plan
+        task.prepare(plan)
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
             place = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
             try:
                 _hydra(line.command, [*line.flags, *line.overrides, *place], task)
             finally:
-                code = sweep.finish(plan, task.outcomes)
+                code = sweep.finish(plan, task.outcomes, call.line)
     return code
+
+
+@contextmanager
+def sweep_job(
+    call: Call, args: list[str], task: Task
+) -> Iterator[Callable[[int, list[str]], None]]:
+    """One job of the sweep that `args` are, by its number and overrides, as Hydra launches it."""
+    line = Line.read(call.command, args)
+    overrides = [*line.overrides, *line.search_path(), "hydra.mode=MULTIRUN"]
+    with line.translated(), _loader() as app:
+        master = app.compose_config(
+            line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
+        )
+        context = HydraContext(config_loader=app.config_loader, callbacks=Callbacks(master))
+        launcher = BasicLauncher()
+        launcher.setup(hydra_context=context, task_function=task, config=master)
+
+        def launch(number: int, job: list[str]) -> None:
+            _ = launcher.launch([job], number)[0].return_value  # raises what the task raised
+
+        yield launch
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rlox.configs.params import expectation
 from rlox_cli.command import Command
 from rlox_cli.exit_codes import MEANINGS
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.schema import Group, Key, Schema
+from rlox_cli.schema import Group, Key, Schema, keys_of
 
 FLAGS = """\
 flags (Hydra's, all of them work)
@@ -48,6 +48,8 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
         _block(section or "run", (k for k in rest if _section(k) == section))
         for section in dict.fromkeys(_section(key) for key in rest)
     ]
+    if command.beside is not None:
+        blocks.append(_block("sweep", keys_of(command.beside, "sweep."), " of several runs"))
     blocks += [command.more] * bool(command.more)
     several = "  -m                   one run per combination of values\n" * command.sweeps
     return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])

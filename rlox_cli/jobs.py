@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +14,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from rlox.errors import StorageError
 from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.run_folder import DONE, KILLED, RUNNING, is_locked, read_status
+from rlox_cli.run_folder import DONE, KILLED, RUNNING, RunFolder, is_locked, read_status
 from rlox_cli.variants import stands_for
 
 STOPPED = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
@@ -30,6 +35,7 @@ class Job:
     common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
     identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
+    run: RunFolder | None = None  # once it is ours to write to
 
     @property
     def name(self) -> str:
@@ -104,6 +110,26 @@ def interrupted(job: Job) -> Path | None:
     return None
 
 
+@contextmanager
+def claimed(job: Job) -> Iterator[bool]:
+    """While active, no other process begins this job in this sweep; false where one does it already.
+
+    The lock of a run folder is not enough: the folder is looked for, moved and made before it has one.
+    """
+    assert job.sweep is not None
+    path = job.sweep / f".claim-{job.identity[:16]}"
+    try:
+        descriptor = _locked(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
 def busy_folder(job: Job) -> Path | None:
     """The folder in which another process is doing this job now."""
     return next((folder for folder in job.earlier() if is_locked(folder)), None)
@@ -122,6 +148,21 @@ def _overrides(node: Any) -> list[str]:
     # Unresolved: an override may hold an interpolation, which belongs to the job's config.
     given = OmegaConf.to_container(node.overrides.task, resolve=False)
     return [str(override) for override in cast(list[str], given)]
+
+
+def _locked(path: Path) -> int | None:
+    """A file of this name, locked; `None` where another process has it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)  # whoever had it removed it just before it became ours
 
 
 def _set_aside(folder: Path) -> None:

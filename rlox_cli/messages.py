@@ -35,6 +35,8 @@ SYNONYMS = {
     "num_steps": "algo.n_steps",
     "num_envs": "env.n_envs",
     "env_id": "env.id",
+    "n_jobs": "sweep.workers",
+    "num_workers": "sweep.workers",
 }
 
 

@@ -128,16 +128,15 @@ def resume_run(call: Call) -> int:
         return report_failure(error, path if folder.begun else None, call)[0]
 
 
-def go_on(path: Path, call: Call) -> dict[str, Any]:
+def go_on(folder: RunFolder, call: Call) -> dict[str, Any]:
     """Continue a run that was configured by this very command, unless somebody else has ended it.
 
     Its status and exit code.
     """
-    with RunFolder.reopen(path) as folder:
-        plan = Continuation.read(path, [], trusted=True)
-        if plan.finished():
-            return {"status": "skipped"}
-        return _continue(plan, folder, call)
+    plan = Continuation.read(folder.path, [], trusted=True)
+    if plan.finished():
+        return {"status": "skipped"}
+    return _continue(plan, folder, call)
 
 
 def find_run(name: str) -> Path:
@@ -177,13 +176,13 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         origin = provenance.collect(plan.config, call.line)
         _keep_previous(plan, {**origin, "resumed_at": step, "resume_grade": grade})
         _set_damaged_aside(plan.path, step)
-        print(f"{title(plan.config)}\n  folder  {plan.path}")
+        call.voice.say("begun", f"{title(plan.config)}\n  folder  {plan.path}")
         for change in plan.changes:
-            print(f"  changed {changes.describe(change, plan.config)}")
+            call.voice.say("begun", f"  changed {changes.describe(change, plan.config)}")
         where = _where(algorithm, saved, why)
         log.info("%s", where)
-        print(f"  {where}", flush=True)
-        return run_training(algorithm, plan.config, folder, call.signals, saved)
+        call.voice.say("resumed", f"  {where}")
+        return run_training(algorithm, plan.config, folder, call, saved)
 
 
 def _where(algorithm: Algorithm, saved: Checkpoint | None, why: str) -> str:

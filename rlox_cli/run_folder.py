@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from rlox.configs import RunConfig, plain
 from rlox.disk import replace_file
-from rlox.errors import ConfigError, StorageError
+from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
 
@@ -30,6 +30,10 @@ RETRY_SECONDS = 0.5
 LOCK_TRIES = 5
 
 log = logging.getLogger("rlox.cli")
+
+
+class BusyError(ConfigError):
+    """Another process is writing to the run folder."""
 
 
 def slug(text: str) -> str:
@@ -145,7 +149,7 @@ class RunFolder:
             except BlockingIOError as error:
                 folder._release()
                 if attempt == LOCK_TRIES - 1:
-                    raise ConfigError(locked_message(path)) from error
+                    raise BusyError(locked_message(path)) from error
                 time.sleep(0.02)
             except OSError as error:
                 raise StorageError(f"{path} cannot be written: {error.strerror}") from error
@@ -262,6 +266,19 @@ class _Log(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say nothing: the heartbeat tells of a full disk."""
+
+
+def note_death(folder: Path, reason: str) -> None:
+    """Say in the folder of a run whose process died that it was killed, unless somebody has it now."""
+    with suppress(RloxError, OSError, ValueError, KeyError):
+        run = RunFolder.reopen(folder)
+        try:
+            status = read_status(folder)
+            if status["status"] == RUNNING:
+                run._step = int(status["step"])
+                run.status(KILLED, reason)
+        finally:
+            run._release()
 
 
 def is_locked(folder: Path) -> bool:

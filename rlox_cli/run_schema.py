@@ -21,6 +21,6 @@ RUN = Schema(
     groups=(ALGO, ENV, BUFFER, LOGGER),
     presets=("tuned", "exp"),
     choosing=("exp",),
-    words=("resume", "trust"),
+    words=("resume", "trust", "sweep.workers"),
     hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null",
 )

@@ -19,7 +19,6 @@ from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.run_folder import DONE, KILLED, RunFolder, read_config, write_json
-from rlox_cli.signals import Signals
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -32,21 +31,21 @@ def run_training(
     algorithm: Algorithm,
     config: RunConfig,
     folder: RunFolder,
-    signals: Signals,
+    call: Call,
     resumed: Checkpoint | None = None,
 ) -> dict[str, Any]:
     """Train to the end, or until a signal; the status and the exit code."""
     from rlox.runs.session import Session
 
     set_num_threads(config.threads)
-    with progress.reporter() as report:
+    with call.voice.reporter() as report:
 
         def tick(now: progress.Snapshot) -> None:
             folder.at_step(now.now)
             report(now)
 
         session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
-        with signals.stopping(lambda: session.request_stop("signal")):
+        with call.signals.stopping(lambda: session.request_stop("signal")):
             outcome = session.run()
     for name, delivery in session.deliveries.items():
         if not delivery.complete:
@@ -62,8 +61,8 @@ def run_training(
     _plot(folder)
     folder.at_step(outcome.clock.now)
     folder.status(data["status"], outcome.reason, patience)
-    print(summary.closing(config, data, folder.path), flush=True)
-    code = 128 + (signals.received or 0) if killed else OK
+    call.voice.say("ended", summary.closing(config, data, folder.path))
+    code = 128 + (call.signals.received or 0) if killed else OK
     return {"status": data["status"], "code": code}
 
 
@@ -77,7 +76,7 @@ def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[i
             text += f"\n  to go on: {summary.resume_command(folder, make_run(read_config(folder)))}"
     if call.full_trace:
         traceback.print_exception(error)
-    print(messages.shorten(f"rlox {call.command.name}: {text}"), file=sys.stderr, flush=True)
+    call.voice.failed(messages.shorten(f"rlox {call.command.name}: {text}"))
     return code, text
 
 

@@ -33,8 +33,10 @@ class Interrupted(BaseException):
 class Signals:
     """Context manager that owns both handlers for one command."""
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool = False) -> None:
         self.received: int | None = None
+        self.patient = patient  # of a worker: its sweep decides when it is enough
+        self.at_once: Callable[[], None] | None = None  # what a second signal does first
         self._at = 0.0
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
@@ -69,13 +71,17 @@ class Signals:
         if self.received is not None:
             # a terminal that goes away sends SIGHUP twice, and a session's end SIGTERM with it
             with_it = self.received == signal.SIGHUP and time.monotonic() - self._at < TOGETHER
-            if signum == signal.SIGHUP or with_it:
+            if signum == signal.SIGHUP or with_it or self.patient:
                 return
+            if self.at_once is not None:
+                self.at_once()
             os._exit(128 + signum)
         self.received, self._at = signum, time.monotonic()
         if self._stop is None:
             raise Interrupted(signum)
         self._stop()
+        if self.patient:
+            return
         name = signal.Signals(signum).name
         with suppress(OSError):  # nobody may be left to read it
             os.write(

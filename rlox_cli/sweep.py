@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,7 @@ from rlox.errors import ConfigError
 from rlox_cli import sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_run
-from rlox_cli.run_folder import DONE, read_status
+from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
 
 
 class PlannedJob(NamedTuple):
@@ -63,8 +64,8 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
 
 
-def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]]) -> int:
-    """Write and print the summary; the exit code of the sweep.
+def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[str] = ()) -> int:
+    """Write and print the summary; the exit code of the sweep. `line` is the command that was typed.
 
     A job counts as done when its folder says so: a launcher may have run it in another process, and
     may not have run it at all.
@@ -85,6 +86,9 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]]) -> int:
     if planned.jobs is None and not outcomes:
         left = list(states.values()) or [sweep_summary.NOT_STARTED]
     print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
+    ends = [*left, *(outcome["status"] for outcome in outcomes)]
+    if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
+        print(f"to go on: {_again(line, planned.folder)}", flush=True)
     return FAILED if failed or any(state != DONE for state in left) else OK
 
 
@@ -92,6 +96,12 @@ def new_folder() -> str:
     """A folder name that no other sweep has, as a Hydra interpolation on the job's run_root."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     return f"${{run_root}}/sweeps/{stamp}_{secrets.token_hex(2)}"
+
+
+def _again(line: Sequence[str], folder: Path) -> str:
+    """What to type to go on with a sweep."""
+    kept = [word for word in line if not word.startswith("hydra.sweep.dir=")]
+    return shlex.join([*kept, f"hydra.sweep.dir={folder}"])
 
 
 def _grid(app: Hydra, master: DictConfig) -> list[list[str]]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs import RunConfig, leaves
-from rlox_cli.exit_codes import OK
 from rlox_cli.help import value_text
-from rlox_cli.identity import job_folders, saved_run, what
+from rlox_cli.identity import identity, job_folders, saved_run, what
 from rlox_cli.run_folder import DONE, read_result, read_status, write_text
 
 NOT_STARTED = "not started"
@@ -45,8 +44,11 @@ def write(
 
     `missing` are jobs that were planned and of which there is neither folder nor outcome.
     """
-    rows = [_row(path) for path in job_folders(folder) if (path / "status.json").exists()]
-    rows += [_refused(outcome) for outcome in outcomes if outcome["folder"] is None]
+    begun = [path for path in job_folders(folder) if (path / "status.json").exists()]
+    there = {identity(config) for config in map(saved_run, begun) if config is not None}
+    rows = [_row(path) for path in begun]
+    nowhere = [outcome for outcome in outcomes if outcome["folder"] is None]
+    rows += [_refused(outcome) for outcome in nowhere if outcome["identity"] not in there]
     rows += [_of(config) | {"job": job, "status": NOT_STARTED} for job, config in missing.items()]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore")
@@ -118,8 +120,7 @@ def _of(config: RunConfig) -> dict[str, Any]:
 def _refused(outcome: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {SETTINGS: {}}
     reason = str(outcome["message"]).splitlines()[0] if outcome["message"] else ""
-    status = "failed" if outcome["code"] != OK else outcome["status"]
-    return row | {"job": outcome["job"], "status": status, "reason": reason}
+    return row | {"job": outcome["job"], "status": outcome["status"], "reason": reason}
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -9,13 +10,13 @@ from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
 from rlox.loggers import check_loggers
-from rlox_cli import compose, jobs, provenance, validate
+from rlox_cli import compose, jobs, provenance, sweep_options, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
 from rlox_cli.resume import go_on
-from rlox_cli.run_folder import FAILED, KILLED, RunFolder
+from rlox_cli.run_folder import FAILED, BusyError, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title, warn
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep import SweepPlan
@@ -27,6 +28,7 @@ def train_one(call: Call) -> int:
     """Train as the command line says, several times where it asks for that; the exit code."""
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
+    sweep_options.refuse(call.args)
     task = TrainTask(call)
     compose.run(call, task)
     return task.code
@@ -34,26 +36,34 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
-    asked = set(MULTIRUN) & set(call.args)
-    args = call.args if asked else [MULTIRUN[1], *call.args]
-    return compose.run_sweep(call, args, TrainTask(call))
+    options, rest = sweep_options.read(call.args)
+    asked = set(MULTIRUN) & set(rest)
+    args = rest if asked else [MULTIRUN[1], *rest]
+    return compose.run_sweep(call, [*args, *options.launcher()], TrainTask(call, args))
 
 
 class TrainTask:
     """What Hydra calls once per job; it never raises an error, so that a sweep goes on."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, args: Sequence[str] = ()) -> None:
         self.call = call
+        self.args = list(args)  # of a sweep: what every job of it is composed from
         self.code = OK
         self.plan: SweepPlan | None = None
         self.outcomes: list[dict[str, Any]] = []
+        self.common: frozenset[str] = frozenset()  # overrides that all jobs share
+        self.total = 0  # jobs of the sweep, where that is known
+
+    def prepare(self, plan: SweepPlan) -> None:
+        """Know the sweep that the jobs belong to."""
+        self.plan, self.common, self.total = plan, plan.common, len(plan.jobs or ())
 
     def __call__(self, config: DictConfig) -> dict[str, Any]:
         """Train one job; the result says how it ended."""
-        job = jobs.current_job(self.plan.common if self.plan else frozenset())
+        job = jobs.current_job(self.common)
         if job.sweep is not None:
-            total = f"/{len(self.plan.jobs)}" if self.plan and self.plan.jobs else ""
-            print(f"[{job.number + 1}{total}] {' '.join(job.overrides)}", flush=True)
+            total = f"/{self.total}" if self.total else ""
+            self.call.voice.say("job", f"[{job.number + 1}{total}] {' '.join(job.overrides)}")
         ended: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
         try:
             ended |= self._train(config, job)
@@ -65,26 +75,47 @@ class TrainTask:
         ended |= {"job": job.name, "identity": job.identity}
         ended["folder"] = str(job.folder) if job.folder else None
         self.outcomes.append(ended)
-        if job.sweep is not None and ended["status"] == KILLED:
-            raise Interrupted(self.code - 128)
+        stopped = self.call.signals.received  # perhaps too late for this job, but not for the next
+        last = job.sweep is not None and stopped is not None
+        self.call.voice.outcome(ended, last)
+        if last:
+            raise Interrupted(stopped or 0)
         return ended
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
         job.identity = identity(config)
         check_loggers(config.logger)
-        if job.sweep is not None and not config.dry_run:
-            if (done := jobs.finished(job)) is not None:
-                job.folder = done
-                print(f"  done before: {done}")
-                return {"status": "skipped"}
-            if (busy := jobs.busy_folder(job)) is not None:
-                job.folder = busy
-                print(f"  running in another process: {busy}")
-                return {"status": "skipped"}
-            if (left := jobs.interrupted(job)) is not None:
-                job.folder = left
-                return go_on(left, self.call)
+        if job.sweep is None or config.dry_run:
+            return self._afresh(composed, config, job)
+        with jobs.claimed(job) as ours:
+            return self._of_sweep(composed, config, job) if ours else self._busy(job)
+
+    def _of_sweep(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
+        if (done := jobs.finished(job)) is not None:
+            job.folder = done
+            self.call.voice.say("skipped", f"  done before: {done}")
+            return {"status": "skipped"}
+        if jobs.busy_folder(job) is not None:
+            return self._busy(job)
+        if (left := jobs.interrupted(job)) is not None:
+            try:
+                job.run = RunFolder.reopen(left)
+            except BusyError:  # by rlox resume, just now
+                return self._busy(job)
+            job.folder = left
+            with job.run:
+                return go_on(job.run, self.call)
+        return self._afresh(composed, config, job)
+
+    def _busy(self, job: Job) -> dict[str, Any]:
+        """Whoever does it may be about to make its folder."""
+        job.folder = jobs.busy_folder(job)
+        place = f": {job.folder}" if job.folder else ""
+        self.call.voice.say("skipped", f"  running in another process{place}")
+        return {"status": "skipped", "message": "running in another process"}
+
+    def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
         validate.try_environment(config)
         validate.try_origin(config)
         warn(config)
@@ -92,7 +123,8 @@ class TrainTask:
 
         with closing(build(config)) as algorithm:
             if config.dry_run:
-                print(f"dry run: {_title(config, job)}: everything fits, nothing was trained")
+                fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
+                self.call.voice.say("checked", fits)
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
@@ -101,13 +133,15 @@ class TrainTask:
                     told["init_from"] = algorithm.origin
                 folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
-                print(f"{_title(config, job)}\n  folder  {folder.path}", flush=True)
-                return run_training(algorithm, config, folder, self.call.signals)
+                begun = f"{_title(config, job)}\n  folder  {folder.path}"
+                self.call.voice.say("begun", begun)
+                return run_training(algorithm, config, folder, self.call)
 
     def _failed(self, error: Exception, job: Job) -> dict[str, Any]:
         if job.folder is not None and not job.folder.exists():
             job.folder = None
-        code, text = report_failure(error, job.folder, self.call)
+        begun = job.run is None or job.run.begun
+        code, text = report_failure(error, job.folder if begun else None, self.call)
         return {"code": code, "message": text}
 
     def _tidy(self, job: Job) -> None:

@@ -30,10 +30,11 @@ def quoted(overrides: Iterable[str], keys: frozenset[str], several: bool) -> Ite
             yield override
             continue
         values = value.split(",") if several and not _QUOTED.fullmatch(value) else [value]
-        yield f"{key}={','.join(map(_in_quotes, values))}"
+        yield f"{key}={','.join(map(in_quotes, values))}"
 
 
-def _in_quotes(value: str) -> str:
+def in_quotes(value: str) -> str:
+    """A value in Hydra's quotes, unless it is in quotes or means something to Hydra."""
     if value in ("", "null", "???") or _QUOTED.fullmatch(value):
         return value
     text = str(Path(value).expanduser()) if value.startswith("~/") else value

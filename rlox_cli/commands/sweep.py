@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlox_cli.command import Call, Command
 from rlox_cli.commands.train import check, rewrite
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.run_schema import RUN
+from rlox_cli.sweep_options import SweepOptions, read
 
 # Flags with which Hydra shows something instead of running jobs.
 SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
@@ -15,7 +18,9 @@ def _run(call: Call) -> int:
     from rlox_cli.training import train_many, train_one
 
     shows = SHOWING & {arg.split("=")[0] for arg in call.args}
-    return train_one(call) if shows else train_many(call)
+    if not shows:
+        return train_many(call)
+    return train_one(replace(call, args=read(call.args)[1]))
 
 
 COMMAND = Command(
@@ -25,11 +30,15 @@ COMMAND = Command(
         "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
         "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME."
     ),
-    examples=("rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",),
+    examples=(
+        "rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",
+        "rlox sweep env=CartPole-v1 algo=ppo,a2c 'seed=range(0,10)' sweep.workers=8",
+    ),
     schema=RUN,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
     rewrite=rewrite,
     sweeps=True,
+    beside=SweepOptions,
 )

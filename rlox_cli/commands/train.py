@@ -10,6 +10,7 @@ from rlox.errors import ConfigError
 from rlox_cli import exit_codes
 from rlox_cli.command import Alias, Call, Command
 from rlox_cli.run_schema import RUN
+from rlox_cli.sweep_options import SweepOptions
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -74,6 +75,7 @@ COMMAND = Command(
     run=_run,
     rewrite=rewrite,
     sweeps=True,
+    beside=SweepOptions,
     more=RESUME,
     alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming),
 )

@@ -19,6 +19,8 @@ SPEC = CommandSpec(
         (("algo=a2c,ppo", "algo.clip_eps=0.1"), "it belongs to algo=ppo"),
         (("resume=RUN",), "rlox train resume=RUN"),
         (("sed=0,1",), "'seed'"),
+        (("sweep.workers=2", "hydra/launcher=basic"), "both say where jobs run"),
+        (("sweep.workers=0",), "sweep.workers"),
     ),
     same_keys_as="train",
 )

@@ -1,0 +1,66 @@
+"""`sweep.*`: how a sweep goes about its jobs. No job has these keys: they change none of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rlox.configs import make
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+PREFIX = "sweep."
+WORKERS = f"{PREFIX}workers"
+LAUNCHER = "hydra/launcher"
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """The keys of a sweep beside those of its jobs."""
+
+    workers: int = param(
+        1, "processes that do jobs side by side, on this machine", within="[1, 1024]"
+    )
+
+    def launcher(self) -> list[str]:
+        """The overrides by which Hydra launches the jobs so."""
+        if self.workers == 1:
+            return []
+        from rlox_cli.launcher import register  # late: it brings Hydra
+
+        register()
+        return [f"{LAUNCHER}=workers", f"hydra.launcher.workers={self.workers}"]
+
+
+def read(args: Sequence[str]) -> tuple[SweepOptions, list[str]]:
+    """The options that a command line gives, the last of each, and the rest of it."""
+    given = {key: value for key, value in map(_parts, args) if key == WORKERS}
+    rest = [arg for arg in args if _parts(arg)[0] not in given]
+    for arg in rest:
+        if given and _parts(arg)[0] == LAUNCHER:
+            raise ConfigError(
+                f"{WORKERS}={given[WORKERS]} and {arg} both say where jobs run; leave one of them out"
+            )
+    data = {key.removeprefix(PREFIX): _number(value) for key, value in given.items()}
+    return make(SweepOptions, data, PREFIX.rstrip(".")), rest
+
+
+def refuse(args: Iterable[str]) -> None:
+    """Raise `ConfigError` where a single run is given what only a sweep has."""
+    for arg in args:
+        if _parts(arg)[0] == WORKERS:
+            raise ConfigError(
+                f"{arg}: one run has no use for workers; for several: rlox sweep, or rlox train -m"
+            )
+
+
+def _parts(arg: str) -> tuple[str, str]:
+    key, _, value = arg.lstrip("+").partition("=")
+    return key, value
+
+
+def _number(text: str) -> int | str | None:
+    """The number in it; of anything else `make` says what was expected."""
+    if text in ("", "null"):
+        return None
+    return int(text) if text.isdecimal() or (text[:1] == "-" and text[1:].isdecimal()) else text

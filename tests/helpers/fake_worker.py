@@ -1,0 +1,62 @@
+"""A worker of a sweep that trains nothing: seed 3 dies, seed 4 waits for a signal, others are done.
+
+A script, run in place of `rlox_cli/start_worker.py`, which it speaks like.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+
+def tell(event: str, **content: Any) -> None:
+    print(json.dumps({"event": event, **content}), flush=True)
+
+
+def snapshot(now: int) -> dict[str, Any]:
+    return {
+        "unit": "env_steps",
+        "now": now,
+        "total": 100,
+        "return_mean": 12.5,
+        "steps_per_second": 50.0,
+        "seconds": 1.0,
+        "seconds_left": 1.0,
+    }
+
+
+def do(order: dict[str, Any], wait: float) -> None:
+    print("not an event", flush=True)
+    print("a word aside", file=sys.stderr, flush=True)
+    seed = next(o.split("=")[1] for o in order["overrides"] if o.startswith("seed="))
+    for now in (10, 60):
+        tell("progress", snapshot=snapshot(now))
+        time.sleep(wait)
+    if seed == "3":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == "4":
+        code = 128 + json.loads(sys.stdin.readline())["stop"]
+        tell("ended", outcome=outcome(order, "killed", code), last=True)
+        sys.exit(code)
+    tell("ended", outcome=outcome(order, "done", 0), last=False)
+
+
+def outcome(order: dict[str, Any], status: str, code: int) -> dict[str, Any]:
+    ended = {"status": status, "code": code, "message": "", "folder": None}
+    return ended | {"job": f"{order['job']}_", "identity": str(order["job"])}
+
+
+def main() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    greeting = json.loads(sys.stdin.readline())
+    wait = float(greeting.get("wait", os.environ.get("FAKE_WAIT", 0)))
+    while "job" in (order := json.loads(sys.stdin.readline() or "{}")):
+        do(order, wait)
+
+
+if __name__ == "__main__":
+    main()
