@@ -36,17 +36,24 @@ class Signals:
     def __init__(self) -> None:
         self.received: int | None = None
         self._at = 0.0
+        self._raised: int | None = None
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
         """While active, a signal calls `stop` instead of raising `Interrupted`."""
+        self.settle()
         self._stop = stop
         try:
             yield
         finally:
             self._stop = None
+
+    def settle(self) -> None:
+        """Raise `Interrupted` again: libraries may have caught it, and gone on or failed otherwise."""
+        if self._raised is not None:
+            raise Interrupted(self._raised)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -64,6 +71,8 @@ class Signals:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if isinstance(error, Exception):
+            self.settle()
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -74,6 +83,7 @@ class Signals:
             os._exit(128 + signum)
         self.received, self._at = signum, time.monotonic()
         if self._stop is None:
+            self._raised = signum
             raise Interrupted(signum)
         self._stop()
         name = signal.Signals(signum).name
