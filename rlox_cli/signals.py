@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ class Signals:
         self._raised: int | None = None
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
+        self._tell = sys.unraisablehook
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -61,6 +63,7 @@ class Signals:
             left = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
             handled = [number for number in HANDLED if number not in left]
             self._previous = {s: signal.signal(s, self._handle) for s in handled}
+            self._tell, sys.unraisablehook = sys.unraisablehook, self._untold
         return self
 
     def __exit__(
@@ -71,8 +74,15 @@ class Signals:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._previous:
+            sys.unraisablehook = self._tell
         if isinstance(error, Exception):
             self.settle()
+
+    def _untold(self, found: sys.UnraisableHookArgs) -> None:
+        """What is raised in a destructor ends nothing, and Python shows it; `settle` raises it again."""
+        if not isinstance(found.exc_value, Interrupted):
+            self._tell(found)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received is not None:

@@ -68,3 +68,28 @@ def test_a_command_that_was_not_stopped_fails_as_it_does() -> None:
         raise ValueError("its own")
     with pytest.raises(Interrupted), Signals():
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Dropped:
+    """Something that goes away at the moment of a signal, or that fails to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        if self.error:
+            raise self.error
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_in_a_destructor_is_not_shown_and_not_lost(monkeypatch: Any) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda found: shown.append(found.exc_value))
+    signals = Signals()
+    with pytest.raises(Interrupted), signals:
+        Dropped()
+        assert (shown, signals.received) == ([], signal.SIGINT)
+        signals.settle()
+    with Signals():
+        Dropped(ValueError("its own"))
+    assert [str(error) for error in shown] == ["its own"]
