@@ -12,7 +12,6 @@ from helpers.terminal import LONG, SHORT, Terminal, done, only, shell, stands
 ESCAPE = "\x1b"
 
 
-@pytest.mark.smoke
 def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     with Terminal(LONG, tmp_path) as terminal:
         terminal.until("0/40,960 steps")
