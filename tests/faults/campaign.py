@@ -186,11 +186,11 @@ def campaign(
         lines = []
     hits = [Hit(**json.loads(line)) for line in lines[1:]]
     left = sorted(set(range(count)) - {hit.number for hit in hits})
-    lock, wholes = threading.Lock(), _wholes(folder)
+    lock, next_ones, wholes = threading.Lock(), iter(left), _wholes(folder)
 
-    def work(first: int) -> None:
+    def work(_: int) -> None:
         with Nursery() as nursery:
-            for number in left[first::workers]:
+            for number in next_ones:  # of all workers together
                 part = folder / str(number)
                 part.mkdir()
                 hit = fire(Shot.of(seed, number), part, wholes, nursery)
