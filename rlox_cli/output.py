@@ -71,6 +71,7 @@ class Lasting:
 @contextmanager
 def lasting_output() -> Iterator[None]:
     """While active, standard output and error are `Lasting`; both are flushed at the end."""
+    _occupy()
     before = sys.stdout, sys.stderr
     ours = Lasting(sys.stdout), Lasting(sys.stderr)
     sys.stdout, sys.stderr = cast(TextIO, ours[0]), cast(TextIO, ours[1])
@@ -80,3 +81,14 @@ def lasting_output() -> Iterator[None]:
         for stream in ours:
             stream.flush()
         sys.stdout, sys.stderr = before
+
+
+def _occupy() -> None:
+    """Open nowhere for each standard stream that is closed: the next file would have its number, and what
+    is written to standard error by number would be in it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest number that is free is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ def curve_figure(run: Path) -> Figure | None:
     score = result is not None and result["score"] is not None
     if not (episodes or evaluations or score):
         return None
+    # where its cache is, as it tells those whose home is read-only, is no concern of a run
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,17 +39,25 @@ class Signals:
         self.patient = patient  # of a worker: its sweep decides when it is enough
         self.at_once: Callable[[], None] | None = None  # what a second signal does first
         self._at = 0.0
+        self._raised: int | None = None
         self._stop: Callable[[], None] | None = None
         self._previous: dict[signal.Signals, Any] = {}
+        self._tell = sys.unraisablehook
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
         """While active, a signal calls `stop` instead of raising `Interrupted`."""
+        self.settle()
         self._stop = stop
         try:
             yield
         finally:
             self._stop = None
+
+    def settle(self) -> None:
+        """Raise `Interrupted` again: libraries may have caught it, and gone on or failed otherwise."""
+        if self._raised is not None:
+            raise Interrupted(self._raised)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -56,6 +65,7 @@ class Signals:
             left = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
             handled = [number for number in HANDLED if number not in left]
             self._previous = {s: signal.signal(s, self._handle) for s in handled}
+            self._tell, sys.unraisablehook = sys.unraisablehook, self._untold
         return self
 
     def __exit__(
@@ -66,6 +76,15 @@ class Signals:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._previous:
+            sys.unraisablehook = self._tell
+        if isinstance(error, Exception):
+            self.settle()
+
+    def _untold(self, found: sys.UnraisableHookArgs) -> None:
+        """What is raised in a destructor ends nothing, and Python shows it; `settle` raises it again."""
+        if not isinstance(found.exc_value, Interrupted):
+            self._tell(found)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -78,6 +97,7 @@ class Signals:
             os._exit(128 + signum)
         self.received, self._at = signum, time.monotonic()
         if self._stop is None:
+            self._raised = signum
             raise Interrupted(signum)
         self._stop()
         if self.patient:

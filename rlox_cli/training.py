@@ -68,6 +68,7 @@ class TrainTask:
         try:
             ended |= self._train(config, job)
         except Exception as error:
+            self.call.signals.settle()
             ended |= self._failed(error, job)
         finally:
             self._tidy(job)
@@ -122,6 +123,7 @@ class TrainTask:
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for
 
         with closing(build(config)) as algorithm:
+            self.call.signals.settle()
             if config.dry_run:
                 fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
                 self.call.voice.say("checked", fits)

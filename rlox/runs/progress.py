@@ -5,6 +5,7 @@ Imports no torch: the command line has the words of it before it knows that it w
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -84,7 +85,8 @@ class Bar:
             TextColumn,
         )
 
-        console = Console()
+        # styles are codes too, bold as well as colours
+        console = Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
         columns: list[ProgressColumn] = [
             TextColumn("[bold]{task.fields[steps]}"),
             TaskProgressColumn(),
@@ -118,7 +120,7 @@ class Bar:
             "left": duration(now.seconds_left),
         }
         if self._task is None:
-            self._task = self._progress.add_task("", total=now.total, **fields)
+            self._task = self._progress.add_task("", total=now.total, completed=now.now, **fields)
         self._progress.update(self._task, completed=now.now, **fields)
 
 
@@ -134,8 +136,9 @@ def shown(report: Lines | Bar, start: int, mean_return: Callable[[], float | Non
 
 
 def reporter() -> Lines | Bar:
-    """The one that fits standard output."""
-    return Bar() if sys.stdout.isatty() else Lines()
+    """The one that fits standard output: a terminal that moves no cursor gets lines too."""
+    moves = os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    return Bar() if moves and sys.stdout.isatty() else Lines()
 
 
 def duration(seconds: float | None) -> str:

@@ -38,27 +38,36 @@ def command(
     phase: str = "",
     count: int = 1,
     after: float = 0.0,
+    by: Sequence[str] | None = None,
+    before: Callable[[], object] = bool,
 ) -> Ended:
-    """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds)."""
+    """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds).
+
+    `by` is the command line in front of `args`, this module where it is `None`; `before` is called last
+    thing before the signal.
+    """
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "faults.command", phase or "-", str(count), *args]
+    ours = [sys.executable, "-m", "faults.command", phase or "-", str(count)]
+    line = [*(ours if by is None else by), *args]
     pipe = subprocess.PIPE
     with subprocess.Popen(line, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as child:
         try:
             assert child.stderr
             seen = ""
             while (
-                sent is not None
+                phase
+                and sent is not None
                 and f"reached {phase}" not in seen
                 and (read := child.stderr.readline())
             ):
                 seen += read
             time.sleep(after)
+            before()
             begun = time.perf_counter()
             if sent is not None and child.poll() is None:
                 child.send_signal(sent)
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=120)
             return Ended(child.returncode, time.perf_counter() - begun, out, seen + err)
         finally:
             child.kill()

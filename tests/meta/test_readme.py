@@ -71,6 +71,13 @@ def test_a_shown_train_command_is_a_valid_configuration(arguments, workdir):
     assert result.returncode == 0, result.stdout
 
 
+def test_the_readme_says_how_the_command_is_called_and_what_the_set_up_takes():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "the command is `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
+    assert re.search(r"The set-up takes about \d+ GB of disk", text)
+    assert "https://pytorch.org/get-started" in text
+
+
 def test_the_readme_shows_commands_of_the_runner():
     assert len(SHOWN) >= 3
 

@@ -145,6 +145,7 @@ def test_no_logger_can_be_asked_for(cli: Cli, override: str) -> None:
         "+env.kwargs.g=9.8",
         "++env.kwargs.g=9.8",
         "env.kwargs={g: 9.8}",
+        "env.kwargs={g:9.8}",
         "+env.kwargs={g: 9.8}",
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 from helpers.policies import UserMlp
-from torch import Tensor
+from torch import Tensor, nn
 
 import rlox.policies.user
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, PPO
+from rlox.errors import ConfigError
 from rlox.policies import UserPolicy
 from rlox.rng import keyed
 
@@ -110,3 +113,13 @@ def test_a_module_on_an_accelerator_trains_to_the_same_weights_and_leaves_its_ge
         assert torch.equal(backend.get_rng_state(), before)
         results.append((drawn.tolist(), algorithm.policy.module.actor[0].weight.tolist()))
     assert results[0] == results[1]
+
+
+def test_the_help_names_every_method_that_is_asked_for() -> None:
+    with pytest.raises(ConfigError) as refused:
+        UserPolicy(nn.Linear(2, 2))
+    lacks = re.findall(r"\b(?:get_\w+|mode)\b", str(refused.value).partition(" lacks ")[2])
+    assert {"get_action_and_logprob", "get_value", "mode"} <= set(lacks)
+    for facade in (PPO, A2C):
+        shown = " ".join(inspect.getdoc(facade).split())  # type: ignore[union-attr]
+        assert [name for name in lacks if f"`{name}`" not in shown] == []

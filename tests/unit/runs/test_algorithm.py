@@ -46,6 +46,7 @@ def weights(algorithm: PPO) -> Tensor:
         (float("nan"), "total_timesteps=nan: expected an integer"),
         (float("inf"), "total_timesteps=inf: expected an integer"),
         ("a", "total_timesteps='a': expected an integer"),
+        ("1000", "total_timesteps='1000': expected an integer"),
         (None, "total_timesteps=None: expected an integer"),
         (1100.5, r"total_timesteps=1100\.5: expected an integer"),
         (0, r"total_timesteps=0: expected a value in \[1, inf\)"),

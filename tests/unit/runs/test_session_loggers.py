@@ -49,6 +49,10 @@ def test_tensorboard_has_the_scalars_at_their_steps(tmp_path: Path) -> None:
     assert [s.step for s in scalars] == [r["env_steps"] for r in found]
     assert [s.value for s in scalars] == pytest.approx([r["loss/value"] for r in found])
     assert "env_steps" not in events.Tags()["scalars"]
+    every_row = {"updates", "seconds"}  # where it stands: an evaluation's row says so too
+    for tag in set(events.Tags()["scalars"]) - every_row:
+        steps = [s.step for s in events.Scalars(tag)]
+        assert steps == sorted(set(steps)), f"{tag} is there twice at a step"
 
 
 def test_a_broken_logger_warns_and_the_run_is_complete(

@@ -1,0 +1,242 @@
+"""Signals at random moments of a run, as many as are asked for: what each came to, one line of JSON each.
+
+The lines are kept, so a campaign that was interrupted goes on with the next signal. They begin with what they
+were made with: other code or another seed begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from faults.child import Nursery
+from faults.command import Ended, command
+from faults.fingerprint import difference, fingerprint
+from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SCRIPT = Path(sys.executable).with_name("rlox")
+_COMMON = ("train", "tuned=null", "env=CartPole-v1", "seed=5", "eval.episodes=2")
+# 12 updates of a moment, and two that are one minibatch of seconds each
+SMALL = (
+    *_COMMON, "env.n_envs=8", "algo.n_steps=16", "algo.batch_size=64", "algo.n_epochs=2",
+    "algo.net_arch=[16]", "total_steps=1536", "checkpoint.every=256", "eval.every=512", "log.every=128",
+)  # fmt: skip
+LARGE = (
+    *_COMMON, "env.n_envs=2048", "algo.n_steps=48", "algo.batch_size=98304", "algo.n_epochs=1",
+    "algo.net_arch=[256,256]", "total_steps=196608", "checkpoint.every=98304", "log.every=98304",
+)  # fmt: skip
+# phase: the run, how often it comes to the phase, and within how many seconds after that the signal is sent
+PHASES: Mapping[str, tuple[tuple[str, ...], int, float]] = {
+    "start": (SMALL, 1, 2.5),
+    "compose": (SMALL, 1, 2.5),
+    "collect": (SMALL, 12, 0.02),
+    "update": (LARGE, 2, 4.0),
+    "evaluate": (SMALL, 3, 0.02),
+    "save": (SMALL, 7, 0.02),
+    "exit": (SMALL, 1, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One signal: when, which."""
+
+    number: int
+    phase: str
+    sent: signal.Signals
+    count: int
+    after: float
+
+    @classmethod
+    def of(cls, seed: int, number: int) -> Shot:
+        """The shot of that number: phases and signals in turn, moments at random."""
+        chance = random.Random(f"{seed} {number}")
+        phase = list(PHASES)[number % len(PHASES)]
+        _, often, within = PHASES[phase]
+        sent = SIGNALS[number // len(PHASES) % len(SIGNALS)]
+        return cls(number, phase, sent, chance.randint(1, often), chance.uniform(0, within))
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What it came to."""
+
+    number: int
+    phase: str
+    sent: str
+    code: int
+    outcome: str  # never started, done, resumed
+    faults: list[str]  # nothing but an empty list is right
+    seconds: float  # from the signal to the exit
+    heard: str  # the phase in which the handler ran; empty: the process had none (yet, or any more)
+    unheard: float  # seconds from the signal until then: a call into C ends first
+    waited: str  # the phase in which most of the rest went by
+    interpreter: bool  # it came before the first line of rlox, and Python itself showed where
+
+
+def fire(shot: Shot, folder: Path, whole: Callable[[Path], Any], nursery: Nursery) -> Hit:
+    """Send the signal, look at what it left, go on with the run to its end and compare."""
+    args = PHASES[shot.phase][0]
+    kept: list[int] = []
+    phase = "" if shot.phase == "start" else shot.phase
+    by = [sys.executable, "-m", "faults.phases", phase, str(shot.count)] if phase else [str(SCRIPT)]
+    began: list[float] = []
+
+    def before() -> None:
+        kept.extend(_saved(run) for run in _runs(folder))
+        began.append(time.monotonic())
+
+    ended = command(args, folder, shot.sent, phase, shot.count, shot.after, by, before)
+    outcome, faults = _judge(shot, ended, folder, max(kept, default=-1))
+    if outcome == "resumed":
+        faults += _go_on(folder, whole, shot.number, nursery)
+    heard = re.search(r"^heard (\w+) ([\d.]+)$", ended.err, re.M)
+    found = re.search(r"^spent (.+)$", ended.err, re.M)
+    spent: dict[str, float] = json.loads(found[1]) if found else {}
+    return Hit(
+        shot.number,
+        shot.phase,
+        shot.sent.name,
+        ended.code,
+        outcome,
+        faults,
+        round(ended.seconds, 3),
+        heard[1] if heard else "",
+        round(float(heard[2]) - began[0], 3) if heard else 0.0,
+        max(spent, key=lambda name: spent[name], default=""),
+        "Traceback" in ended.err and not _ours(ended.err),
+    )
+
+
+def _judge(shot: Shot, ended: Ended, folder: Path, kept: int) -> tuple[str, list[str]]:
+    """What became of the run, and what is wrong with it."""
+    faults = [f"traceback: {ended.err[-800:]}"] if _ours(ended.err) else []
+    runs = list(_runs(folder))
+    states = [json.loads((run / "status.json").read_text())["status"] for run in runs]
+    # killed outright where there are no handlers yet, or none any more: for a shell it is the same
+    right = {128 + shot.sent} if "killed" in states else {128 + shot.sent, -shot.sent}
+    early = ended.code == 1 and not runs and "KeyboardInterrupt" in ended.err and not faults
+    if ended.code not in right | ({0} if states == ["done"] else set()) and not early:
+        faults.append(f"exit {ended.code}, {states}: {ended.err[-800:]}")
+    if not runs:
+        left = [str(p) for p in folder.rglob("*") if not p.is_dir()]
+        return "never started", faults + ([f"left {left}"] if left else [])
+    if not set(states) <= {"killed", "done"}:
+        faults.append(f"status {states}")
+    if _saved(runs[0]) < kept:
+        faults.append(f"lost: a checkpoint of step {kept} was there")
+    return ("done" if states == ["done"] else "resumed"), faults
+
+
+def _go_on(folder: Path, whole: Callable[[Path], Any], number: int, nursery: Nursery) -> list[str]:
+    """Resume to the end, every tenth by the command; in what it differs from the run never stopped."""
+    (run,) = _runs(folder)
+    if number % 10 == 0:
+        again = command(["resume", str(run)], folder)
+        if again.code:
+            return [f"resume: exit {again.code}: {again.err[-800:]}"]
+    else:
+        config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
+        if code := nursery.run(run, config, resume=True):
+            return [f"resume: exit {code}"]
+    # a stop saves where it is, so the last but one folder is another
+    found = set(difference(fingerprint(run), whole(run))) - {"folders"}
+    return [f"not as if it had never stopped: {sorted(found)}"] if found else []
+
+
+def _runs(folder: Path) -> Iterable[Path]:
+    return (path.parent for path in folder.glob("runs/*/*/*/status.json"))
+
+
+def _saved(run: Path) -> int:
+    """The step of the newest checkpoint that is whole, -1 for none."""
+    newest = newest_checkpoint(run)
+    return -1 if newest is None else int(read_checkpoint(newest).clock["env_steps"])
+
+
+def _ours(err: str) -> bool:
+    """Whether something is shown that goes through a file of rlox: before, it is the interpreter's own."""
+    shown = "Traceback" in err or "Exception ignored" in err
+    return shown and re.search(r'File "[^"]*/(rlox|rlox_cli)/', err) is not None
+
+
+def campaign(
+    count: int, seed: int, made_with: str, place: Path, folder: Path, workers: int
+) -> list[Hit]:
+    """Fire what is not in the file `place` yet, several at a time; all hits, by their numbers."""
+    head = json.dumps({"seed": seed, "made_with": made_with})
+    lines = place.read_text().splitlines() if place.exists() else []
+    if lines[:1] != [head]:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{head}\n")
+        lines = []
+    hits = [Hit(**json.loads(line)) for line in lines[1:]]
+    left = sorted(set(range(count)) - {hit.number for hit in hits})
+    lock, next_ones, wholes = threading.Lock(), iter(left), _wholes(folder)
+
+    def work(_: int) -> None:
+        with Nursery() as nursery:
+            for number in next_ones:  # of all workers together
+                part = folder / str(number)
+                part.mkdir()
+                hit = fire(Shot.of(seed, number), part, wholes, nursery)
+                with lock, place.open("a") as file:
+                    file.write(f"{json.dumps(asdict(hit))}\n")
+                    hits.append(hit)
+                    print(f"signal {number}: {hit}", flush=True)
+
+    if left:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(work, range(workers)))
+    return sorted((hit for hit in hits if hit.number < count), key=lambda hit: hit.number)
+
+
+def _wholes(folder: Path) -> Callable[[Path], dict[str, Any]]:
+    """The fingerprint of the run never stopped that has the configuration of a run."""
+    made = {}
+    for name, args in (("small", SMALL), ("large", LARGE)):
+        (folder / name).mkdir()
+        ended = command(args, folder / name)
+        assert ended.code == 0, ended.err
+        (run,) = _runs(folder / name)
+        total = OmegaConf.load(run / "config.yaml")["total_steps"]
+        made[total] = fingerprint(run)
+    return lambda run: made[OmegaConf.load(run / "config.yaml")["total_steps"]]
+
+
+def summary(hits: list[Hit]) -> dict[str, Any]:
+    """The counts of a campaign."""
+    faults = Counter(fault.split(":")[0].split(" ")[0] for hit in hits for fault in hit.faults)
+    slowest = max(hits, key=lambda hit: hit.seconds)
+    return {
+        "sent": len(hits),
+        "tracebacks": faults["traceback"],
+        "checkpoints lost": faults["lost"],
+        "wrong exit codes": faults["exit"],
+        "other faults": sum(faults.values())
+        - sum(faults[k] for k in ("traceback", "lost", "exit")),
+        "outcomes": dict(Counter(hit.outcome for hit in hits)),
+        "phases": {
+            phase: dict(Counter(hit.sent for hit in hits if hit.phase == phase)) for phase in PHASES
+        },
+        "heard in": dict(Counter(hit.heard or "no handler" for hit in hits)),
+        "slowest_s": slowest.seconds,
+        "of which unheard_s": slowest.unheard,
+        "slowest heard in": slowest.heard,
+        "slowest waited for": slowest.waited,
+        "in the interpreter's own start": sum(hit.interpreter for hit in hits),
+    }

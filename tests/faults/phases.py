@@ -1,0 +1,111 @@
+"""The real `rlox` command that tells where it is: when a phase begins, and what a signal waits for.
+
+`python -m faults.phases PHASE COUNT ARGS...` is `rlox ARGS...` that writes three kinds of lines to
+standard error: `reached PHASE` when that phase begins for the COUNTth time, `heard PHASE TIME` where a
+signal's handler runs, and `spent {phase: seconds}` at the exit, which counts from then on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+# phase: the module, and what in it is the phase from its call to its return
+PLACES = {
+    "compose": ("rlox_cli.validate", "run_config"),
+    "build": ("rlox.build", "build"),
+    "collect": ("rlox.collectors", "RolloutCollector.collect"),
+    "update": ("rlox.algorithms.ppo", "PPOLearner.update"),
+    "evaluate": ("rlox.training.evaluate", "Evaluator.__call__"),
+    "save": ("rlox.runs.checkpoint_store", "CheckpointStore.save"),
+    "exit": ("rlox.runs.session", "Session._outcome"),
+}
+LIGHT = (
+    "compose",
+)  # what imports no torch: where this is awaited, its import comes after it as it does
+
+
+class Watch:
+    """Where this process is, and since a signal was heard how long it was where."""
+
+    def __init__(self, phase: str, count: int) -> None:
+        self._awaited, self._left = phase, count
+        self._at = ["start"]
+        self._since: float | None = None
+        self._spent: Counter[str] = Counter()
+
+    def heard(self) -> None:
+        """A handler runs; from here on it is counted."""
+        self._since = time.monotonic()
+        os.write(2, f"\nheard {self._at[-1]} {self._since}\n".encode())
+
+    def within(self, phase: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        """The same callable, watched; after the last phase of a run everything belongs to its exit."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._count()
+            self._at[0] = "between"
+            self._at.append(phase)
+            self._left -= phase == self._awaited
+            if phase == self._awaited and self._left == 0:
+                os.write(2, f"\nreached {phase}\n".encode())
+            try:
+                return real(*args, **kwargs)
+            finally:
+                self._count()
+                if phase == "exit":
+                    self._at[:-1] = []
+                else:
+                    self._at.pop()
+
+        return watched
+
+    def tell(self) -> None:
+        """Write what was counted, if there was a signal."""
+        self._count()
+        if self._since is not None:
+            os.write(2, f"\nspent {json.dumps(self._spent)}\n".encode())
+
+    def _count(self) -> None:
+        if self._since is not None:
+            now = time.monotonic()
+            self._spent[self._at[-1]] += now - self._since
+            self._since = now
+
+
+def _watch(phase: str, count: int) -> None:
+    """Have every place and the handler of signals tell."""
+    from rlox_cli.signals import Signals
+
+    watch = Watch(phase, count)
+    atexit.register(watch.tell)
+    handle: Any = Signals._handle
+
+    def handled(self: Any, *args: Any) -> None:
+        watch.heard()
+        handle(self, *args)
+
+    Signals._handle = handled  # type: ignore[method-assign]
+    for name, (module, place) in PLACES.items():
+        if phase in LIGHT and name not in LIGHT:
+            continue
+        owner: Any = import_module(module)
+        *inside, last = place.split(".")
+        for part in inside:
+            owner = getattr(owner, part)
+        setattr(owner, last, watch.within(name, getattr(owner, last)))
+
+
+if __name__ == "__main__":
+    _watch(sys.argv[1], int(sys.argv[2]))
+    sys.argv[:] = ["rlox", *sys.argv[3:]]
+    from rlox_cli.start import main
+
+    sys.exit(main())

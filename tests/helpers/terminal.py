@@ -1,0 +1,153 @@
+"""`rlox` as a shell starts it: in a terminal that is its own, with streams that may be missing."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+RLOX = str(Path(sys.executable).with_name("rlox"))
+SHORT = (
+    "train", "tuned=null", "total_steps=512", "algo.n_steps=32", "algo.batch_size=64",
+    "algo.n_epochs=1", "env.n_envs=4", "eval.episodes=3", "checkpoint.every=128",
+)  # fmt: skip
+# one that goes on for seconds: for what happens in the middle of it
+LONG = (*SHORT, "total_steps=40960", "algo.batch_size=8")
+WAIT = 60.0  # what hangs ends a test, after this
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """That of a shell: nothing of the tests in it, `None` for a variable that is not set."""
+    found = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "LANG": "C.UTF-8"}
+    found |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    for name, value in changes.items():
+        found |= {name: value or ""}
+        if value is None:
+            del found[name]
+    return found
+
+
+def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
+    """Run a script of bash in which `rlox` is the command, far from any terminal."""
+    return subprocess.run(
+        ["bash", "-c", f'rlox() {{ "{RLOX}" "$@"; }}\n{script}'], cwd=cwd, env=environment(**changes),
+        capture_output=True, text=True, timeout=2 * WAIT, check=False, start_new_session=True,
+    )  # fmt: skip
+
+
+class Terminal:
+    """Context manager: `rlox args` as the leader of a terminal's session."""
+
+    def __init__(
+        self, args: Sequence[str], cwd: Path, columns: int = 100, nohup: bool = False, **env: str
+    ) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._read = b""
+        self._child = subprocess.Popen(
+            [RLOX, *args], cwd=cwd, env=environment(**{"TERM": "xterm-256color", **env}), stdin=slave,
+            stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_leading(nohup),
+        )  # fmt: skip
+        os.close(slave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.kill()
+        self._child.wait()
+        self.close()
+
+    @property
+    def text(self) -> str:
+        """What it has shown so far."""
+        return self._read.decode()
+
+    @property
+    def visible(self) -> list[str]:
+        """The lines of it, without the codes that move, hide and colour."""
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)
+        return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+    def until(self, words: str) -> None:
+        """Read until it shows these words."""
+        while words not in self.text and self._more():
+            pass
+        assert words in self.text, self.text
+
+    def type(self, keys: str) -> None:
+        """As if they were pressed."""
+        os.write(self._master, keys.encode())
+
+    def close(self) -> None:
+        """The window is closed."""
+        if self._master >= 0:
+            os.close(self._master)
+        self._master = -1
+
+    def end(self) -> int:
+        """Read the rest; its exit code."""
+        while self._master >= 0 and self._more():
+            pass
+        return self._child.wait(WAIT)
+
+    def _more(self) -> bool:
+        try:
+            found = os.read(self._master, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self._read += found
+        return bool(found)
+
+
+def _leading(nohup: bool) -> Callable[[], None]:
+    def prepare() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return prepare
+
+
+def only(folder: Path) -> Path:
+    """The one run folder below."""
+    (found,) = folder.rglob("status.json")
+    return found.parent
+
+
+def stands(run: Path) -> Mapping[str, Any]:
+    """What a run left: its status, the step of its newest whole checkpoint, whether it has a result."""
+    last = run / "checkpoints" / "last" / "manifest.json"
+    status = json.loads((run / "status.json").read_text())
+    saved = json.loads(last.read_text())["clock"]["env_steps"] if last.exists() else None
+    return {"status": status["status"], "step": status["step"], "saved": saved}
+
+
+def done(step: int = 512) -> Mapping[str, Any]:
+    """What a run leaves that came to its end."""
+    return {"status": "done", "step": step, "saved": step}
+
+
+def begun(folder: Path) -> Path:
+    """The one run folder below, once the run in it has saved something."""
+    until = time.monotonic() + WAIT
+    while not list(folder.rglob("checkpoints/last")) and time.monotonic() < until:
+        time.sleep(0.01)
+    return only(folder)

@@ -1,0 +1,46 @@
+"""The list of what new users stumbled over names tests that there are."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import first_hour  # noqa: E402
+
+
+def functions_of(file: str) -> set[str]:
+    """The functions of a file at its top."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_line_is_held_by_tests_that_there_are() -> None:
+    rows = first_hour.listed()
+    assert len(rows) > 40
+    assert [sentence for sentence, tests in rows.items() if not tests] == []
+    named = [test.split("::") for tests in rows.values() for test in tests]
+    assert [n for n in named if not n[1].startswith("test_")] == []
+    assert ["::".join(n) for n in named if n[1] not in functions_of(n[0])] == []
+
+
+def test_the_command_runs_each_of_them_once_with_the_options_it_is_given(monkeypatch: Any) -> None:
+    ran: list[list[str]] = []
+
+    def run(line: list[str], **options: Any) -> Any:
+        ran.append(line)
+        return subprocess.CompletedProcess(line, 3)
+
+    monkeypatch.setattr(first_hour.subprocess, "run", run)
+    assert first_hour.main(["-n", "2"]) == 3
+    (line,) = ran
+    assert line[1:3] == ["-m", "pytest"]
+    assert line[-2:] == ["-n", "2"]
+    tests = line[3:-2]
+    assert len(set(tests)) == len(tests)
+    assert set(tests) == {test for found in first_hour.listed().values() for test in found}

@@ -1,0 +1,115 @@
+"""`rlox` where a shell puts it: in pipes, without streams, in odd folders. The work is done all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.terminal import LONG, RLOX, SHORT, begun, done, environment, only, shell, stands
+
+TRAIN = " ".join(("rlox", *SHORT))
+LOUD = ("Traceback", "Exception ignored", "Error", "\x1b")
+
+
+def quiet(text: str) -> bool:
+    """Whether nothing in it looks like a failure, or like codes for a terminal."""
+    return not any(word in text for word in LOUD)
+
+
+@pytest.mark.smoke
+def test_a_reader_that_has_seen_enough_does_not_end_the_run(tmp_path: Path) -> None:
+    ended = shell(f"{TRAIN} | head -1; exit ${{PIPESTATUS[0]}}", tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "ppo on CartPole-v1, seed 0, 512 steps\n"
+    assert stands(only(tmp_path)) == done()
+    assert json.loads((only(tmp_path) / "result.json").read_text())["status"] == "done"
+
+
+def test_an_evaluation_that_nobody_reads_is_written(tmp_path: Path) -> None:
+    assert shell(f"{TRAIN} hydra.run.dir=run", tmp_path).returncode == 0
+    ended = shell("rlox evaluate run episodes=2 | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(json.loads((tmp_path / "run/eval/last.json").read_text())["episodes"]) == 2
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [">/dev/full", "2>/dev/full", ">/dev/full 2>&1", ">&-", "2>&-", "<&- >&- 2>&-", "</dev/null"],
+)
+def test_streams_that_are_full_or_missing_do_not_end_the_run(tmp_path: Path, streams: str) -> None:
+    ended = shell(f"{TRAIN} {streams}", tmp_path)
+    assert ended.returncode == 0
+    assert quiet(ended.stdout + ended.stderr)
+    assert stands(only(tmp_path)) == done()
+    assert quiet((only(tmp_path) / "log.txt").read_text())
+
+
+def test_what_is_said_to_a_missing_stream_is_in_no_file_of_the_run(tmp_path: Path) -> None:
+    """The numbers of closed streams are free, for the next file that is opened."""
+    script = f'trap - INT; exec "{RLOX}" {" ".join(LONG)} <&- >&- 2>&-'
+    with subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env=environment()) as child:
+        run = begun(tmp_path)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 130
+    left = stands(run)
+    assert (left["status"], left["saved"]) == ("killed", left["step"])
+    told = [path for path in run.rglob("*") if path.is_file() and b"SIGINT" in path.read_bytes()]
+    assert told == []
+    for rows in ("metrics.jsonl", "episodes.jsonl"):
+        assert all(json.loads(line) for line in (run / rows).read_text().splitlines())
+
+
+def test_without_a_terminal_there_are_lines_and_no_codes(tmp_path: Path) -> None:
+    ended = shell(TRAIN, tmp_path, TERM="xterm-256color")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert quiet(ended.stdout)
+    assert any(line.startswith("steps 512/512") for line in ended.stdout.splitlines())
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C", "POSIX"])
+def test_folders_of_any_name_hold_runs_that_go_on_as_it_is_said(
+    tmp_path: Path, locale: str
+) -> None:
+    home = tmp_path / "日本 a=b"
+    home.mkdir()
+    given = shlex.join((*LONG, "run_root=ünï cödé/x=[1]"))
+    script = f'trap - INT; exec "{RLOX}" {given}'
+    env = environment(LC_ALL=locale)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=home, env=env, stdout=pipe, stderr=pipe
+    ) as child:
+        run = begun(home)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert run.is_relative_to(home / "ünï cödé" / "x=[1]")
+    (line,) = [row for row in os.fsdecode(out).splitlines() if row.startswith("  resume  ")]
+    again = shell(line.removeprefix("  resume  "), home, LC_ALL=locale)
+    assert again.returncode == 0, again.stderr
+    assert stands(run) == done(40_960)
+
+
+@pytest.mark.parametrize("start", [f'"{RLOX}"', f'"{Path(RLOX).with_name("python")}" -m rlox'])
+def test_a_folder_that_is_gone_is_said_and_nothing_else(tmp_path: Path, start: str) -> None:
+    (tmp_path / "gone").mkdir()
+    ended = shell(f"cd gone && rmdir ../gone && {start} train", tmp_path)
+    assert (ended.returncode, ended.stdout) == (5, "")
+    assert ended.stderr == (
+        "rlox train: the current folder does not exist any more; cd to one that does\n"
+    )
+
+
+@pytest.mark.parametrize("home", ["/proc", None])
+def test_a_home_that_is_read_only_or_missing_is_not_needed(
+    tmp_path: Path, home: str | None
+) -> None:
+    ended = shell(TRAIN, tmp_path, HOME=home)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert stands(only(tmp_path)) == done()
+    assert (only(tmp_path) / "plots" / "learning_curve.png").is_file()
