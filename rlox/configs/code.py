@@ -31,6 +31,7 @@ __all__ = [
 Code = str | Mapping[str, Any] | Callable[..., Any]
 
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w./-]*")
 _OBJECT = re.compile(r"<.*>")
 
 
@@ -77,6 +78,8 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from paths(value, f"{key}.")
         elif kind == "id" and ":" in value:
             yield key, value
+        elif isinstance(value, Mapping):  # arguments, which an environment may take for an id
+            yield from _named_in(value, key)
         elif kind in ("one", "many"):
             specs = value if kind == "many" else (value,)
             told = [named(s) for s in specs if s is not None and not callable(s)]
@@ -105,6 +108,17 @@ def require_trusted(
             "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
             f"  {remedy(found)}"
         )
+
+
+def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str) and _ID.fullmatch(value):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _named_in(inner, f"{key}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _named_in(inner, key)
 
 
 def _repeats(path: str, typed: Iterable[str]) -> bool:

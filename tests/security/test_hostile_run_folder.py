@@ -42,6 +42,7 @@ def put(key: str, value: Any) -> Callable[[Tree], None]:
 # Every field that can hold code, values of the environment, or an address; {port} is one that listens.
 HOSTILE: dict[str, Callable[[Tree], None]] = {
     "environment": put("env.id", "evil:Env-v0"),
+    "environment in an argument": put("env.kwargs", {"x": [{"env_id": "evil:Env-v0"}]}),
     "wrapper": put("env.wrappers", ["evil:E"]),
     "wrapper with arguments": put("env.wrappers", [{"name": "evil:E", "x": 1}]),
     "reward wrapper": put("env.reward_wrappers", ["evil:E"]),
