@@ -121,6 +121,7 @@ def audited(folder: Path, commands: list[list[str]], loaded: list[str]) -> dict[
     return found
 
 
+@pytest.mark.ci
 def test_a_hostile_run_folder_gets_nothing(
     template: Path, tmp_path: Path, listening: socket.socket
 ) -> None:

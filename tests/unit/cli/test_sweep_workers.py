@@ -75,6 +75,7 @@ def without_times(folder: Path) -> dict[str, Any]:
     return {"table": table, **written}
 
 
+@pytest.mark.ci
 def test_jobs_side_by_side_end_as_one_after_another(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "robots.py").write_text(ENVIRONMENTS)
     envs = "env=CartPole-v1,robots:Burning-v0,robots:Never-v0"
@@ -321,6 +322,7 @@ def test_a_terminal_has_a_live_line_for_each_job_that_runs(tmp_path: Path) -> No
     assert "[1/2] started" not in text
 
 
+@pytest.mark.ci
 def test_narrow_and_colourless_terminals_have_lines_that_stay(tmp_path: Path) -> None:
     for columns, environment in ((50, {}), (100, {"NO_COLOR": "1"})):
         text = on_a_terminal(tmp_path, columns, **environment)
