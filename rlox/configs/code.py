@@ -78,7 +78,9 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from paths(value, f"{key}.")
         elif kind == "id" and ":" in value:
             yield key, value
-        elif kind is None and isinstance(value, Mapping):  # arguments, which an environment may take for an id
+        elif kind is None and isinstance(
+            value, Mapping
+        ):  # an environment may take an argument for an id
             yield from _named_in(value, key)
         elif kind in ("one", "many"):
             specs = value if kind == "many" else (value,)
