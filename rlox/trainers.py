@@ -27,7 +27,7 @@ class PPOTrainer:
         self,
         env: EnvSource | None = None,
         config: Mapping[str, Any] | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         seed: int = 42,
         **kwargs: Any,

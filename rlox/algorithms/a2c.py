@@ -106,7 +106,7 @@ class A2C(Algorithm):
         seed: int = 42,
         policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
         env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)

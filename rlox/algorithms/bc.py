@@ -124,7 +124,7 @@ class BC(Algorithm):
         hidden: int = 256,
         learning_rate: float = 3e-4,
         batch_size: int = 256,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         logger: LoggerCallback | None = None,
         *,
         env_id: EnvSource = NO_ENV,

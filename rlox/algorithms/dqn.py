@@ -175,7 +175,7 @@ class DQN(Algorithm):
         n_envs: int = 1,
         seed: int = 42,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
         env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)

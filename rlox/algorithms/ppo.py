@@ -179,7 +179,7 @@ class PPO(Algorithm):
         seed: int = 42,
         policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         **config_kwargs: Any,
     ) -> None:
         env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)

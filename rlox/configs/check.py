@@ -152,7 +152,12 @@ def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
         return as_code(f, value, path)
     if f.metadata.get("scheduled"):
         return None if value is None and f.default is None else as_schedule(f, value, path)
-    converted = _convert(hint, value, path)
+    try:
+        converted = _convert(hint, value, path)
+    except ConfigError as error:
+        if (more := f.metadata.get("hint")) is None:
+            raise
+        raise ConfigError(f"{error}; {more}") from error
     _check(f, converted, path)
     return converted
 

@@ -36,7 +36,10 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     max_grad_norm: float = param(0.5, "global gradient-norm limit", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
-        (64, 64), "hidden layer widths, actor and critic each", within="[1, 65536]"
+        (64, 64),
+        "hidden layer widths, actor and critic each",
+        within="[1, 65536]",
+        hint="those of the critic alone are algo.critic_net_arch",
     )
     critic_net_arch: tuple[int, ...] | None = param(
         None, "hidden layer widths of the critic; null: as net_arch", within="[1, 65536]"

@@ -28,6 +28,7 @@ def param(
     scheduled: bool = False,
     anneals: str | None = None,
     code: str | None = None,
+    hint: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
@@ -37,7 +38,8 @@ def param(
     of which one is given; `source` where the default comes from (paper, table, library); `verbatim`
     says that it is a path or the like: any text, also on the command line; `scheduled` that it may
     change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
-    `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's.
+    `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's;
+    `hint` what is said of a value of another type besides.
     """
     if within is not None:
         parse_interval(within)
@@ -52,6 +54,7 @@ def param(
         "scheduled": scheduled,
         "anneals": anneals,
         "code": code,
+        "hint": hint,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

@@ -69,7 +69,7 @@ class Algorithm(ABC):
         env: EnvSource | None = None,
         policy: nn.Module | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Algorithm(ABC):
         env: EnvSource | None = None,
         policy: nn.Module | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
     ) -> Self:
@@ -131,7 +131,7 @@ class Algorithm(ABC):
         env_id: EnvSource | None = None,
         policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         env_kwargs: Mapping[str, Any] | None = None,

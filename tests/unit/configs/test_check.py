@@ -75,7 +75,10 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"algo": {"name": "ppo", "n_steps": float("inf")}}, "expected an integer"),
         ({"algo": {"name": "ppo", "net_arch": []}}, "algo.net_arch is empty"),
         ({"algo": {"name": "ppo", "critic_net_arch": []}}, "algo.critic_net_arch is empty"),
-        ({"algo": {"name": "ppo", "net_arch": {"pi": [8]}}}, "algo.net_arch=.*: expected a list"),
+        (
+            {"algo": {"name": "ppo", "net_arch": {"pi": [8], "vf": [9]}}},
+            "expected a list, .*; those of the critic alone are algo.critic_net_arch",
+        ),
         ({"seed": -1}, "seed=-1: expected a value in"),
         ({"total_steps": 0}, "total_steps=0"),
         ({"stop": {"minutes": 0}}, "stop.minutes=0"),
