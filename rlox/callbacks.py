@@ -16,6 +16,8 @@ __all__ = [
     "LoggerCallback",
     "as_callbacks",
     "as_logger",
+    "restore_callbacks",
+    "states_of",
 ]
 
 
@@ -86,6 +88,26 @@ def as_logger(given: LoggerCallback | None) -> LoggerCallback | None:
     raise ConfigError(
         f"logger={given!r}: expected an object made from a rlox.callbacks.LoggerCallback"
     )
+
+
+def states_of(callbacks: Iterable[Callback]) -> list[dict[str, Any]]:
+    """The states of those that have one, with the name of each one's class."""
+    kept = [(c, c.state()) for c in callbacks if isinstance(c, Callback)]
+    return [{"name": _name(callback), "state": state} for callback, state in kept if state]
+
+
+def restore_callbacks(callbacks: Iterable[Callback], kept: Iterable[Mapping[str, Any]]) -> None:
+    """Give each callback the next state that one of its class left; those of other classes begin anew."""
+    left = list(kept)
+    for callback in callbacks:
+        found = next((saved for saved in left if saved["name"] == _name(callback)), None)
+        if found is not None:
+            left.remove(found)
+            callback.restore(found["state"])
+
+
+def _name(callback: Callback) -> str:
+    return f"{type(callback).__module__}:{type(callback).__qualname__}"
 
 
 class EarlyStoppingCallback(Callback):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import RunConfig, leaves, make_run, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
@@ -68,7 +68,8 @@ def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:
     trained = replace(trained_config(run), callbacks=())
     kwargs = {**trained.env.kwargs, **config.env.kwargs}
     env = replace(trained.env, id=config.env.id or trained.env.id, kwargs=kwargs)
-    typed, command = [config.env.id or ""], f"rlox evaluate {shlex.quote(str(run))}"
+    typed = [config.env.id or "", *(f"{k}={v}" for k, v in leaves(plain(config.env)["kwargs"]))]
+    command = f"rlox evaluate {shlex.quote(str(run))}"
     return allowed(replace(trained, env=env), config.trust, typed, run / "config.yaml", command)
 
 

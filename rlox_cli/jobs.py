@@ -43,13 +43,15 @@ class Job:
         slug = job_slug(self.overrides, self.common)
         return "_".join(filter(None, [str(self.number), slug, self.identity[:SHORT]]))
 
+    def runs(self) -> list[Path]:
+        """Runs of this very configuration in the sweep, whatever they are called."""
+        return [path for path in job_folders(self.sweep) if self._is_of(path)] if self.sweep else []
+
     def earlier(self) -> list[Path]:
-        """Folders that an earlier start of the same sweep made for this job."""
-        if self.sweep is None:
-            return []
-        found = [path for path in job_folders(self.sweep) if self._is_of(path)]
-        own = self.sweep / self.name  # of a start that was killed before it wrote its configuration
-        return [*found, own] if own.exists() and own not in found else found
+        """These, and what stands in the place of the job: of a start that was killed early, or another's."""
+        found = self.runs()
+        own = self.sweep / self.name if self.sweep else None
+        return [*found, own] if own and own.exists() and own not in found else found
 
     def place(self) -> Path | None:
         """The folder to make, earlier attempts set aside; `None`: a fresh one under run_root."""
@@ -92,7 +94,7 @@ def _preset(node: Any, name: str) -> str | None:
 
 def finished(job: Job) -> Path | None:
     """The folder in which this very job has been done before."""
-    for folder in job.earlier():
+    for folder in job.runs():
         if (folder / "result.json").exists() and read_status(folder)["status"] == DONE:
             return folder
     return None
@@ -100,7 +102,7 @@ def finished(job: Job) -> Path | None:
 
 def interrupted(job: Job) -> Path | None:
     """The folder in which this very job was stopped on its way and left a whole checkpoint."""
-    for folder in job.earlier():
+    for folder in job.runs():
         stopped = (folder / "status.json").exists() and read_status(folder)["status"] in STOPPED
         if stopped and any(folder.glob("checkpoints/step-*")):
             from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
@@ -153,7 +155,7 @@ def _overrides(node: Any) -> list[str]:
 def _locked(path: Path) -> int | None:
     """A file of this name, locked; `None` where another process has it."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -101,4 +101,5 @@ def _run(path: Path) -> tuple[str, ...]:
 def _label(run: Mapping[str, Any]) -> str:
     """What people call the run: its name, and its tags in brackets."""
     tags = ", ".join(map(str, run.get("tags") or ()))
-    return " ".join(filter(None, [str(run.get("name") or ""), f"[{tags}]" if tags else ""]))
+    text = " ".join(filter(None, [str(run.get("name") or ""), f"[{tags}]" if tags else ""]))
+    return "".join(c if c.isprintable() else "?" for c in text)  # the folder may be anybody's

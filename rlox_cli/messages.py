@@ -10,6 +10,7 @@ from hydra.errors import OverrideParseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.configs import nearest
+from rlox.configs.secrets import scrubbed
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
 
 MAX_LINES = 8
@@ -42,9 +43,10 @@ SYNONYMS = {
 
 def describe(error: BaseException) -> str:
     """The message; the type too where it is not one that rlox words itself."""
-    if isinstance(error, RloxError) and str(error):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = scrubbed(str(error))
+    if isinstance(error, RloxError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def shorten(text: str, lines: int = MAX_LINES) -> str:

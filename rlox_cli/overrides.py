@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlox.configs.check import require_one_schedule
 from rlox.configs.schedules import other_ways
 from rlox.errors import ConfigError
 from rlox_cli import messages
@@ -86,22 +87,27 @@ def _displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[s
     Where both are typed they contradict each other.
     """
     pairs = [o.lstrip("+~").partition("=") for o in overrides]
-    given = {key: value for key, _, value in pairs}
+    given = {key: _value(value) for key, _, value in pairs}
     for part in RUN.chosen(overrides, folders):
         keys = {key.name.rpartition(".")[2]: key for key in part.keys}
-        said = {name: _value(given[key.name]) for name, key in keys.items() if key.name in given}
+        said = {name: given[key.name] for name, key in keys.items() if key.name in given}
         for tag in part.tags:
-            for name in other_ways(part.group.registry[tag], said):
+            if part.group is ALGO:
+                require_one_schedule(tag, said)
+            # which job of a sweep has a schedule shows when it is composed
+            plain = {name: value and 0.0 for name, value in said.items()}
+            for name in other_ways(part.group.registry[tag], plain):
                 yield f"{keys[name].name}={value_text(keys[name].default)}"
 
 
 def _value(text: str) -> Any:
-    """None or a number, or else the text; of a sweep's several values, as soon as one of them is that."""
-    values = text.split(",")
-    if "null" in values:
+    """None, true, a number, or else the text; of a sweep's several values the kind of any that is none."""
+    if "null" in text.split(","):
         return None
+    if text in ("true", "false"):
+        return text == "true"
     try:
-        return sum(map(float, values))
+        return sum(map(float, text.split(",")))
     except ValueError:
         return text
 

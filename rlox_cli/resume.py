@@ -24,7 +24,7 @@ from rlox_cli import changes, plain_yaml, provenance, validate
 from rlox_cli.changes import Change
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
-from rlox_cli.identity import PLACE_KEYS
+from rlox_cli.identity import PLACE_KEYS, identity
 from rlox_cli.run_folder import (
     DONE,
     RunFolder,
@@ -128,11 +128,13 @@ def resume_run(call: Call) -> int:
         return report_failure(error, path if folder.begun else None, call)[0]
 
 
-def go_on(folder: RunFolder, call: Call) -> dict[str, Any]:
-    """Continue a run that was configured by this very command, unless somebody else has ended it.
+def go_on(folder: RunFolder, call: Call, job: str) -> dict[str, Any]:
+    """Continue a run of the job with that identity, unless somebody else has ended it.
 
-    Its status and exit code.
+    Its status and exit code. What it names is trusted, as the command of the job names the same.
     """
+    if identity(validate.saved_config(read_config(folder.path))) != job:
+        raise ConfigError(f"{folder.path}/config.yaml is of another job: it was changed just now")
     plan = Continuation.read(folder.path, [], trusted=True)
     if plan.finished():
         return {"status": "skipped"}
@@ -169,6 +171,7 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
     with closing(algorithm):
         step = algorithm.clock.now
         plan.require_ahead(step)
+        _require_same_origin(plan, algorithm)
         _require_own(plan, saved)
         why = "" if saved is None else algorithm.source.interruption(saved.state["source"])
         grade = "episode_start" if why else "exact"
@@ -183,6 +186,20 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         log.info("%s", where)
         call.voice.say("resumed", f"  {where}")
         return run_training(algorithm, plan.config, folder, call, saved)
+
+
+def _require_same_origin(plan: Continuation, algorithm: Algorithm) -> None:
+    """A run that begins anew, before its first checkpoint, begins with the weights it began with."""
+    if algorithm.origin is None:
+        return
+    provenance_file = plan.path / "provenance.json"
+    before: Any = json.loads(provenance_file.read_text()) if provenance_file.exists() else {}
+    began = before.get("init_from") or algorithm.origin
+    if began["weights_sha256"] != algorithm.origin["weights_sha256"]:
+        raise ConfigError(
+            f"init_from={plan.config.init_from}: the run began with its {began['checkpoint']}, which is not "
+            "its newest checkpoint any more; start a new run"
+        )
 
 
 def _where(algorithm: Algorithm, saved: Checkpoint | None, why: str) -> str:

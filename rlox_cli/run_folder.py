@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rlox.configs import RunConfig, plain
+from rlox.configs.secrets import scrubbed
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
@@ -204,7 +205,7 @@ class RunFolder:
 
     def __enter__(self) -> Self:
         self._log = _Log(self.path / "log.txt", encoding="utf-8")
-        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self._log.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger("rlox").setLevel(logging.INFO)
         logging.getLogger("rlox").addHandler(self._log)
         logging.captureWarnings(True)
@@ -237,7 +238,7 @@ class RunFolder:
     def _record(self, error: BaseException) -> None:
         log.error("the run failed", exc_info=error)
         with suppress(StorageError):  # of a full disk the error itself tells
-            self.status(FAILED, f"{type(error).__name__}: {error}")
+            self.status(FAILED, scrubbed(f"{type(error).__name__}: {error}"))
 
     def _detach_log(self) -> None:
         if self._log is None:
@@ -249,7 +250,9 @@ class RunFolder:
 
     def _acquire(self) -> None:
         # flock, not a marker file: the kernel drops it when the process dies, however it dies.
-        self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        self._lock = os.open(
+            self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):  # only for the message of whoever finds it locked
             os.ftruncate(self._lock, 0)
@@ -259,6 +262,14 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class _Lines(logging.Formatter):
+    """Tracebacks too, without values that no file is to have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines of a record."""
+        return scrubbed(super().format(record))
 
 
 class _Log(logging.FileHandler):
@@ -284,7 +295,7 @@ def note_death(folder: Path, reason: str) -> None:
 def is_locked(folder: Path) -> bool:
     """Whether a living process is writing to the run folder."""
     try:
-        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:  # none, or in a folder that can only be read
         return False
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,6 @@ from rlox.configs import RunConfig
 from rlox.configs.code import paths, require_trusted
 from rlox.configs.secrets import looked_up, references
 from rlox.errors import ConfigError
-
-# What a resumed run's command line can say in one word; for anything else the folder is trusted as a whole.
-_ONE_WORD = {"env.id": "env", "algo.policy": "algo.policy"}
 
 
 def taken(overrides: Sequence[str]) -> tuple[bool, list[str]]:
@@ -32,6 +30,7 @@ def allowed(
     `typed` are the overrides in which the user repeats what the folder names.
     """
     if not trust:
+        require_no_links(source.parent)
         require_trusted(
             config,
             typed,
@@ -41,6 +40,18 @@ def allowed(
     return looked_up(config)
 
 
+def require_no_links(run: Path) -> None:
+    """`ConfigError` for a link in a run folder, by which a stranger could have files written elsewhere."""
+    ours = {str(run / "checkpoints" / name) for name in ("last", "best")}
+    for folder, folders, files in os.walk(run):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink() and str(path) not in ours:
+                raise ConfigError(
+                    f"{path} is a link to {path.readlink()}: a run folder has none of its own; "
+                    "if you made it: trust=true"
+                )
+
+
 def repeated(config: RunConfig) -> str:
     """What a command that goes on with the run has to repeat, after a space; nothing for most runs."""
     asked = [*paths(config), *references(config, known=True)]
@@ -48,8 +59,6 @@ def repeated(config: RunConfig) -> str:
 
 
 def _typed(asked: Sequence[str]) -> str:
-    keys = [item.partition("=")[0] for item in asked]
-    if all(key in _ONE_WORD or key.startswith("env.kwargs.") for key in keys):
-        pairs = (item.partition("=") for item in asked)
-        return " ".join(shlex.quote(f"{_ONE_WORD.get(k, k)}={v}") for k, _, v in pairs)
-    return "trust=true"
+    """The environment's id repeated; for anything else the folder is trusted as a whole."""
+    (key, _, value), *more = [item.partition("=") for item in asked]
+    return shlex.quote(f"env={value}") if key == "env.id" and not more else "trust=true"

@@ -117,10 +117,10 @@ class A2C(Algorithm):
 
 def _optimizer(policy: ActorCritic, config: A2CConfig) -> Optimizer:
     if not config.use_rms_prop:
-        return Adam(policy, config.at("learning_rate", 1.0))
+        return Adam(policy, config.initial("learning_rate"))
     return RMSprop(
         policy,
-        config.at("learning_rate", 1.0),
+        config.initial("learning_rate"),
         alpha=RMS_DECAY,
         eps=config.rms_prop_eps,
         tf_like=config.rms_prop_tf_like,

@@ -32,7 +32,7 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
     """A policy, and one step for each batch towards the actions of the dataset."""
 
     def __init__(self, policy: CategoricalActor | GaussianActor, config: BCConfig) -> None:
-        super().__init__(policy, Adam(policy, config.at("learning_rate", 1.0), eps=1e-8))
+        super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
         self.config = config
         fit = "policy/accuracy" if isinstance(policy, CategoricalActor) else "policy/error"
         self.names = ("loss/policy", fit, "train/grad_norm")

@@ -13,6 +13,7 @@ from torch import Tensor
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DQNConfig, RunConfig
+from rlox.configs.schedules import is_known
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.errors import UnsupportedSpaceError
@@ -36,7 +37,7 @@ class DQNLearner:
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig) -> None:
         self.policy, self.target, self.config = policy, target, config
-        self.optimizer = Adam(policy, config.at("learning_rate", 1.0), eps=1e-8)
+        self.optimizer = Adam(policy, config.initial("learning_rate"), eps=1e-8)
         target.load_state_dict(policy.state_dict())
         self._target = FlatParameters(target.requires_grad_(True))
         target.requires_grad_(False)
@@ -190,5 +191,5 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         config.net_arch,
         config.activation,
         config.dueling,
-        epsilon(config, 1.0),
+        epsilon(config, 1.0) if is_known(config.exploration_eps) else 0.0,
     )

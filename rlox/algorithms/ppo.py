@@ -39,13 +39,13 @@ class PPOLearner(PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
-        super().__init__(policy, Adam(policy, config.at("learning_rate", 1.0)))
+        super().__init__(policy, Adam(policy, config.initial("learning_rate")))
         self.config = config
         self.streams = streams
         self.loss = FusedPPOLoss(
-            config.at("clip_eps", 1.0),
+            config.initial("clip_eps"),
             config.vf_coef,
-            config.at("ent_coef", 1.0),
+            config.initial("ent_coef"),
             config.max_grad_norm,
             config.clip_vloss,
         )

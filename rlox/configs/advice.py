@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rlox.configs.check import leaves
+from rlox.configs.code import arguments_of
 from rlox.configs.run import RunConfig
 from rlox.configs.secrets import FromProcess, is_secret
 
@@ -28,10 +32,21 @@ def rounding(run: RunConfig) -> str | None:
 
 def _written(run: RunConfig) -> list[str]:
     """Secrets that were typed as they stand."""
+    code = [
+        run.env.wrappers,
+        run.env.reward_wrappers,
+        run.callbacks,
+        [getattr(run.algo, "policy", None)],
+    ]
+    given = [("env.kwargs.", run.env.kwargs)]
+    given += [
+        ("", arguments_of(spec)) for specs in code for spec in specs if isinstance(spec, Mapping)
+    ]
     return [
-        f"env.kwargs.{key} is written to the run's config.yaml as it was typed; to keep it out of all "
-        f"files: 'env.kwargs.{key}=${{oc.env:{key.upper()}}}'"
-        for key, value in run.env.kwargs.items()
+        f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them: "
+        f"'{prefix}{key}=${{oc.env:{key.rpartition('.')[2].upper()}}}'"
+        for prefix, arguments in given
+        for key, value in leaves(arguments)
         if is_secret(key) and not isinstance(value, FromProcess)
     ]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.schedules import annealing, is_constant, value_at
+from rlox.configs.schedules import annealing, is_constant, is_known, value_at
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,15 @@ class AlgorithmConfig:
 
     def at(self, field: str, left: float) -> float:
         """The value of a field that may change over the run when the part `left` of it is left."""
-        value = value_at(getattr(self, field), left, f"algo.{field}")
         kind: Any = type(self)
+        within = kind.__dataclass_fields__[field].metadata["within"]
+        value = value_at(getattr(self, field), left, f"algo.{field}", within)
         anneal = annealing(kind).get(field)
         return value * left if anneal and getattr(self, anneal) else value
+
+    def initial(self, field: str) -> float:
+        """The value at the start; 0 of a callable that was not given again, which only training asks for."""
+        return self.at(field, 1.0) if is_known(getattr(self, field)) else 0.0
 
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""

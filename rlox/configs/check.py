@@ -12,8 +12,8 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from rlox.configs.buffers import BUFFER_CONFIGS
-from rlox.configs.code import as_code, object_name
-from rlox.configs.params import expectation, inside
+from rlox.configs.code import as_code
+from rlox.configs.params import expectation, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
 from rlox.configs.secrets import FromProcess
@@ -130,15 +130,32 @@ def _contradictions(run: RunConfig) -> RunConfig:
     if not _DEVICE.fullmatch(run.device):
         raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
     run.buffer.check()
-    for name, anneal in annealing(cast(Any, type(run.algo))).items():
-        value = getattr(run.algo, name)
-        if getattr(run.algo, anneal) and not is_constant(value):
+    for label in (run.run.name or "", *run.run.tags):
+        if not label.isprintable():
             raise ConfigError(
-                f"algo.{anneal}=true and algo.{name}={_plain(value)}: both say how it changes; "
-                f"leave algo.{anneal} out"
+                f"run.name and run.tags: {label!r} has characters that are not printed"
             )
+    run = _one_schedule_each(run)
     run.algo.check(run.env, run.buffer)
     return run
+
+
+def _one_schedule_each(run: RunConfig) -> RunConfig:
+    """A schedule takes the place of a field that would let the same value fall, a preset's for one."""
+    fields_of = annealing(cast(Any, type(run.algo))).items()
+    idle = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
+    off: dict[str, Any] = dict.fromkeys((name for name in idle if getattr(run.algo, name)), False)
+    return replace(run, algo=replace(run.algo, **off)) if off else run
+
+
+def require_one_schedule(algo: str, given: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` if the user says twice how a value changes."""
+    for name, anneal in annealing(cast(Any, ALGO_CONFIGS[algo])).items():
+        if given.get(anneal) is True and name in given and not is_constant(given[name]):
+            raise ConfigError(
+                f"algo.{anneal}=true and algo.{name}={_plain(given[name])}: both say how it changes; "
+                f"leave algo.{anneal} out"
+            )
 
 
 def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
-from rlox.configs.params import param
+from rlox.configs.params import is_object_name, object_name, param
 from rlox.configs.secrets import references
 from rlox.errors import ConfigError
 
@@ -22,7 +22,6 @@ __all__ = [
     "code",
     "name_of",
     "named",
-    "object_name",
     "paths",
     "require_trusted",
 ]
@@ -31,8 +30,6 @@ __all__ = [
 Code = str | Mapping[str, Any] | Callable[..., Any]
 
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w./-]*")
-_OBJECT = re.compile(r"<.*>")
 
 
 def code(doc: str, *, names: tuple[str, ...] = (), many: bool = False) -> Any:
@@ -64,11 +61,6 @@ def name_of(spec: Code) -> str:
     return object_name(spec) if callable(spec) else named(spec)
 
 
-def object_name(value: Any) -> str:
-    """An object of the user's as files say it, which cannot hold it."""
-    return f"<{getattr(value, '__qualname__', None) or type(value).__name__}>"
-
-
 def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """The key and the path of all code that a configuration object names."""
     for f in fields(config):
@@ -84,8 +76,10 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from _named_in(value, key)
         elif kind in ("one", "many"):
             specs = value if kind == "many" else (value,)
-            told = [named(s) for s in specs if s is not None and not callable(s)]
-            yield from ((key, path) for path in told if _PATH.fullmatch(path))
+            for spec in (s for s in specs if s is not None and not callable(s)):
+                if _PATH.fullmatch(named(spec)):
+                    yield key, named(spec)
+                yield from _named_in(arguments_of(spec), key)
 
 
 def require_trusted(
@@ -113,7 +107,7 @@ def require_trusted(
 
 
 def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str) and _ID.fullmatch(value):
+    if isinstance(value, str) and _may_import(value):
         yield key, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
@@ -121,6 +115,12 @@ def _named_in(value: Any, key: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from _named_in(inner, key)
+
+
+def _may_import(text: str) -> bool:
+    """Whether an environment that takes the text for an id, `module:Id`, would have it imported."""
+    module, colon, _ = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in module.split("."))
 
 
 def _repeats(path: str, typed: Iterable[str]) -> bool:
@@ -134,9 +134,7 @@ def _one(f: Field[Any], value: Any, path: str) -> Any:
         return value
     name = value.get("name") if isinstance(value, Mapping) else value
     words = f.metadata.get("choices") or ()
-    if isinstance(name, str) and (
-        name in words or _PATH.fullmatch(name) or _OBJECT.fullmatch(name)
-    ):
+    if isinstance(name, str) and (name in words or _PATH.fullmatch(name) or is_object_name(name)):
         return dict(value) if isinstance(value, Mapping) else value
     expected = " or ".join([*([f"one of {', '.join(words)}"] if words else []), "module:Name"])
     raise ConfigError(

@@ -61,6 +61,16 @@ def param(
     return field(default=default, metadata=metadata)
 
 
+def object_name(value: Any) -> str:
+    """An object of the user's as files say it, which cannot hold it: `<Name>`."""
+    return f"<{getattr(value, '__qualname__', None) or type(value).__name__}>"
+
+
+def is_object_name(text: str) -> bool:
+    """Whether the text stands for an object."""
+    return text.startswith("<") and text.endswith(">")
+
+
 def parse_interval(text: str) -> tuple[bool, float, float, bool]:
     """`"(0, 1]"` -> (open at the low end, 0.0, 1.0, open at the high end)."""
     match = _INTERVAL.match(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import numbers
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from dataclasses import Field, fields
 from functools import cache
 from typing import Any, cast
 
-from rlox.configs.params import inside, param
+from rlox.configs.params import inside, is_object_name, param
 from rlox.errors import ConfigError
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "annealing",
     "as_schedule",
     "is_constant",
+    "is_known",
     "other_ways",
     "schedule",
     "scheduled",
@@ -30,7 +31,6 @@ Schedule = float | str | Points | Callable[[float], float]
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LINEAR = re.compile(f"lin_({_NUMBER})(?:_({_NUMBER}))?")
-_OBJECT = re.compile(r"<.+>")  # of a callable, which no file can hold
 _EXPECTED = (
     "expected a number, lin_3e-4 (falls linearly to 0), lin_3e-4_1e-5, or points "
     "[[0,3e-4],[0.5,1e-4],[1,0]] of the part of the run that is over and the value there"
@@ -48,12 +48,12 @@ def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
     if isinstance(value, str) and (match := _LINEAR.fullmatch(value)):
         found: Schedule = value
         points = ((0.0, float(match[1])), (1.0, float(match[2] or 0.0)))
-    elif callable(value) or (isinstance(value, str) and _OBJECT.fullmatch(value)):
+    elif callable(value) or not is_known(value):
         return cast(Schedule, value)
     elif isinstance(value, Iterable) and not isinstance(value, str):
         found = points = _points(value, path)
     else:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise ConfigError(f"{path}={value!r}: {_EXPECTED}")
         found, points = float(value), ((0.0, float(value)),)
     interval = field.metadata["within"]
@@ -65,21 +65,23 @@ def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
     return found
 
 
-def value_at(given: Schedule, left: float, key: str = "a schedule") -> float:
+def value_at(given: Schedule, left: float, key: str, within: str) -> float:
     """The value when the part `left` of the run is left, 1 at its start and 0 at its end."""
     if isinstance(given, (int, float)):
         return float(given)
     if callable(given):
         found = float(given(left))
-        if not math.isfinite(found):
-            raise ConfigError(f"{key}: the schedule gives {found} when {left:g} of the run is left")
+        if not inside(found, within) and found != 0.0:
+            raise ConfigError(
+                f"{key}: the schedule gives {found:g} when {left:g} of the run is left, expected a value "
+                f"in {within}"
+            )
         return found
     if isinstance(given, tuple):
         return _between(given, 1.0 - left)
     if match := _LINEAR.fullmatch(given):
         first, last = float(match[1]), float(match[2] or 0.0)
         return last + (first - last) * left if last else first * left
-    name = key.rpartition(".")[2]
     name = key.rpartition(".")[2]
     raise ConfigError(
         f"{key}={given}: a callable, which is not saved; give it again: "
@@ -96,9 +98,14 @@ def scheduled(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: as_schedule(known[name], value, name) for name, value in given.items()}
 
 
+def is_known(given: Any) -> bool:
+    """Whether it is there: of a callable files have the name only."""
+    return not (isinstance(given, str) and is_object_name(given))
+
+
 def is_constant(given: Any) -> bool:
     """Whether the value is the same all the way."""
-    return given is None or isinstance(given, (int, float))
+    return given is None or isinstance(given, numbers.Real)
 
 
 @cache

@@ -15,17 +15,26 @@ from typing import Any, TypeVar, cast
 
 from rlox.errors import ConfigError
 
-__all__ = ["FromProcess", "is_secret", "looked_up", "masked", "meant", "references", "revealed"]
+__all__ = [
+    "FromProcess",
+    "is_secret",
+    "looked_up",
+    "masked",
+    "meant",
+    "references",
+    "revealed",
+    "scrubbed",
+]
 
 C = TypeVar("C")
 
 HIDDEN = "***"
-_SECRET = re.compile(
-    r"(?:^|[_.-])(?:api|access|private|secret)?_?key$|token|secret|password|passwd|credential",
-    re.IGNORECASE,
-)
+SHORTEST = 4  # characters of a value that is looked for in messages
+_HELD: dict[str, str] = {}  # values of this process, and what asked for each
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SECRETS = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
 _REFERENCE = re.compile(r"\$\{oc\.env:\s*([^,}]+?)\s*(?:,\s*([^}]*))?\}")
-_INSIDE = re.compile(r"(?<=[{,])(\s*([\w.-]+)\s*:\s*+)(?!\$\{)([^,}]+)")
+_INSIDE = re.compile(r"([\w.-]+)(\s*:)(?!\s*\$\{oc\.env:\w+\})")
 
 
 class FromProcess:
@@ -38,6 +47,8 @@ class FromProcess:
             )
         self.text = text
         self.value = value
+        if len(str(value)) >= SHORTEST:
+            _HELD[str(value)] = text
 
     def __repr__(self) -> str:
         return self.text
@@ -61,6 +72,13 @@ def revealed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [revealed(inner) for inner in value]
     return value
+
+
+def scrubbed(text: str) -> str:
+    """The text with what asked for it in place of every value of the environment: errors quote arguments."""
+    for value in sorted(_HELD, key=len, reverse=True):
+        text = text.replace(value, _HELD[value])
+    return text
 
 
 def is_reference(text: str) -> bool:
@@ -95,7 +113,8 @@ def looked_up(config: C, prefix: str = "") -> C:
 
 def is_secret(key: str) -> bool:
     """Whether a key is named as what should not be seen is."""
-    return bool(_SECRET.search(key.rpartition(".")[2]))
+    words = _WORDS.findall(key.rpartition(".")[2])
+    return bool(_SECRETS.intersection(word.lower() for word in words))
 
 
 def masked(command: Sequence[str]) -> list[str]:
@@ -121,10 +140,13 @@ def _is_open(f: Field[Any], value: Any) -> bool:
 
 def _masked(argument: str) -> str:
     key, equals, value = argument.partition("=")
-    if equals and is_secret(key) and not value.startswith("${"):
+    if equals and is_secret(key) and not re.fullmatch(r"\$\{oc\.env:\w+\}", value):
         return f"{key}={HIDDEN}"
-    hidden = _INSIDE.sub(lambda m: f"{m[1]}{HIDDEN}" if is_secret(m[2]) else m[0], value)
-    return f"{key}{equals}{hidden}"
+    if value[:1] in "{[":
+        for match in _INSIDE.finditer(value):
+            if is_secret(match[1]):  # what follows may be quoted, nested or a list: all of it goes
+                return f"{key}={value[: match.end(2)]} {HIDDEN}"
+    return argument
 
 
 def _texts(value: Any, key: str, known: bool = False) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,7 @@ def uses_native(config: EnvConfig) -> bool:
     if config.backend == "native" and not native:
         raise ConfigError(
             f"env.backend=native cannot run {config.id}"
-            + ("" if plain else " with env.kwargs, env.wrappers or env.workers=subprocess")
+            + ("" if plain else " with env.kwargs, wrappers or env.workers=subprocess")
             + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
     native &= config.backend != "gymnasium"
@@ -139,7 +139,8 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
     except gym.error.Error as error:
         raise ConfigError(f"env={name} cannot be made: {error}") from error
     except TypeError as error:
-        raise ConfigError(f"env={name}: env.kwargs do not fit: {error}") from error
+        told = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
+        raise ConfigError(f"env={name}: env.kwargs do not fit: {told}") from error
 
 
 def _copies_of(env: gym.Env[Any, Any], options: Mapping[str, Any]) -> EnvFactory:

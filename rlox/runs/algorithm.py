@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.callbacks import Callback, LoggerCallback, as_callbacks, as_logger
+from rlox.callbacks import (
+    Callback,
+    LoggerCallback,
+    as_callbacks,
+    as_logger,
+    restore_callbacks,
+    states_of,
+)
 from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
 from rlox.configs.code import Code
+from rlox.configs.schedules import Schedule
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.presets import tuned_options
@@ -135,7 +143,10 @@ class Algorithm(ABC):
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
-        **again: Any,
+        wrappers: Sequence[Code] | None = None,
+        reward_wrappers: Sequence[Code] | None = None,
+        schedules: Mapping[str, Schedule] | None = None,
+        trust: bool = False,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
@@ -146,9 +157,9 @@ class Algorithm(ABC):
         `logger` and `callbacks` are those of further training: none are saved. With `replay=False` the
         rows of a replay buffer or dataset stay where they are: enough to play, and training fills a new
         buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
-        `again` are objects that a file cannot hold (`wrappers`, `reward_wrappers`, `schedules` by
-        field), and `trust=True`: a checkpoint is data, and code that it names (`module:Name`) is
-        imported only if that is given again or the checkpoint trusted.
+        `wrappers`, `reward_wrappers` and `schedules` (by field) are those that a file cannot hold, or
+        others. A checkpoint is data: code that it names (`module:Name`) is imported only if that is given
+        again, or with `trust`.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         config = make_run(saved.config)
@@ -157,7 +168,7 @@ class Algorithm(ABC):
                 f"{path} is of a run with algo={config.algo.name}, not of {cls.__name__}; load it with "
                 "the class of that algorithm"
             )
-        given = Given.of(env_id, env_kwargs, policy, again)
+        given = Given(env_id, env_kwargs, policy, wrappers, reward_wrappers, schedules, trust)
         config = given.config(config, Path(path))
         begun = replace(config, init_from=None)  # the weights are in the checkpoint
         algorithm = cls.of(begun, env_id, given.module, logger, callbacks, replay, dataset)
@@ -223,7 +234,7 @@ class Algorithm(ABC):
     def begin_from(self, path: str) -> None:
         """Begin with the weights in a run or checkpoint folder, in place of the initial ones."""
         self.config = replace(self.config, init_from=path)
-        self.origin = warm_start(path, self.learner, self.parts.actor)
+        self.origin = warm_start(path, self.config, self.learner, self.parts.actor)
 
     def aim(self, total_steps: int) -> None:
         """Set where the run ends, rounded up to whole batches; schedules stretch to it."""
@@ -311,7 +322,7 @@ class Algorithm(ABC):
             "recent": self.recent.state(),
             "session": dict(session or {}),
         }
-        if any(kept := [callback.state() for callback in self._with_state()]):
+        if kept := states_of(self._callbacks):
             state["callbacks"] = kept
         return Checkpoint(
             config=plain(self.config),
@@ -330,10 +341,7 @@ class Algorithm(ABC):
             store = saved.store if replay else Nowhere()
             self.source.restore(saved.state["source"], store)
             self.recent.restore(saved.state["recent"])
-            kept = saved.state.get("callbacks", [])
-            if len(kept) == len(self._with_state()):
-                for callback, state in zip(self._with_state(), kept, strict=True):
-                    callback.restore(state)
+            restore_callbacks(self._callbacks, saved.state.get("callbacks", []))
             self.clock = self.clock.at(saved.clock)
         except (
             ArithmeticError,
@@ -382,10 +390,6 @@ class Algorithm(ABC):
             callback.on_rollout_end(**told)
             if callback.on_step(**told) is False:
                 self.stop("callback")
-
-    def _with_state(self) -> list[Callback]:
-        """The callbacks that can be asked for it: others only have what is called in training."""
-        return [callback for callback in self._callbacks if isinstance(callback, Callback)]
 
     def _mean_return(self) -> float | None:
         return self.recent.mean_return

@@ -9,12 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from rlox.configs import RunConfig, nearest
-from rlox.configs.code import Code, named, object_name, require_trusted
+from rlox.configs import RunConfig, leaves
+from rlox.configs.code import Code, named, require_trusted
+from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, scheduled
 from rlox.configs.secrets import looked_up
 from rlox.envs.make import EnvSource
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import ConfigError
 from rlox.training.setup import env_name
 
 __all__ = ["Given", "with_object"]
@@ -33,23 +34,6 @@ class Given:
     reward_wrappers: Sequence[Code] | None = None
     schedules: Mapping[str, Schedule] | None = None
     trust: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        env_id: EnvSource | None,
-        env_kwargs: Mapping[str, Any] | None,
-        policy: nn.Module | Code | None,
-        again: Mapping[str, Any],
-    ) -> Given:
-        """From arguments; `UnknownNameError` for one that there is not."""
-        known = [f.name for f in fields(cls)]
-        for name in again:
-            if name not in known:
-                raise UnknownNameError(
-                    f"unknown argument '{name}' for from_checkpoint{nearest(name, known)}"
-                )
-        return cls(env_id, env_kwargs, policy, **again)
 
     @property
     def module(self) -> nn.Module | None:
@@ -89,6 +73,7 @@ class Given:
 
     def _typed(self) -> Iterator[str]:
         """What the user has named again."""
+        yield from (str(value) for _, value in leaves(self.env_kwargs or {}))
         if isinstance(self.env_id, str):
             yield self.env_id
         for spec in (self.policy, *(self.wrappers or ()), *(self.reward_wrappers or ())):

@@ -9,12 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from rlox.configs import make_run
+from rlox.configs import RunConfig, make_run
 from rlox.envs.normalize import ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.training.actor import Actor
 from rlox.training.loop import Learner
+from rlox.training.setup import first_line
 
 __all__ = ["warm_start"]
 
@@ -24,7 +25,7 @@ WHOLE = (
 )
 
 
-def warm_start(path: str, learner: Learner[Any], actor: Actor) -> dict[str, Any]:
+def warm_start(path: str, config: RunConfig, learner: Learner[Any], actor: Actor) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
     With them come the moments of its observations. Optimizer, counters, random streams and replay are the
@@ -34,12 +35,20 @@ def warm_start(path: str, learner: Learner[Any], actor: Actor) -> dict[str, Any]
     try:
         checkpoint = resolve_checkpoint(Path(path))
         saved = read_checkpoint(checkpoint)
-    except CheckpointError as error:
+        trained = make_run(saved.config)
+    except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     _require_same(path, saved.weights, actor.policy.state_dict())
-    _take_moments(path, saved, actor)
-    learner.begin_from(saved.weights)
-    trained = make_run(saved.config)
+    _require_same_activation(path, trained, config)
+    try:
+        _take_moments(path, saved, actor)
+        learner.begin_from(saved.weights)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"init_from={path}: the checkpoint is damaged: {first_line(error)}"
+        ) from error
     weights = (checkpoint / "weights.safetensors").read_bytes()
     return {
         "path": path,
@@ -58,6 +67,15 @@ def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor
             raise ConfigError(
                 f"init_from={path}: {name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
             )
+
+
+def _require_same_activation(path: str, there: RunConfig, here: RunConfig) -> None:
+    """Weights mean nothing under another activation; a policy of the user's own has what it has."""
+    if getattr(here.algo, "policy", None) is None and there.algo.activation != here.algo.activation:
+        raise ConfigError(
+            f"init_from={path}: its policy has algo.activation={there.algo.activation}, this one "
+            f"{here.algo.activation}; set algo.activation={there.algo.activation}"
+        )
 
 
 def _take_moments(path: str, saved: Checkpoint, actor: Actor) -> None:

@@ -20,6 +20,7 @@ from rlox.configs import (
     make_run,
     nearest,
 )
+from rlox.configs.check import require_one_schedule
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 
@@ -54,6 +55,7 @@ def config_from_arguments(
         env["backend"] = options["env_backend"]
     algo_options = {k: v for k, v in options.items() if k in in_algo}
     buffer = {_RENAMED.get(k, k): v for k, v in options.items() if k in in_buffer}
+    require_one_schedule(algo, algo_options)
     described = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
     chosen = buffer.pop("name", None) or described.buffer
     run = make_run(

@@ -42,6 +42,8 @@ def put(key: str, value: Any) -> Callable[[Tree], None]:
 # Every field that can hold code, values of the environment, or an address; {port} is one that listens.
 HOSTILE: dict[str, Callable[[Tree], None]] = {
     "environment": put("env.id", "evil:Env-v0"),
+    "environment with an odd name": put("env.kwargs", {"x": "evil:3x-v0"}),
+    "argument of what is trusted": put("env.wrappers", [{"name": "os:E", "inner": "evil:E"}]),
     "environment in an argument": put("env.kwargs", {"x": [{"env_id": "evil:Env-v0"}]}),
     "wrapper": put("env.wrappers", ["evil:E"]),
     "wrapper with arguments": put("env.wrappers", [{"name": "evil:E", "x": 1}]),
@@ -196,3 +198,69 @@ def test_code_that_is_given_again_in_python_is_not_asked_for(
     run = hostile(template, tmp_path / "job", HOSTILE["policy"], 0)
     algorithm = PPO.from_checkpoint(run, policy="helpers.own_code:wide_net")
     assert algorithm.predict([0.0, 0.0, 0.0, 0.0]) in (0, 1)
+
+
+def test_a_job_folder_of_a_sweep_is_taken_over_by_what_it_says_not_by_its_name(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text(EVIL)
+    sweep = ["sweep", "tuned=null", "total_steps=64", "algo.n_steps=16", "env.n_envs=4", "seed=0",
+             "eval.episodes=1", "hydra.sweep.dir=sweep"]  # fmt: skip
+    assert main(sweep) == 0
+    (job,) = (tmp_path / "sweep").glob("0_*")
+    shutil.rmtree(job)
+    hostile(template, job, IDLE["callback"], 0)
+    status = json.loads((job / "status.json").read_text())
+    (job / "status.json").write_text(json.dumps(status | {"status": "killed"}))
+    found = audited(tmp_path, [sweep], [])
+    assert found["events"] == []
+    assert found["ends"][0][0] == 0, found["ends"]
+    assert not (tmp_path / "executed").exists()
+    assert (job.parent / f"{job.name}.attempt1").is_dir()  # what stood there is kept
+
+
+@pytest.mark.parametrize("name", [".lock", "log.txt", "eval", "metrics.jsonl", "videos/last.mp4"])
+def test_a_link_in_a_run_folder_writes_nowhere(
+    template: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    shutil.copytree(template, run, symlinks=True)
+    if name == "eval":
+        mine.mkdir()
+    else:
+        mine.write_text("precious")
+    link = run / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(mine)
+    for command in (["resume", str(run), "total_steps=128"], ["evaluate", str(run), "episodes=1"]):
+        assert main(command) in (2, 5)
+    assert f"{link}" in capsys.readouterr().err
+    assert list(mine.iterdir()) == [] if name == "eval" else mine.read_text() == "precious"
+
+
+def test_a_hostile_checkpoint_to_begin_from_is_refused_in_words(
+    template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, state in enumerate(({}, {"source": "x"}, {"source": {"obs_normalizer": {"a": 1}}})):
+        run = tmp_path / str(number)
+        shutil.copytree(template, run, symlinks=True)
+        saved = read_checkpoint(resolve_checkpoint(run))
+        write_checkpoint(resolve_checkpoint(run), replace(saved, state=state))
+        assert main(["train", "tuned=null", f"init_from={run}", "dry_run=true"]) == 2
+        assert f"init_from={run}: " in capsys.readouterr().err
+
+
+def test_a_name_from_a_stranger_sends_no_codes_to_the_terminal(
+    template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile(template, tmp_path / "job", put("run", {"name": "a\x1b]0;x\x07\nb", "tags": []}), 0)
+    capsys.readouterr()
+    assert main(["list", "runs", f"run_root={tmp_path}"]) == 0
+    assert main(["resume", str(tmp_path / "job"), "total_steps=128"]) == 2
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert "a?]0;x??b" in shown.out

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
+from faults.fingerprint import fingerprint
 from helpers.cli import TINY, Cli, only_run
 
 
@@ -31,3 +33,28 @@ def test_the_command_line_begins_from_a_run_and_writes_down_from_which(
     empty = cli("train", *TINY, "init_from=second")
     assert empty.code == 2
     assert empty.err.startswith("rlox train: init_from=second: ")
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_with_the_weights_it_began_with(
+    cli: Cli, trained: Path
+) -> None:
+    begun = ("train", *TINY, f"init_from={trained}", "hydra.run.dir=second")
+    assert cli(*begun).code == 0
+    whole = fingerprint(Path("second"))
+    status = json.loads(Path("second/status.json").read_text())
+    for name in ("checkpoints", "eval"):
+        shutil.rmtree(Path("second") / name, ignore_errors=True)
+    Path("second/result.json").unlink()
+    Path("second/status.json").write_text(json.dumps(status | {"status": "killed", "step": 0}))
+    shutil.copytree("second", "third")
+    ended = cli("resume", "second")
+    assert ended.code == 0, ended.err
+    again = fingerprint(Path("second"))
+    assert again["weights.safetensors"] == whole["weights.safetensors"]
+    assert cli("resume", str(trained), "total_steps=512").code == 0
+    refused = cli("resume", "third")
+    assert (refused.code, refused.err) == (
+        2,
+        f"rlox train: init_from={trained}: the run began with its step-000000000256, which is not its "
+        "newest checkpoint any more; start a new run\n",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -164,3 +165,35 @@ def test_a_job_of_a_sweep_that_was_interrupted_goes_on_without_being_trusted(cli
     again = cli(*sweep)
     assert again.code == 0, again.err
     assert "resumed at step 128 of 256 (exact)" in again.out
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (f"algo.policy={OWN}:small_net",),
+        (f"algo.policy={{name:{OWN}:small_net,hidden:4}}", f"callbacks=[{OWN}:Counting]"),
+        (f"env.reward_wrappers=[{{name:{OWN}:TenthReward,part:2}}]",),
+    ],
+)
+def test_the_command_that_a_refusal_prints_is_the_one_that_works(
+    cli: Cli, given: tuple[str, ...]
+) -> None:
+    assert cli("train", *TINY, *given).code == 0
+    run = only_run(Path("runs"))
+    for command in (("resume", str(run), "total_steps=512"), ("evaluate", str(run), "episodes=1")):
+        refused = cli(*command)
+        assert refused.code == 2
+        printed = refused.err.partition("if it is yours: rlox ")[2]
+        ended = cli(*shlex.split(printed), *command[2:])
+        assert ended.code == 0, ended.err
+
+
+def test_jobs_of_a_sweep_with_and_without_a_schedule_are_what_they_would_be_alone(cli: Cli) -> None:
+    sweep = ("tuned=ppo/CartPole-v1", "total_steps=256", "eval.episodes=1", "hydra.sweep.dir=sweep")
+    ended = cli("sweep", "algo.learning_rate=1e-3,lin_1e-3_1e-4", *sweep)
+    assert ended.code == 0, ended.err
+    texts = [(job / "config.yaml").read_text() for job in sorted(Path("sweep").glob("[01]_*"))]
+    assert [("anneal_lr: true" in text, "lin_" in text) for text in texts] == [
+        (True, False),
+        (False, True),
+    ]

@@ -64,7 +64,7 @@ def test_a_run_folder_is_given_no_value_that_is_not_asked_for_again(cli: Cli, ru
         2,
         f"rlox train: {run}/config.yaml names a value of the environment: {ASKED[1]}\n"
         "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
-        f"  if it is yours: rlox resume {run} '{ASKED[1]}'\n",
+        f"  if it is yours: rlox resume {run} trust=true\n",
     )
     # to be looked up for one argument is not to be looked up for another
     refused = cli(
@@ -113,8 +113,8 @@ def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: C
     ended = cli("train", *TINY, "env=Locked-v0", "env.kwargs.token=abc")
     assert ended.code == 0
     assert ended.err == (
-        "rlox train: warning: env.kwargs.token is written to the run's config.yaml as it was typed; to "
-        "keep it out of all files: 'env.kwargs.token=${oc.env:TOKEN}'\n"
+        "rlox train: warning: env.kwargs.token is written to the run's files as it was typed; to keep it "
+        "out of them: 'env.kwargs.token=${oc.env:TOKEN}'\n"
     )
     command = json.loads((only_run(Path("runs")) / "provenance.json").read_text())["command"]
     assert "env.kwargs.token=***" in command
@@ -128,7 +128,10 @@ def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: C
         ("env.kwargs.key=abc", "env.kwargs.key=***"),
         ("env.kwargs.accessToken=a=b", "env.kwargs.accessToken=***"),
         ("env.kwargs.password=${oc.env:P}", "env.kwargs.password=${oc.env:P}"),
-        ("env.kwargs={g: 9, secret: abc}", "env.kwargs={g: 9, secret: ***}"),
+        ("env.kwargs={g: 9, secret: abc}", "env.kwargs={g: 9, secret: ***"),
+        ("env.kwargs={token: ['a,b', c]}", "env.kwargs={token: ***"),
+        ("env.kwargs.key=${oc.env:A,abc}", "env.kwargs.key=***"),
+        ("env.kwargs.max_tokens=5", "env.kwargs.max_tokens=5"),
         ("env.kwargs={token: ${oc.env:T}}", "env.kwargs={token: ${oc.env:T}}"),
         ("env.kwargs.monkey=3", "env.kwargs.monkey=3"),
         ("env=my_keys:Env-v0", "env=my_keys:Env-v0"),
@@ -138,3 +141,26 @@ def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: C
 )  # fmt: skip
 def test_values_of_keys_that_are_named_like_secrets_are_masked(typed: str, kept: str) -> None:
     assert masked(["rlox", typed]) == ["rlox", kept]
+
+
+def test_an_error_that_quotes_its_arguments_does_not_show_them(cli: Cli) -> None:
+    asked = "env.kwargs.token=${oc.env:TEST_TOKEN}"
+    ended = cli("sweep", *TINY, "env=CartPole-v1", asked, "seed=0,1", "hydra.sweep.dir=sweep")
+    assert ended.code == 1
+    assert "CartPoleEnv.__init__() got an unexpected keyword argument 'token'" in ended.err
+    assert SECRET not in ended.out + ended.err
+    assert files_with(SECRET, Path()) == []
+
+
+def test_a_failure_on_the_way_does_not_write_what_it_quotes(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Locked, action: Any) -> Any:
+        raise ValueError(f"{SECRET} is not accepted")
+
+    monkeypatch.setattr(Locked, "step", broken)
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0])
+    assert ended.code == 4
+    assert "${oc.env:TEST_TOKEN} is not accepted" in ended.err
+    assert SECRET not in ended.out + ended.err
+    assert files_with(SECRET, Path()) == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlox.algorithms import A2C, DQN, PPO
 from rlox.algorithms.dqn import epsilon
 from rlox.configs import DQNConfig, PPOConfig, make, make_run, plain
-from rlox.configs.schedules import value_at
 from rlox.errors import ConfigError
 from rlox.presets import tuned_options
 from rlox.runs.checkpoint import read_checkpoint
@@ -150,8 +150,10 @@ def test_a_callable_is_not_saved_and_asked_for_when_the_policy_is_loaded(tmp_pat
     algorithm.save(tmp_path / "saved")
     name = read_checkpoint(tmp_path / "saved").config["algo"]["learning_rate"]
     assert name.endswith("slower>")
+    played = DQN.from_checkpoint(tmp_path / "saved")  # to play takes no schedule, to go on does
+    assert played.predict([0.0] * 4) == algorithm.predict([0.0] * 4)
     with pytest.raises(ConfigError) as raised:
-        DQN.from_checkpoint(tmp_path / "saved")
+        played.train(80)
     assert str(raised.value) == (
         f"algo.learning_rate={name}: a callable, which is not saved; give it again: "
         "from_checkpoint(path, schedules={'learning_rate': f})"
@@ -162,9 +164,26 @@ def test_a_callable_is_not_saved_and_asked_for_when_the_policy_is_loaded(tmp_pat
         DQN.from_checkpoint(tmp_path / "saved", schedules={"clip_eps": 0.1})
 
 
-def test_a_schedule_that_gives_no_number_stops_the_run_by_name() -> None:
+@pytest.mark.parametrize("value", [float("nan"), -1.0, float("inf")])
+def test_a_schedule_that_gives_what_is_no_step_size_stops_the_run_by_name(value: float) -> None:
     with pytest.raises(ConfigError) as raised:
-        value_at(lambda left: float("nan"), 0.5, "algo.learning_rate")
+        PPO("CartPole-v1", n_envs=2, n_steps=16, learning_rate=lambda left: value)
     assert str(raised.value) == (
-        "algo.learning_rate: the schedule gives nan when 0.5 of the run is left"
+        f"algo.learning_rate: the schedule gives {value:g} when 1 of the run is left, expected a value in "
+        "(0, inf)"
+    )
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    config = ppo_with(np.float32(0.5))
+    assert config.learning_rate == 0.5
+    assert ppo_with(np.array([[0, 1.0], [1, 0.5]])).at("learning_rate", 0.5) == 0.75
+
+
+def test_a_preset_that_anneals_gives_way_to_a_schedule_and_says_so_in_what_is_written() -> None:
+    run = make_run({"algo": {"name": "ppo", "learning_rate": "lin_1e-3_1e-4", "anneal_lr": True}})
+    assert plain(run)["algo"]["anneal_lr"] is False
+    assert (
+        make_run({"algo": {"name": "ppo", "anneal_lr": True}}).algo.at("learning_rate", 0.5)
+        == 1.5e-4
     )

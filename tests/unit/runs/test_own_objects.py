@@ -12,7 +12,7 @@ from helpers.own_code import TenthReward, small_net
 
 from rlox.algorithms import PPO
 from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import ConfigError
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 5}
 PATH = "helpers.own_code:TenthReward"
@@ -73,11 +73,6 @@ def test_objects_are_asked_for_when_a_checkpoint_is_loaded(tmp_path: Path) -> No
     )
     again = PPO.from_checkpoint(tmp_path / "saved", wrappers=[TenthReward])
     assert isinstance(again.collector.env.envs[0], TenthReward)
-    with pytest.raises(UnknownNameError) as unknown:
-        PPO.from_checkpoint(tmp_path / "saved", wraps=[TenthReward])
-    assert str(unknown.value) == (
-        "unknown argument 'wraps' for from_checkpoint; did you mean 'wrappers'?"
-    )
 
 
 def test_a_checkpoint_that_names_code_is_loaded_when_that_is_given_again_or_trusted(
@@ -116,6 +111,12 @@ def test_callbacks_go_on_where_they_were(tmp_path: Path) -> None:
     PPO.from_checkpoint(tmp_path / "saved", callbacks=second)
     assert [callback.state() for callback in second] == [callback.state() for callback in first]
     assert first[1].eval_results and first[1].state()["evaluated"] == 2
-    third = three()[:1]  # others than it had begin anew
-    PPO.from_checkpoint(tmp_path / "saved", callbacks=third)
-    assert third[0].state() == EarlyStoppingCallback().state()
+    mixed = [
+        EvalCallback(64),
+        three()[0],
+        EarlyStoppingCallback(patience=9),
+    ]  # others, or elsewhere
+    PPO.from_checkpoint(tmp_path / "saved", callbacks=mixed)
+    assert mixed[0].state() == first[1].state()
+    assert mixed[1].state() == first[0].state()
+    assert mixed[2].state() == EarlyStoppingCallback().state()

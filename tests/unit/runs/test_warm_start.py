@@ -95,6 +95,10 @@ def test_a_run_that_was_begun_so_goes_on_without_the_folder(saved: Path, tmp_pat
             "actor.4.weight is [2, 64] there and [64, 64] here\n  " + WHOLE,
         ),
         (
+            {"activation": "relu"},
+            "its policy has algo.activation=tanh, this one relu; set algo.activation=tanh",
+        ),
+        (
             {"normalize_obs": False},
             "its policy saw standardised observations; set env.normalize_obs=true",
         ),
