@@ -110,6 +110,12 @@ def _name(callback: Callback) -> str:
     return f"{type(callback).__module__}:{type(callback).__qualname__}"
 
 
+def _require_whole(**given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name}={value!r}: expected a whole number of at least 1")
+
+
 class EarlyStoppingCallback(Callback):
     """Stops when `mean_reward` has not risen by `min_delta` for `patience` updates."""
 
@@ -153,6 +159,7 @@ class EvalCallback(Callback):
         n_eval_episodes: int = 50,
         best_model_path: str | Path | None = None,
     ) -> None:
+        _require_whole(eval_freq=eval_freq, n_eval_episodes=n_eval_episodes)
         self.eval_freq = eval_freq
         self.n_eval_episodes = n_eval_episodes
         self.best_model_path = best_model_path
@@ -186,9 +193,10 @@ class EvalCallback(Callback):
 
 
 class CheckpointCallback(Callback):
-    """Saves `path/step-<n>` every `save_freq` steps."""
+    """Saves `path/step-<12 digits>` every `save_freq` steps; last in the list, it has the others' states."""
 
     def __init__(self, save_freq: int, path: str | Path) -> None:
+        _require_whole(save_freq=save_freq)
         self.save_freq = save_freq
         self.path = Path(path)
         self._saved = 0

@@ -76,6 +76,11 @@ def _trusted(config: EvaluateConfig, run: Path) -> RunConfig:
 def trained_config(run: Path) -> RunConfig:
     """The frozen configuration of a run, read as plain data; nothing that it names is imported."""
     path = run / "config.yaml"
+    if (run / "manifest.json").is_file():
+        raise ConfigError(
+            f"run={run}: a checkpoint; name the run folder it is in, or play it from Python: "
+            "from_checkpoint(path)"
+        )
     if not path.is_file():
         raise ConfigError(f"run={run}: no run folder there ({path} is missing){nearest_runs(run)}")
     return make_run(read_config(run))

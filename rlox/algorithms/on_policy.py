@@ -12,6 +12,7 @@ from rlox.collectors import RolloutCollector
 from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
 from rlox.configs.on_policy import OnPolicyConfig
+from rlox.configs.params import is_object_name, object_name
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import render_factory
 from rlox.envs.spaces import ActionCodec
@@ -127,11 +128,12 @@ def on_policy_parts(
 
 
 def own_policy(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
-    """A policy that a façade was given as an object; one that is named goes to the `options`."""
-    if policy is None or isinstance(policy, nn.Module):
-        return policy
-    options["policy"] = policy
-    return None
+    """A policy that a façade was given as an object; its name, or what makes one, goes to the `options`."""
+    if policy is None:
+        return None
+    held = policy if isinstance(policy, nn.Module) else None
+    options["policy"] = policy if held is None else object_name(held)
+    return held
 
 
 def _named_policy(
@@ -139,7 +141,7 @@ def _named_policy(
 ) -> nn.Module:
     """The policy that `algo.policy` names, made of the spaces and its own arguments."""
     assert algo.policy is not None
-    if name_of(algo.policy).startswith("<"):
+    if not callable(algo.policy) and is_object_name(name_of(algo.policy)):
         raise ConfigError(
             f"algo.policy={name_of(algo.policy)}: an object, which is not saved; give it again: "
             "from_checkpoint(path, policy=...)"

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from rlox.configs.buffers import BUFFER_CONFIGS
-from rlox.configs.code import as_code
+from rlox.configs.code import as_code, plain_argument
 from rlox.configs.params import expectation, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
@@ -213,7 +213,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         inner = typing.get_args(hint)[0]
         return tuple(_convert(inner, v, f"{path}[{i}]") for i, v in enumerate(value))
     if origin is dict:
-        return dict(_mapping(value, path))
+        return {str(k): plain_argument(v, f"{path}.{k}") for k, v in _mapping(value, path).items()}
     return _scalar(hint, value, path)
 
 

@@ -12,7 +12,7 @@ from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from rlox.configs.params import is_object_name, object_name, param
-from rlox.configs.secrets import references
+from rlox.configs.secrets import FromProcess, references
 from rlox.errors import ConfigError
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "name_of",
     "named",
     "paths",
+    "plain_argument",
     "require_trusted",
 ]
 
@@ -44,6 +45,22 @@ def as_code(f: Field[Any], value: Any, path: str) -> Any:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise ConfigError(f"{path}={value!r}: expected a list, e.g. {path}=[...]")
     return tuple(_one(f, item, f"{path}[{i}]") for i, item in enumerate(value))
+
+
+def plain_argument(value: Any, path: str) -> Any:
+    """An argument as files can hold it; `ConfigError` for what is no number, text, list or mapping."""
+    if value is None or isinstance(value, (bool, int, float, str, FromProcess)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): plain_argument(v, f"{path}.{k}") for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_argument(v, path) for v in value]
+    if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
+        return value.item()  # a number of NumPy's
+    raise ConfigError(
+        f"{path}: a {type(value).__name__}, expected a number, text, a list or a mapping; give an object "
+        "that has it already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)"
+    )
 
 
 def named(spec: Code) -> str:
@@ -135,7 +152,9 @@ def _one(f: Field[Any], value: Any, path: str) -> Any:
     name = value.get("name") if isinstance(value, Mapping) else value
     words = f.metadata.get("choices") or ()
     if isinstance(name, str) and (name in words or _PATH.fullmatch(name) or is_object_name(name)):
-        return dict(value) if isinstance(value, Mapping) else value
+        if not isinstance(value, Mapping):
+            return value
+        return {str(k): plain_argument(v, f"{path}.{k}") for k, v in value.items()}
     expected = " or ".join([*([f"one of {', '.join(words)}"] if words else []), "module:Name"])
     raise ConfigError(
         f"{path}={value}: expected {expected}, or {{name: module:Name, argument: value}}"

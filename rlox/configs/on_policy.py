@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from rlox.configs.base import AlgorithmConfig
@@ -70,6 +70,22 @@ class OnPolicyConfig(AlgorithmConfig):
     def quantum(self, n_envs: int) -> int:
         """Environment steps of one rollout."""
         return self.n_steps * n_envs
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """What has no effect beside a policy of the user's own."""
+        if self.policy is None:
+            return []
+        of_ours = (
+            "net_arch",
+            "critic_net_arch",
+            "activation",
+            "ortho_init",
+            "log_std_init",
+            "use_sde",
+        )
+        defaults = {f.name: f.default for f in fields(self)}
+        idle = [f"algo.{name}" for name in of_ours if getattr(self, name) != defaults[name]]
+        return [f"{', '.join(idle)}: no effect beside a policy of your own"] if idle else []
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""

@@ -45,6 +45,9 @@ class PPOConfig(OnPolicyConfig):
 
     def advice(self, env: EnvConfig) -> list[str]:
         """Minibatches that are not of the size that was asked for."""
+        return [*super().advice(env), *self._minibatches(env)]
+
+    def _minibatches(self, env: EnvConfig) -> list[str]:
         rows, size = self.quantum(env.n_envs), self.batch_size
         made = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
         if size > rows:

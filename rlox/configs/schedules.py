@@ -70,7 +70,12 @@ def value_at(given: Schedule, left: float, key: str, within: str) -> float:
     if isinstance(given, (int, float)):
         return float(given)
     if callable(given):
-        found = float(given(left))
+        try:
+            found = float(given(left))
+        except Exception as error:
+            raise ConfigError(
+                f"{key}: the schedule fails when {left:g} of the run is left: {type(error).__name__}: {error}"
+            ) from error
         if not inside(found, within) and found != 0.0:
             raise ConfigError(
                 f"{key}: the schedule gives {found:g} when {left:g} of the run is left, expected a value "

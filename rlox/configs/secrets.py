@@ -17,6 +17,7 @@ from rlox.errors import ConfigError
 
 __all__ = [
     "FromProcess",
+    "filled",
     "is_secret",
     "looked_up",
     "masked",
@@ -105,7 +106,7 @@ def looked_up(config: C, prefix: str = "") -> C:
         if is_dataclass(value):
             found = looked_up(value, f"{prefix}{f.name}.")
         else:
-            found = _filled(value, f"{prefix}{f.name}") if _is_open(f, value) else value
+            found = filled(value, f"{prefix}{f.name}") if _is_open(f, value) else value
         if found is not value:
             changed[f.name] = found
     return cast(C, replace(declared, **changed)) if changed else config
@@ -162,7 +163,7 @@ def _texts(value: Any, key: str, known: bool = False) -> Iterator[tuple[str, str
             yield from _texts(inner, key, known)
 
 
-def _filled(value: Any, key: str) -> Any:
+def filled(value: Any, key: str) -> Any:
     """The data with what its references ask for; the very same where there are none."""
     if not any(_texts(value, key)):
         return value
@@ -170,8 +171,8 @@ def _filled(value: Any, key: str) -> Any:
         text = _REFERENCE.sub(lambda m: _variable(m[1], m[2], key), value)
         return FromProcess(value, meant(text))
     if isinstance(value, Mapping):
-        return {name: _filled(inner, f"{key}.{name}") for name, inner in value.items()}
-    return type(value)(_filled(inner, key) for inner in value)
+        return {name: filled(inner, f"{key}.{name}") for name, inner in value.items()}
+    return type(value)(filled(inner, key) for inner in value)
 
 
 def _variable(name: str, default: str | None, key: str) -> str:

@@ -150,13 +150,7 @@ class SubprocessGymVecEnv:
         self.seed = seed
         self.starts = 0
         self.timeout = step_timeout
-        # spawn: a fork of a process with torch's threads can deadlock
-        self.vec: Any = AsyncVectorEnv(
-            [_InWorker(make, keep_infos) for make in factories],
-            autoreset_mode=AutoresetMode.SAME_STEP,
-            context="spawn",
-            daemon=True,
-        )
+        self.vec = _started([_InWorker(make, keep_infos) for make in factories], name)
         self.n_envs = len(factories)
         self.observation_space = self.vec.single_observation_space
         self.action_space = self.vec.single_action_space
@@ -235,6 +229,19 @@ class SubprocessGymVecEnv:
             raise EnvError(
                 f"{self.name} raised {type(error).__name__} in {call}: {error}"
             ) from error
+
+
+def _started(factories: Sequence[_InWorker], name: str) -> Any:
+    """The subprocesses; spawned, as a fork of a process with torch's threads can deadlock."""
+    try:
+        return AsyncVectorEnv(
+            factories, autoreset_mode=AutoresetMode.SAME_STEP, context="spawn", daemon=True
+        )
+    except (ConnectionError, EOFError) as error:
+        raise EnvError(
+            f"{name}: the subprocesses ended while they were started; in a script, what starts them stands "
+            "under if __name__ == '__main__':"
+        ) from error
 
 
 class _InWorker:

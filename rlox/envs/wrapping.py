@@ -43,6 +43,12 @@ def wrapping(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
         counted = env = TrueReturn(env)
         for wrap in outer:
             env = wrap(env)
+        for name in ("observation_space", "action_space"):
+            if getattr(env, name) != getattr(counted, name):
+                raise ConfigError(
+                    f"env.reward_wrappers change the {name}, which evaluations would not have; put what does "
+                    "into env.wrappers"
+                )
         return TellTrueReturn(env, counted)
 
     return wrapped

@@ -22,13 +22,13 @@ from rlox.callbacks import (
     restore_callbacks,
     states_of,
 )
-from rlox.configs import RunConfig, make_run, plain
+from rlox.configs import EvalConfig, RunConfig, make_run, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
 from rlox.configs.code import Code
 from rlox.configs.schedules import Schedule
 from rlox.envs.make import EnvSource
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import ConfigError
 from rlox.presets import tuned_options
 from rlox.rng import Streams
 from rlox.runs.checkpoint import (
@@ -37,7 +37,8 @@ from rlox.runs.checkpoint import (
     resolve_checkpoint,
     write_checkpoint,
 )
-from rlox.runs.loading import Given, with_object
+from rlox.runs.interrupts import Exactness, whole_updates
+from rlox.runs.loading import Given, fitting, with_object
 from rlox.runs.progress import reporter, shown
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
@@ -49,7 +50,6 @@ from rlox.training.setup import (
     DEFAULT_ENV,
     env_name,
     environment_of,
-    first_line,
     torch_device,
     torch_threads,
 )
@@ -95,6 +95,7 @@ class Algorithm(ABC):
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
         self.recent = RecentEpisodes()
         self.timings = Timings()
+        self._exact = Exactness()
         self.stop_reason: str | None = None
         self.origin: dict[str, Any] | None = None  # of the weights, where they are another run's
         if config.init_from is not None:
@@ -147,6 +148,7 @@ class Algorithm(ABC):
         reward_wrappers: Sequence[Code] | None = None,
         schedules: Mapping[str, Schedule] | None = None,
         trust: bool = False,
+        env: EnvSource | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
@@ -162,6 +164,7 @@ class Algorithm(ABC):
         again, or with `trust`.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
+        env_id = env if env_id is None else env_id  # both names, as in the constructor
         config = make_run(saved.config)
         if config.algo.name != cls.name:
             raise ConfigError(
@@ -197,7 +200,8 @@ class Algorithm(ABC):
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
             warnings.warn(told, UserWarning, stacklevel=2)
-        with reporter() if progress else nullcontext() as report:
+        self._exact.tell(self.clock.now, self.env_id)
+        with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
             self.fit(total, [shown(report, self.clock.now, self._mean_return)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
 
@@ -208,7 +212,7 @@ class Algorithm(ABC):
         )
         if self.clock.now >= asked.rounded_steps:
             raise ConfigError(
-                f"the run is at {self.clock.now} steps already; "
+                f"the run is at {self.clock.now} steps already and totals count from its start: "
                 f"total_steps={asked.total_steps} must be larger"
             )
         self.aim(asked.total_steps)
@@ -277,7 +281,7 @@ class Algorithm(ABC):
         self,
         episodes: int = 50,
         seed: int = 100_000,
-        video: Path | None = None,
+        video: str | Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
         deterministic: bool = True,
         render: bool = False,
@@ -291,16 +295,20 @@ class Algorithm(ABC):
             raise ConfigError(
                 f"{self.name} was made without an environment; give it one: env_id=..."
             )
+        episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
+        seed = whole_number(EvalConfig, "seed", seed, "seed")
+        film = None if video is None else Path(video)
         device = str(self.parts.actor.device)
         generator = None if deterministic else self.streams.generator("evaluate", seed, device)
         with torch_threads(self.config.torch_threads):
-            return self.parts.evaluate(episodes, seed, video, stopped, render, generator)
+            return self.parts.evaluate(episodes, seed, film, stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
         """Write a checkpoint folder at `path`, replacing one that is there.
 
         With `replay` it has the rows of a replay buffer, in a folder of that name.
         """
+        self._exact.tell(self.clock.now, self.env_id)
         noted = Noted()
         saved = self.checkpoint(store=noted if replay else Nowhere())
         write_checkpoint(Path(path), saved, buffer=noted.buffer)
@@ -336,25 +344,13 @@ class Algorithm(ABC):
 
     def restore(self, saved: Checkpoint, replay: bool = True) -> None:
         """Continue from a checkpoint of the same configuration, perhaps without its replay's rows."""
-        try:
+        with fitting(self.config.algo.name, self.env_id):
             self.learner.restore({"weights": saved.weights, "optimizer": saved.optimizer})
-            store = saved.store if replay else Nowhere()
-            self.source.restore(saved.state["source"], store)
+            self.source.restore(saved.state["source"], saved.store if replay else Nowhere())
             self.recent.restore(saved.state["recent"])
             restore_callbacks(self._callbacks, saved.state.get("callbacks", []))
             self.clock = self.clock.at(saved.clock)
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise CheckpointError(
-                f"the checkpoint does not fit {self.config.algo.name} on {self.env_id}: "
-                f"{first_line(error)}"
-            ) from error
+            self._exact.why_not = self.source.interruption(saved.state["source"])
 
     def close(self) -> None:
         """Close the environments."""
@@ -376,7 +372,7 @@ class Algorithm(ABC):
 
     def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
         """The first hook: counters and episode statistics, then callbacks and logger."""
-        self.clock = clock
+        self.clock, self._exact.whole = clock, True
         if update.metrics:  # a source that warms up has none
             self._last = update
         self.recent.extend(progress.episodes)
@@ -388,11 +384,14 @@ class Algorithm(ABC):
             self._logger.on_train_step(clock.now, metrics)
         for callback in self._callbacks:
             callback.on_rollout_end(**told)
-            if callback.on_step(**told) is False:
+            goes_on = callback.on_step(**told)
+            if goes_on is not None and not goes_on:  # NumPy's and torch's false are not False
                 self.stop("callback")
 
     def _mean_return(self) -> float | None:
         return self.recent.mean_return
 
     def _done(self, clock: Clock) -> bool:
-        return self.stop_reason is not None or not clock.left
+        done = self.stop_reason is not None or not clock.left
+        self._exact.whole = done  # until the tick that begins now is over
+        return done

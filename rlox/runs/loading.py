@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ from torch import nn
 from rlox.configs import RunConfig, leaves
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
-from rlox.configs.schedules import Schedule, scheduled
-from rlox.configs.secrets import looked_up
+from rlox.configs.schedules import Schedule, other_ways, scheduled
+from rlox.configs.secrets import filled, looked_up
 from rlox.envs.make import EnvSource
-from rlox.errors import ConfigError
-from rlox.training.setup import env_name
+from rlox.errors import CheckpointError, ConfigError
+from rlox.training.setup import env_name, first_line
 
-__all__ = ["Given", "with_object"]
+__all__ = ["Given", "fitting", "with_object"]
 
 REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
 
@@ -51,6 +52,8 @@ class Given:
                 f"{path} was trained on an environment object, {frozen.env.id}; pass it: "
                 "from_checkpoint(path, env_id=...)"
             )
+        if not isinstance(self.trust, bool):
+            raise ConfigError(f"trust={self.trust!r}: expected True or False")
         config = self._applied(frozen)
         if not self.trust:
             require_trusted(config, list(self._typed()), str(path), lambda _: REMEDY)
@@ -61,13 +64,16 @@ class Given:
         if self.env_id is not None:
             env["id"] = env_name(self.env_id)
         if self.env_kwargs:
-            env["kwargs"] = {**config.env.kwargs, **self.env_kwargs}
+            env["kwargs"] = {**config.env.kwargs, **filled(self.env_kwargs, "env.kwargs")}
         for name in ("wrappers", "reward_wrappers"):
             if (given := getattr(self, name)) is not None:
-                env[name] = tuple(given)
-        algo = scheduled(config.algo, self.schedules or {})
+                env[name] = filled(tuple(given), f"env.{name}")
+        algo: dict[str, Any] = scheduled(config.algo, self.schedules or {})
+        kind: Any = type(config.algo)
+        displaced = {f.name: f.default for f in fields(kind) if f.name in other_ways(kind, algo)}
+        algo = displaced | algo
         if self.policy is not None and self.module is None:
-            algo["policy"] = self.policy
+            algo["policy"] = filled(self.policy, "algo.policy")
         config = replace(config, env=replace(config.env, **env), algo=replace(config.algo, **algo))
         return with_object(config, self.module)
 
@@ -87,3 +93,21 @@ def with_object(config: RunConfig, policy: nn.Module | None) -> RunConfig:
         return config
     algo: Any = config.algo
     return replace(config, algo=replace(algo, policy=object_name(policy)))
+
+
+@contextmanager
+def fitting(algo: str, env: str) -> Iterator[None]:
+    """What a state of another shape raises comes out as a `CheckpointError`."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise CheckpointError(
+            f"the checkpoint does not fit {algo} on {env}: {first_line(error)}"
+        ) from error

@@ -21,6 +21,7 @@ from rlox.configs import (
     nearest,
 )
 from rlox.configs.check import require_one_schedule
+from rlox.configs.secrets import looked_up
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 
@@ -45,12 +46,16 @@ def config_from_arguments(
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
     in_buffer = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
-    known = in_algo | in_env | in_buffer | {"device", "env_backend", "init_from"}
+    known = in_algo | in_env | in_buffer | {"device", "env_backend", "env_kwargs", "init_from"}
     for name in options:
         if name not in known:
-            raise UnknownNameError(f"unknown argument '{name}' for {algo}{nearest(name, known)}")
+            meant = _HABITS.get(name)
+            hint = f"; here that is {meant}" if meant else nearest(name, known)
+            raise UnknownNameError(f"unknown argument '{name}' for {algo}{hint}")
     name = env_name(env_id)
     env = {k: v for k, v in options.items() if k in in_env}
+    if "env_kwargs" in options:
+        env["kwargs"] = options["env_kwargs"]
     if "env_backend" in options:
         env["backend"] = options["env_backend"]
     algo_options = {k: v for k, v in options.items() if k in in_algo}
@@ -68,6 +73,7 @@ def config_from_arguments(
             "init_from": _path(options.get("init_from")),
         }
     )
+    run = looked_up(run)  # what the caller asks for of the environment is theirs
     for line in run.algo.advice(run.env):
         warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
     return run
@@ -94,6 +100,17 @@ def environment_of(given: EnvSource, default: EnvSource, options: dict[str, Any]
 
 def _path(given: str | PathLike[str] | None) -> str | None:
     return None if given is None else fspath(given)
+
+
+# What others call things, where spelling does not lead there.
+_HABITS = {
+    "policy_kwargs": "net_arch, critic_net_arch and activation",
+    "lr": "learning_rate",
+    "callback": "callbacks",
+    "verbose": "train(total, progress=True)",
+    "tensorboard_log": "the command line's: rlox train logger=tensorboard",
+    "clip_range_vf": "clip_vloss",
+}
 
 
 # What a façade calls a key of the buffer: Stable-Baselines3's name, and one that says whose it is.

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import signal
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
+import torch
 from helpers.own_code import TenthReward, small_net
 
 from rlox.algorithms import PPO
-from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
+from rlox.callbacks import Callback, CheckpointCallback, EarlyStoppingCallback, EvalCallback
 from rlox.errors import ConfigError
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 5}
 PATH = "helpers.own_code:TenthReward"
+
+
+def narrowed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    return gym.wrappers.TransformObservation(env, lambda obs: obs[:2], space)
 
 
 def returns_of(algorithm: PPO) -> list[float]:
@@ -120,3 +129,155 @@ def test_callbacks_go_on_where_they_were(tmp_path: Path) -> None:
     assert mixed[0].state() == first[1].state()
     assert mixed[1].state() == first[0].state()
     assert mixed[2].state() == EarlyStoppingCallback().state()
+
+
+def test_training_that_cannot_go_on_exactly_says_so(tmp_path: Path) -> None:
+    """An own wrapper without a state that can be saved."""
+    shaped: dict[str, Any] = {"reward_wrappers": [partial(gym.wrappers.TransformReward, func=abs)]}
+    trained = PPO("CartPole-v1", **shaped, **SMALL)
+    trained.train(64)
+    trained.save(tmp_path / "saved")
+    again = PPO.from_checkpoint(tmp_path / "saved", **shaped)
+    told = "CartPole-v1: environments start new episodes: they cannot be saved"
+    with pytest.warns(UserWarning, match=f"^{told}$"):
+        again.train(128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again.train(192)
+
+
+def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path) -> None:
+    class Break(Callback):
+        def on_rollout_end(self, **kwargs: Any) -> None:
+            if kwargs["step"] == 128:
+                signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    whole = PPO("CartPole-v1", **SMALL)
+    whole.train(256)
+    stopped = PPO("CartPole-v1", callbacks=Break(), **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train(256)
+    assert stopped.clock.now == 128
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stopped.save(tmp_path / "stopped")
+    again = PPO.from_checkpoint(tmp_path / "stopped")
+    again.train(256)
+    vectors = [one.learner.optimizer.vector.tolist() for one in (whole, again)]
+    assert vectors[0] == vectors[1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_saved_after_half_an_update_is_warned_of(tmp_path: Path) -> None:
+    algorithm = PPO("CartPole-v1", **SMALL)
+    update, steps = algorithm.learner._descend, iter(range(2))
+
+    def broken(terms: Any) -> Any:
+        next(steps)  # the third minibatch of the rollouts fails
+        return update(terms)
+
+    algorithm.learner._descend = broken
+    with pytest.raises((StopIteration, RuntimeError)):
+        algorithm.train(256)
+    with pytest.warns(
+        UserWarning, match="broken off in the middle of an update, at step 64: a part of"
+    ):
+        algorithm.save(tmp_path / "half")
+
+
+@pytest.mark.parametrize("told", [np.bool_(False), torch.tensor(False), 0])
+def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
+    class Stop(Callback):
+        def on_step(self, **kwargs: Any) -> Any:
+            return told
+
+    algorithm = PPO("CartPole-v1", callbacks=Stop(), **SMALL)
+    algorithm.train(256)
+    assert algorithm.clock.now == 64
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"wrappers": [{"name": PATH, "part": lambda: 1}]},
+            "env.wrappers[0].part: a function, expected a number, text, a list or a mapping; give an object "
+            "that has it already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
+        ),
+        (
+            {"env_kwargs": {"x": {1, 2}}},
+            "env.kwargs.x: a set, expected a number, text, a list or a mapping; give an object that has it "
+            "already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
+        ),
+        (
+            {"reward_wrappers": ["gymnasium.wrappers:FlattenObservation", narrowed]},
+            "env.reward_wrappers change the observation_space, which evaluations would not have; put what "
+            "does into env.wrappers",
+        ),
+        ({"policy_kwargs": {}}, "unknown argument 'policy_kwargs' for ppo; here that is net_arch, "
+                                "critic_net_arch and activation"),
+    ],
+)  # fmt: skip
+def test_what_would_be_lost_later_is_refused_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        PPO("CartPole-v1", **options, **SMALL)
+    assert str(raised.value) == told
+
+
+def test_numbers_of_numpy_are_arguments(tmp_path: Path) -> None:
+    given = [{"name": PATH, "part": np.float32(0.5)}]
+    algorithm = PPO("CartPole-v1", reward_wrappers=given, **SMALL)
+    algorithm.save(tmp_path / "saved")
+    again = PPO.from_checkpoint(tmp_path / "saved", trust=True)
+    assert again.config.env.reward_wrappers == ({"name": PATH, "part": 0.5},)
+
+
+def test_a_class_of_a_policy_is_called_with_the_spaces(tmp_path: Path) -> None:
+    algorithm = PPO("CartPole-v1", policy=small_net, **SMALL)
+    algorithm.train(64)
+    algorithm.save(tmp_path / "saved")
+    again = PPO.from_checkpoint(tmp_path / "saved", policy=small_net)
+    assert again.predict([0.1] * 4) == algorithm.predict([0.1] * 4)
+
+
+def test_settings_of_networks_beside_an_own_policy_are_warned_of() -> None:
+    told = "algo.net_arch, algo.activation: no effect beside a policy of your own"
+    with pytest.warns(UserWarning, match=f"^{told}$"):
+        PPO("CartPole-v1", policy=small_net, net_arch=(7,), activation="relu", **SMALL)
+
+
+def test_a_schedule_displaces_annealing_also_when_a_checkpoint_is_loaded(tmp_path: Path) -> None:
+    PPO("CartPole-v1", anneal_lr=True, **SMALL).save(tmp_path / "first")
+    changed = PPO.from_checkpoint(tmp_path / "first", schedules={"learning_rate": "lin_1e-2_1e-3"})
+    assert changed.config.algo.at("learning_rate", 0.5) == pytest.approx(5.5e-3)
+    changed.save(tmp_path / "second")
+    again = PPO.from_checkpoint(tmp_path / "second")
+    assert (again.config.algo.anneal_lr, again.config.algo.learning_rate) == (
+        False,
+        "lin_1e-2_1e-3",
+    )
+
+
+def test_a_value_of_the_environment_is_looked_up_where_python_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_PART", "0.25")
+    given = [{"name": PATH, "part": "${oc.env:TEST_PART}"}]
+    algorithm = PPO("CartPole-v1", reward_wrappers=given, **SMALL)
+    algorithm.train(64)
+    assert algorithm.source.last_batch()["rewards"].max() == 0.25
+    algorithm.save(tmp_path / "saved")
+    assert "${oc.env:TEST_PART}" in (tmp_path / "saved" / "state.json").read_text()
+    PPO.from_checkpoint(tmp_path / "saved", reward_wrappers=given)
+
+
+@pytest.mark.parametrize("given", [0, -5, "10", 1.5, True])
+def test_callbacks_take_whole_numbers(given: Any) -> None:
+    for make in (
+        lambda: EvalCallback(eval_freq=given),
+        lambda: EvalCallback(n_eval_episodes=given),
+        lambda: CheckpointCallback(given, "x"),
+    ):
+        with pytest.raises(ConfigError, match=r"expected a whole number of at least 1$"):
+            make()

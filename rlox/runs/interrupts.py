@@ -1,0 +1,62 @@
+"""Ctrl-C while a program or a notebook trains: the update that is under way is finished first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+__all__ = ["Exactness", "whole_updates"]
+
+
+@dataclass
+class Exactness:
+    """Whether what is saved, or goes on, is what a run never broken off would have."""
+
+    whole: bool = True  # the weights are those after a whole update
+    why_not: str = ""  # of a checkpoint that does not go on as it was saved
+
+    def tell(self, step: int, env: str) -> None:
+        """Warn of what is not exact, once."""
+        if not self.whole:
+            warnings.warn(
+                f"training was broken off in the middle of an update, at step {step:,}: a part of it is in "
+                "the weights; a checkpoint from before has none of it",
+                UserWarning,
+                stacklevel=3,
+            )
+        if self.why_not:
+            warnings.warn(f"{env}: {self.why_not}", UserWarning, stacklevel=3)
+        self.whole, self.why_not = True, ""
+
+
+@contextmanager
+def whole_updates(stop: Callable[[str], None]) -> Iterator[None]:
+    """While active, Ctrl-C calls `stop`, and `KeyboardInterrupt` comes at the end; a second one at once.
+
+    Only where Python would have raised it: in the main thread, with nobody else's handler.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    asked = False
+
+    def ask(signum: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        stop("interrupt")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
