@@ -12,9 +12,9 @@ from typing import Any
 from rlox.configs import nearest
 from rlox.configs.code import Code, arguments_of, name_of
 from rlox.configs.secrets import revealed
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import ConfigError, RloxError, UnknownNameError
 
-__all__ = ["import_module", "load", "made"]
+__all__ = ["failure", "import_module", "load", "made"]
 
 
 def import_module(told: str, module: str) -> ModuleType:
@@ -28,12 +28,18 @@ def import_module(told: str, module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise UnknownNameError(f"{told}: module '{module}' cannot be imported: {error}") from error
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+    except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"{told}: module '{module}' fails when it is imported: "
-            f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            f"{told}: module '{module}' fails when it is imported: {failure(error)}"
         ) from error
+
+
+def failure(error: BaseException) -> str:
+    """What went wrong in code of the user's, and where: `ValueError: no (my_pkg.py, line 3)`."""
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def load(spec: Code, key: str) -> Any:
@@ -59,6 +65,10 @@ def made(spec: Code, key: str, *given: Any) -> Any:
         raise ConfigError(f"{key}={name_of(spec)}: expected a class or a function")
     try:
         return maker(*given, **arguments)
-    except TypeError as error:
+    except RloxError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, TypeError):
+            raise ConfigError(f"{key}={name_of(spec)} fails: {failure(error)}") from error
         with_these = f" with {', '.join(arguments)}" if arguments else ""
         raise ConfigError(f"{key}={name_of(spec)} cannot be made{with_these}: {error}") from error

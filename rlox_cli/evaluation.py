@@ -31,7 +31,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
-    with closing(load(checkpoint, replay=False, trust=config.trust, **again)) as algorithm:
+    with closing(_loaded(config, load, checkpoint, again)) as algorithm:
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         played = algorithm.evaluate(config.episodes, **ways, render=config.render)
         if video:
@@ -48,6 +48,17 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
         f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data
+
+
+def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str, Any]) -> Any:
+    try:
+        return load(checkpoint, replay=False, trust=config.trust, **again)
+    except CheckpointError as error:
+        if config.env.id is None:
+            raise
+        raise ConfigError(
+            f"env={config.env.id}: the policy was trained in another environment, with other spaces: {error}"
+        ) from error
 
 
 def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> str:

@@ -21,9 +21,36 @@ NEEDED = {group.name: group for group in RUN.groups if not group.many}
 
 def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """What Hydra is given for a run's overrides; `ConfigError` for what it would explain badly."""
-    overrides = [o for override in given for o in run_override(override, folders)]
+    _require_lists(given, folders)
+    named = [o for o in given if o.startswith("env=")]
+    overrides = [o for override in given for o in run_override(_as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
     return [*overrides, *_displacing(overrides, folders)]
+
+
+def _as_group(override: str, named: Sequence[str]) -> str:
+    """`env.id=X` as `env=X`, by which the environment has its own presets."""
+    if not override.startswith("env.id="):
+        return override
+    if named:
+        raise ConfigError(f"{named[0]} and {override} both name the environment; give one of them")
+    return f"env={override.partition('=')[2]}"
+
+
+def _require_lists(given: Sequence[str], folders: Sequence[Path]) -> None:
+    """Refuse mappings where there is a list or a number, which Hydra explains badly."""
+    keys = {key.name: key for key in RUN.keys(RUN.chosen(given, folders))}
+    for override in given:
+        name, _, value = override.lstrip("+").partition("=")
+        key = keys.get(name)
+        if value[:1] != "{" or key is None or (key.open and not isinstance(key.default, tuple)):
+            continue
+        if isinstance(key.default, tuple) or key.field.metadata.get("scheduled"):
+            hint = key.field.metadata.get("hint")
+            expected = "a list" if isinstance(key.default, tuple) else "a number or a schedule"
+            raise ConfigError(
+                f"{name}={value}: expected {expected}, e.g. {name}=[...]{f'; {hint}' if hint else ''}"
+            )
 
 
 def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:

@@ -42,6 +42,12 @@ def run_training(
 
         def tick(now: progress.Snapshot) -> None:
             folder.at_step(now.now)
+            if now.now >= algorithm.clock.horizon and _endless(algorithm):
+                call.voice.failed(
+                    f"rlox {call.command.name}: warning: no episode has ended in {now.now:,} steps; the "
+                    f"final evaluation plays {config.eval.episodes} whole ones: give {config.env.id} a "
+                    "limit, max_episode_steps"
+                )
             report(now)
 
         session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
@@ -64,6 +70,11 @@ def run_training(
     call.voice.say("ended", summary.closing(config, data, folder.path))
     code = 128 + (call.signals.received or 0) if killed else OK
     return {"status": data["status"], "code": code}
+
+
+def _endless(algorithm: Algorithm) -> bool:
+    """Whether environments were stepped and no episode came to its end."""
+    return algorithm.clock.env_steps > 0 and algorithm.recent.count == 0
 
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:

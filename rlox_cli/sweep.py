@@ -61,7 +61,22 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
             jobs.append(PlannedJob(job, validate.run_config(composed)))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
+    _require_distinct(jobs)
     return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
+
+
+def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
+    """A sweep has jobs, and no job twice: what differs only in its label is the same."""
+    if not jobs:
+        raise ConfigError("the sweep has no jobs: a range or list of values is empty")
+    seen: dict[str, PlannedJob] = {}
+    for job in jobs:
+        other = seen.setdefault(identity(job.config), job)
+        if other is not job:
+            raise ConfigError(
+                "two jobs of the sweep are the same, whatever they are called:\n"
+                f"  {' '.join(other.overrides)}\n  {' '.join(job.overrides)}"
+            )
 
 
 def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[str] = ()) -> int:

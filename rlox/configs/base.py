@@ -53,6 +53,16 @@ class AlgorithmConfig:
         """The value at the start; 0 of a callable that was not given again, which only training asks for."""
         return self.at(field, 1.0) if is_known(getattr(self, field)) else 0.0
 
+    def other_function(self, there: AlgorithmConfig) -> str:
+        """Why weights of that algorithm's policy are another function here; empty if they are the same.
+
+        Shapes say the rest. A policy of the user's own has what it has.
+        """
+        mine, theirs = (getattr(algo, "activation", None) for algo in (self, there))
+        if getattr(self, "policy", None) is not None or mine == theirs:
+            return ""
+        return f"algo.activation={theirs}, this one {mine}; set algo.activation={theirs}"
+
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""
         return 1

@@ -43,7 +43,7 @@ def schedule(default: Any, doc: str, *, within: str, **more: Any) -> Any:
 
 
 def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
-    """A value as it is configured, checked; 0 is allowed where a schedule ends."""
+    """A value as it is configured, checked; 0 is allowed in a schedule, to begin or end with."""
     points: Points
     if isinstance(value, str) and (match := _LINEAR.fullmatch(value)):
         found: Schedule = value
@@ -57,8 +57,8 @@ def as_schedule(field: Field[Any], value: Any, path: str) -> Schedule:
             raise ConfigError(f"{path}={value!r}: {_EXPECTED}")
         found, points = float(value), ((0.0, float(value)),)
     interval = field.metadata["within"]
-    for number, (_, height) in enumerate(points):
-        if not inside(height, interval) and not (number and height == 0.0):
+    for _, height in points:
+        if not inside(height, interval) and not (len(points) > 1 and height == 0.0):
             raise ConfigError(
                 f"{path}={_text(value)}: expected a value in {interval}, got {height:g}"
             )

@@ -77,7 +77,7 @@ class SyncGymVecEnv:
             try:
                 seen, reward, term, trunc, info = env.step(given[i])
                 rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise _raised(self.name, i, "step", error) from error
             self._encode(i, seen, obs[i])
             if term or trunc:
@@ -116,7 +116,7 @@ class SyncGymVecEnv:
     ) -> dict[str, Any]:
         try:
             first, info = env.reset(seed=seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _raised(self.name, i, "reset", error) from error
         self._encode(i, first, row)
         return info
@@ -290,7 +290,7 @@ def _unpacked(infos: Mapping[str, Any], index: Iterable[int]) -> list[Mapping[st
     return [infos["info"][i][0] for i in index]
 
 
-def _raised(name: str, i: int, call: str, error: Exception) -> EnvError:
+def _raised(name: str, i: int, call: str, error: BaseException) -> EnvError:
     return EnvError(f"{name} (copy {i}) raised {type(error).__name__} in {call}: {error}")
 
 

@@ -17,7 +17,8 @@ from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
 from rlox.envs.ids import find_spec
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.wrapping import wrapping
-from rlox.errors import ConfigError, EnvError, MissingExtraError
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
+from rlox.importing import failure
 
 __all__ = [
     "EnvSource",
@@ -138,7 +139,11 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
         ) from error
     except gym.error.Error as error:
         raise ConfigError(f"env={name} cannot be made: {error}") from error
-    except TypeError as error:
+    except RloxError:
+        raise
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, TypeError):
+            raise EnvError(f"env={name} fails when it is made: {failure(error)}") from error
         told = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
         raise ConfigError(f"env={name}: env.kwargs do not fit: {told}") from error
 

@@ -43,6 +43,11 @@ def wrapping(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
         counted = env = TrueReturn(env)
         for wrap in outer:
             env = wrap(env)
+            if isinstance(env, (gym.ObservationWrapper, gym.ActionWrapper)):
+                raise ConfigError(
+                    f"env.reward_wrappers: {type(env).__name__} changes more than rewards, which evaluations "
+                    "would not have; put it into env.wrappers"
+                )
         for name in ("observation_space", "action_space"):
             if getattr(env, name) != getattr(counted, name):
                 raise ConfigError(

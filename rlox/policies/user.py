@@ -26,13 +26,29 @@ def require_takes(policy: ActorCritic, obs_dim: int, env: str) -> None:
     tensor = next((p for p in policy.parameters()), torch.zeros(1))
     with torch.no_grad(), keyed(0, {tensor.device}), acting(policy):
         try:
-            policy.get_value(torch.zeros(2, obs_dim, device=tensor.device))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            _probe(policy, torch.zeros(2, obs_dim, device=tensor.device))
+        except (AttributeError, RuntimeError, ValueError, TypeError, IndexError) as error:
             name = type(policy.module if isinstance(policy, UserPolicy) else policy).__name__
             raise ConfigError(
                 f"policy {name} fails on observations of {env}, [B, {obs_dim}] float32: "
                 f"{str(error).splitlines()[0]}"
             ) from error
+
+
+def _probe(policy: ActorCritic, obs: Tensor) -> None:
+    """Call every method once; `ValueError` for results of other shapes than theirs."""
+    policy.get_value(obs)
+    action, log_prob = policy.get_action_and_logprob(obs)
+    scored, entropy = policy.get_logprob_and_entropy(obs, action)
+    for method, found in (
+        ("get_action_and_logprob", log_prob),
+        ("get_logprob_and_entropy", scored),
+        ("get_logprob_and_entropy", entropy),
+    ):
+        if found.shape not in (obs.shape[:1], torch.Size()):
+            raise ValueError(f"{method} gave {list(found.shape)}, expected one number a row, [B]")
+    if (best := policy.mode(obs)).shape != action.shape:
+        raise ValueError(f"mode gave {list(best.shape)}, actions are {list(action.shape)}")
 
 
 class UserPolicy(ActorCritic):

@@ -39,7 +39,8 @@ def warm_start(path: str, config: RunConfig, learner: Learner[Any], actor: Actor
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     _require_same(path, saved.weights, actor.policy.state_dict())
-    _require_same_activation(path, trained, config)
+    if wrong := config.algo.other_function(trained.algo):
+        raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
         _take_moments(path, saved, actor)
         learner.begin_from(saved.weights)
@@ -67,15 +68,6 @@ def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor
             raise ConfigError(
                 f"init_from={path}: {name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
             )
-
-
-def _require_same_activation(path: str, there: RunConfig, here: RunConfig) -> None:
-    """Weights mean nothing under another activation; a policy of the user's own has what it has."""
-    if getattr(here.algo, "policy", None) is None and there.algo.activation != here.algo.activation:
-        raise ConfigError(
-            f"init_from={path}: its policy has algo.activation={there.algo.activation}, this one "
-            f"{here.algo.activation}; set algo.activation={there.algo.activation}"
-        )
 
 
 def _take_moments(path: str, saved: Checkpoint, actor: Actor) -> None:

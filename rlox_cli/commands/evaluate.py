@@ -47,6 +47,9 @@ class EvaluateConfig:
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
 
 
+# What lies beside the runs of a sweep, where a shell writes out FOLDER/*.
+OF_SWEEPS = ("multirun.yaml", "summary.csv", "summary.md")
+
 SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 
 
@@ -75,7 +78,7 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
 
 def _run(call: Call) -> int:
     from rlox_cli import compose
-    from rlox_cli.evaluation import evaluate_run
+    from rlox_cli.evaluation import evaluate_run, trained_config
 
     flags, given = compose.taken_apart(call.args, call.command)
     runs = [
@@ -86,6 +89,9 @@ def _run(call: Call) -> int:
     rest = [*flags, *(a for a in given if a not in runs)]
     if runs and any(argument.startswith("run=") for argument in rest):
         raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    runs = [run for run in runs if len(runs) == 1 or Path(run).name not in OF_SWEEPS]
+    for run in runs[1:] and runs:
+        trained_config(Path(run).expanduser())  # all of them are there before one is played
     for one in [[f"run={run}", *rest] for run in runs] or [rest]:
         compose.run(replace(call, args=one), lambda composed: evaluate_run(check(composed)))
     return OK

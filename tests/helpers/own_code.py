@@ -76,3 +76,43 @@ def no_policy(observation_space: Any, action_space: Any) -> int:
 def wide_net(observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete) -> nn.Module:
     """The policy that PPO makes unless told otherwise."""
     return DiscretePolicy(observation_space.shape[0], int(action_space.n))
+
+
+class Seen(gym.ObservationWrapper[Any, Any, Any]):
+    """Observations as they are, which nobody can know."""
+
+    def observation(self, observation: Any) -> Any:
+        return observation
+
+
+class Leaving(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends the process, or would."""
+
+    def step(self, action: Any) -> Any:
+        raise SystemExit(7)
+
+
+class Endless(gym.Wrapper[Any, Any, Any, Any]):
+    """Episodes without an end."""
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, _, info = self.env.step(action)
+        return seen, reward, False, False, info
+
+
+class LogitsForMode(nn.Module):
+    """A policy whose `mode` is not an action."""
+
+    def __init__(
+        self, observation_space: gym.spaces.Box, action_space: gym.spaces.Discrete
+    ) -> None:
+        super().__init__()
+        self.inner = wide_net(observation_space, action_space)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("get_action_and_logprob", "get_value", "get_logprob_and_entropy"):
+            return getattr(self.inner, name)
+        return super().__getattr__(name)
+
+    def mode(self, obs: Any) -> Any:
+        return self.inner.actor(obs)

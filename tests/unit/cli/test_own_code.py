@@ -12,6 +12,8 @@ from faults.fingerprint import difference, fingerprint
 from helpers import own_code
 from helpers.cli import TINY, Cli, only_run
 
+from rlox.training.evaluate import Evaluation, Evaluator
+
 OWN = "helpers.own_code"
 ALL = (
     *TINY, "env=CartPole-v1", f"env.wrappers=[time_aware_observation,{{name:{OWN}:TenthReward,part:1}}]",
@@ -197,3 +199,119 @@ def test_jobs_of_a_sweep_with_and_without_a_schedule_are_what_they_would_be_alon
         (True, False),
         (False, True),
     ]
+
+
+BROKEN = {
+    "exits.py": "import sys\n\nsys.exit(3)\n",
+    "slips.py": "def f(:\n    pass\n",
+    "refuses.py": "def wrap(env):\n    raise RuntimeError('no licence')\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            "env.wrappers=[exits:W]",
+            "module 'exits' fails when it is imported: SystemExit: 3 ({}/exits.py, line 3)",
+        ),
+        (
+            "env.wrappers=[slips:W]",
+            "module 'slips' fails when it is imported: SyntaxError: invalid syntax ({}/slips.py, line 1)",
+        ),
+        (
+            "env.wrappers=[refuses:wrap]",
+            "env.wrappers=refuses:wrap fails: RuntimeError: no licence ({}/refuses.py, line 2)",
+        ),
+        (
+            f"env.reward_wrappers=[{OWN}:Seen]",
+            "env.reward_wrappers: Seen changes more than rewards, which evaluations would not have; put it "
+            "into env.wrappers",
+        ),
+    ],
+)  # fmt: skip
+def test_own_code_that_fails_is_named_with_file_and_line(
+    cli: Cli, tmp_path: Path, given: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in BROKEN.items():
+        (tmp_path / name).write_text(text)
+    ended = cli("train", *TINY, given)
+    assert ended.code == 2
+    assert told.format(tmp_path) in ended.err
+
+
+def test_an_environment_that_leaves_python_is_one_that_failed(cli: Cli) -> None:
+    ended = cli(
+        "sweep", *TINY, f"env.wrappers=[{OWN}:Leaving]", "seed=0,1", "hydra.sweep.dir=sweep"
+    )
+    assert ended.code == 1
+    assert ended.err.count("CartPole-v1 (copy 0) raised SystemExit in step: 7") >= 2
+
+
+def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Evaluator, "_play", lambda *given: Evaluation((0.0,), (1,), 0))
+    ended = cli("train", *TINY, f"env.wrappers=[{OWN}:Endless]")
+    assert ended.err == (
+        "rlox train: warning: no episode has ended in 256 steps; the final evaluation plays 3 whole ones: "
+        "give CartPole-v1 a limit, max_episode_steps\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ("algo.net_arch={pi: [64], vf: [64]}",),
+            "algo.net_arch={pi: [64], vf: [64]}: expected a list, e.g. algo.net_arch=[...]; those of the "
+            "critic alone are algo.critic_net_arch",
+        ),
+        (
+            (f"env.wrappers={{name: {OWN}:Unsaved}}",),
+            f"env.wrappers={{name: {OWN}:Unsaved}}: expected a list, e.g. env.wrappers=[...]",
+        ),
+        (
+            ("algo.learning_rate={0: 3e-4}",),
+            "algo.learning_rate={0: 3e-4}: expected a number or a schedule, e.g. algo.learning_rate=[...]",
+        ),
+        (
+            ("env=Pendulum-v1", "env.id=Acrobot-v1"),
+            "env=Pendulum-v1 and env.id=Acrobot-v1 both name the environment; give one of them",
+        ),
+    ],
+)
+def test_values_of_another_kind_are_refused_in_words(
+    cli: Cli, given: tuple[str, ...], told: str
+) -> None:
+    ended = cli("train", *given)
+    assert (ended.code, ended.err) == (2, f"rlox train: {told}\n")
+
+
+def test_the_id_of_an_environment_brings_its_own_preset(cli: Cli) -> None:
+    ended = cli("train", "env.id=Acrobot-v1", "dry_run=true")
+    assert "tuned preset ppo/Acrobot-v1" in ended.out
+
+
+def test_jobs_that_are_the_same_and_sweeps_without_jobs_are_refused(cli: Cli) -> None:
+    same = cli("sweep", *TINY, "run.name=a,b", "hydra.sweep.dir=sweep")
+    assert same.code == 2
+    assert same.err.startswith(
+        "rlox sweep: two jobs of the sweep are the same, whatever they are called:\n"
+    )
+    none = cli("sweep", *TINY, "seed=range(0,0)", "hydra.sweep.dir=sweep")
+    assert (none.code, none.err) == (
+        2,
+        "rlox sweep: the sweep has no jobs: a range or list of values is empty\n",
+    )
+    assert not Path("sweep").exists()
+
+
+def test_a_policy_is_asked_for_everything_before_it_is_trained(cli: Cli) -> None:
+    ended = cli("train", *TINY, f"algo.policy={OWN}:LogitsForMode")
+    assert (ended.code, ended.err) == (
+        2,
+        "rlox train: policy LogitsForMode fails on observations of CartPole-v1, [B, 4] float32: mode gave "
+        "[2, 2], actions are [2]\n",
+    )

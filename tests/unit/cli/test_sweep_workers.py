@@ -13,12 +13,13 @@ import sys
 import termios
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from helpers.cli import TINY, Cli, assert_explained
 
 from rlox.configs import make_run
-from rlox_cli import jobs, launcher, provenance
+from rlox_cli import jobs, launcher, provenance, resume
 from rlox_cli.command import Call
 from rlox_cli.commands.sweep import COMMAND
 from rlox_cli.crew import Crew, Task
@@ -373,6 +374,7 @@ def test_a_job_that_could_not_be_resumed_does_not_name_a_traceback_that_is_not_t
     folder, _ = begun(tmp_path / "sweep", 1)
     (folder / "checkpoints" / "step-000000000064").mkdir(parents=True)
     monkeypatch.setattr(jobs, "interrupted", lambda job: folder)
+    monkeypatch.setattr(resume, "identity", lambda config: ANY)  # as if it were of this job
     result = cli("sweep", "seed=1", PLACE)
     assert result.code == 1
     assert "has 1 checkpoints and none is whole" in result.err

@@ -22,9 +22,10 @@ SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs
 PATH = "helpers.own_code:TenthReward"
 
 
-def narrowed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    return gym.wrappers.TransformObservation(env, lambda obs: obs[:2], space)
+class Narrow(gym.Wrapper[Any, Any, Any, Any]):
+    """Another space of observations."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 def returns_of(algorithm: PPO) -> list[float]:
@@ -211,7 +212,7 @@ def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
             "already, e.g. functools.partial(Wrapper, argument), or lambda: gym.make(...)",
         ),
         (
-            {"reward_wrappers": ["gymnasium.wrappers:FlattenObservation", narrowed]},
+            {"reward_wrappers": [Narrow]},
             "env.reward_wrappers change the observation_space, which evaluations would not have; put what "
             "does into env.wrappers",
         ),
