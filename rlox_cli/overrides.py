@@ -30,7 +30,7 @@ def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
 
 def _as_group(override: str, named: Sequence[str]) -> str:
     """`env.id=X` as `env=X`, by which the environment has its own presets."""
-    if not override.startswith("env.id="):
+    if not override.startswith("env.id=") or override[7:8] in "[{":  # no name, which is said later
         return override
     if named:
         raise ConfigError(f"{named[0]} and {override} both name the environment; give one of them")
