@@ -130,7 +130,7 @@ def test_a_number_of_workers_that_is_none_is_explained(
 
 
 def test_names_near_it_lead_to_it(cli: Cli, tmp_path: Path) -> None:
-    for wrong in ("sweep.wrkers=2", "workers=2", "n_jobs=2", "--workers=2"):
+    for wrong in ("sweep.worker=2", "workers=2", "n_jobs=2", "--workers=2"):
         assert_explained(cli("sweep", "seed=1,2", wrong), "sweep.workers", tmp_path)
 
 
