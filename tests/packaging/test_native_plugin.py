@@ -49,7 +49,7 @@ def test_ppo_learns_it_and_evaluates_it(folder: Path) -> None:
     # Walking straight to the open door costs at most 15 steps of 0.01.
     assert read(folder / "run/result.json")["score"] >= 0.85
     assert read(folder / "run/provenance.json")["resume_grade"] == "exact"
-    played = rlox(folder, "evaluate", "run=run", "episodes=5")
+    played = rlox(folder, "evaluate", "run=run", ENV, "episodes=5")  # the run folder is data
     assert played.returncode == 0, played.stderr
     assert read(folder / "run/eval/last.json")["mean"] >= 0.8
 
