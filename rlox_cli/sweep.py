@@ -22,6 +22,7 @@ from rlox_cli import sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_run
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
+from rlox_cli.trust import require_no_links
 
 
 class PlannedJob(NamedTuple):
@@ -52,6 +53,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
         name, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN, with_log_configuration=False
     )
     folder = Path(str(master.hydra.sweep.dir))
+    require_no_links(folder)
     if not str(OmegaConf.select(master, "hydra.sweeper._target_")).endswith(".BasicSweeper"):
         return SweepPlan(folder, None, False)
     jobs: list[PlannedJob] = []

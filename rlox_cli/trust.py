@@ -41,14 +41,17 @@ def allowed(
 
 
 def require_no_links(run: Path) -> None:
-    """`ConfigError` for a link in a run folder, by which a stranger could have files written elsewhere."""
-    ours = {str(run / "checkpoints" / name) for name in ("last", "best")}
+    """`ConfigError` for a link in a run's or sweep's folder, by which a stranger could write elsewhere.
+
+    `last` and `best` are made by the runs themselves, which replace them and follow them no further.
+    """
     for folder, folders, files in os.walk(run):
-        for path in (Path(folder, name) for name in (*folders, *files)):
-            if path.is_symlink() and str(path) not in ours:
+        ours = ("last", "best") if Path(folder).name == "checkpoints" else ()
+        for path in (Path(folder, name) for name in (*folders, *files) if name not in ours):
+            if path.is_symlink():
                 raise ConfigError(
-                    f"{path} is a link to {path.readlink()}: a run folder has none of its own; "
-                    "if you made it: trust=true"
+                    f"{path} is a link to {path.readlink()}: a run has none of its own; remove it, or, to go "
+                    "on with a run or evaluate one that you linked so: trust=true"
                 )
 
 

@@ -30,11 +30,12 @@ __all__ = [
 C = TypeVar("C")
 
 HIDDEN = "***"
+WORDS = {"true": True, "false": False, "null": None}
 SHORTEST = 4  # characters of a value that is looked for in messages
-_HELD: dict[str, str] = {}  # values of this process, and what asked for each
+_HELD: dict[str, str] = {}  # values of variables that were asked for, and the text that did
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRETS = {"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
-_REFERENCE = re.compile(r"\$\{oc\.env:\s*([^,}]+?)\s*(?:,\s*([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{oc\.env:\s*([^,}]+?)\s*(?:,\s*([^{}]*))?\}")
 _INSIDE = re.compile(r"([\w.-]+)(\s*:)(?!\s*\$\{oc\.env:\w+\})")
 
 
@@ -48,8 +49,10 @@ class FromProcess:
             )
         self.text = text
         self.value = value
-        if len(str(value)) >= SHORTEST:
-            _HELD[str(value)] = text
+        for asked in _REFERENCE.finditer(text):
+            held = os.environ.get(asked[1], asked[2] or "")
+            if len(held) >= SHORTEST and held.lower() not in WORDS:
+                _HELD[held] = asked[0]
 
     def __repr__(self) -> str:
         return self.text
@@ -125,9 +128,8 @@ def masked(command: Sequence[str]) -> list[str]:
 
 def meant(text: str) -> Any:
     """What a value of the environment is, if it were typed: a number, a flag, null, or text."""
-    words = {"true": True, "false": False, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

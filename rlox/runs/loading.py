@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
-from rlox.configs import RunConfig, leaves
+from rlox.configs import RunConfig, leaves, make
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, other_ways, scheduled
@@ -20,6 +20,8 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.training.setup import env_name, first_line
 
 __all__ = ["Given", "fitting", "with_object"]
+
+T = TypeVar("T")
 
 REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=...), or trust=True"
 
@@ -74,8 +76,10 @@ class Given:
         algo = displaced | algo
         if self.policy is not None and self.module is None:
             algo["policy"] = filled(self.policy, "algo.policy")
-        config = replace(config, env=replace(config.env, **env), algo=replace(config.algo, **algo))
-        return with_object(config, self.module)
+        made = replace(
+            config, env=_with(config.env, env, "env"), algo=_with(config.algo, algo, "algo")
+        )
+        return with_object(made, self.module)
 
     def _typed(self) -> Iterator[str]:
         """What the user has named again."""
@@ -85,6 +89,13 @@ class Given:
         for spec in (self.policy, *(self.wrappers or ()), *(self.reward_wrappers or ())):
             if isinstance(spec, (str, Mapping)):
                 yield named(spec)
+
+
+def _with(config: T, given: Mapping[str, Any], path: str) -> T:
+    """The configuration object with other values, checked as those of a constructor are."""
+    declared: Any = config
+    now = {f.name: getattr(config, f.name) for f in fields(declared)}
+    return make(type(config), {**now, **given}, path)
 
 
 def with_object(config: RunConfig, policy: nn.Module | None) -> RunConfig:

@@ -220,6 +220,20 @@ def test_a_job_folder_of_a_sweep_is_taken_over_by_what_it_says_not_by_its_name(
     assert (job.parent / f"{job.name}.attempt1").is_dir()  # what stood there is kept
 
 
+def test_a_link_in_the_folder_of_a_sweep_writes_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("precious")
+    for link in ("sweep/multirun.yaml", "sweep/0_seed-0/log.txt"):
+        shutil.rmtree("sweep", ignore_errors=True)
+        (tmp_path / link).parent.mkdir(parents=True)
+        (tmp_path / link).symlink_to(tmp_path / "mine")
+        assert main(["sweep", "seed=0", "total_steps=64", "hydra.sweep.dir=sweep"]) == 2
+        assert f"{link} is a link to {tmp_path}/mine" in capsys.readouterr().err
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
 @pytest.mark.parametrize("name", [".lock", "log.txt", "eval", "metrics.jsonl", "videos/last.mp4"])
 def test_a_link_in_a_run_folder_writes_nowhere(
     template: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

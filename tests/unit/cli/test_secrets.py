@@ -11,7 +11,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from helpers.cli import TINY, Cli, only_run
 
-from rlox.configs.secrets import masked
+from rlox.configs.secrets import FromProcess, masked, scrubbed
 
 SECRET = "hunter2-and-more"
 GIVEN: list[Any] = []
@@ -93,11 +93,13 @@ def test_a_variable_that_is_not_there_is_named(
     )
 
 
-def test_a_detour_to_the_environment_is_refused(cli: Cli) -> None:
-    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], "env.kwargs.more=${env.kwargs.token}")
+@pytest.mark.parametrize("asked", ["${env.kwargs.token}", "${oc.env:NO_SUCH,${oc.env:TEST_TOKEN}}"])
+def test_a_detour_to_the_environment_is_refused(cli: Cli, asked: str) -> None:
+    """Nobody could look it up again when the run goes on."""
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0], f'env.kwargs.more="{asked}"')
     assert (ended.code, ended.err) == (
         2,
-        "rlox train: ${env.kwargs.token}: a value of the environment is reached by a detour; write "
+        f"rlox train: {asked}: a value of the environment is reached by a detour; write "
         "${oc.env:NAME} itself\n",
     )
 
@@ -159,8 +161,21 @@ def test_a_failure_on_the_way_does_not_write_what_it_quotes(
         raise ValueError(f"{SECRET} is not accepted")
 
     monkeypatch.setattr(Locked, "step", broken)
-    ended = cli("train", *TINY, "env=Locked-v0", ASKED[0])
+    ended = cli("train", *TINY, "env=Locked-v0", ASKED[1])  # the variable is a part of the value
     assert ended.code == 4
     assert "${oc.env:TEST_TOKEN} is not accepted" in ended.err
     assert SECRET not in ended.out + ended.err
     assert files_with(SECRET, Path()) == []
+
+
+def test_flags_of_the_environment_are_no_secrets_that_messages_are_searched_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number, word in enumerate(("true", "False", "null", "abc")):
+        monkeypatch.setenv(f"WORD_{number}", word)
+        FromProcess(f"${{oc.env:WORD_{number}}}", None)
+    text = "true False null None True abc"
+    assert scrubbed(text) == text
+    monkeypatch.setenv("WORD_0", "a-longer-word")
+    FromProcess("x ${oc.env:WORD_0}", "x a-longer-word")
+    assert scrubbed("no a-longer-word, please") == "no ${oc.env:WORD_0}, please"

@@ -282,3 +282,15 @@ def test_callbacks_take_whole_numbers(given: Any) -> None:
     ):
         with pytest.raises(ConfigError, match=r"expected a whole number of at least 1$"):
             make()
+
+
+def test_what_a_checkpoint_is_given_is_checked_as_what_a_constructor_is(tmp_path: Path) -> None:
+    PPO("CartPole-v1", **SMALL).save(tmp_path / "saved")
+    for given, told in (
+        ({"wrappers": ["rescale"]}, "env.wrappers\\[0\\]=rescale: expected one of"),
+        ({"env_kwargs": {"x": {1}}}, "env.kwargs.x: a set, expected"),
+        ({"policy": "nets"}, "algo.policy=nets: expected module:Name"),
+        ({"schedules": {"learning_rate": -1.0}}, "learning_rate=-1.0: expected a value in"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            PPO.from_checkpoint(tmp_path / "saved", **given)  # type: ignore[arg-type]
