@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
 
-__all__ = ["PPOTrainer"]
+__all__ = ["A2CTrainer", "DDPGTrainer", "DQNTrainer", "PPOTrainer", "SACTrainer", "TD3Trainer"]
 
 
-class PPOTrainer:
-    """PPO by its environment: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
+class Trainer:
+    """An algorithm by its environment: `PPOTrainer(env="CartPole-v1", seed=42).train(50_000)`.
 
-    `config` and further keywords are the fields of `PPOConfig` and `EnvConfig`; `n_envs` is 8 unless
-    given.
+    `config` and further keywords are arguments of the algorithm's class: the fields of its
+    configuration, of its buffer's and of `EnvConfig`.
     """
+
+    facade: ClassVar[Any]
 
     def __init__(
         self,
@@ -35,14 +37,14 @@ class PPOTrainer:
         options = {**(config or {}), **kwargs}
         given = [source for source in (env, options.pop("env_id", None)) if source is not None]
         if len(given) != 1:
-            raise ConfigError(
-                "PPOTrainer takes one environment, e.g. PPOTrainer(env='CartPole-v1')"
-            )
-        self.algo = PPO(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
+            name = type(self).__name__
+            raise ConfigError(f"{name} takes one environment, e.g. {name}(env='Pendulum-v1')")
+        self.algo = self.facade(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train to `total_timesteps` environment steps; the final metrics with `mean_reward`."""
-        return self.algo.train(total_timesteps, progress)
+        metrics: dict[str, float] = self.algo.train(total_timesteps, progress)
+        return metrics
 
     def learn(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """`train`, by the name that Stable-Baselines3 has for it."""
@@ -50,18 +52,55 @@ class PPOTrainer:
 
     def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
         """The policy's action for an observation or a batch."""
-        return self.algo.predict(obs, deterministic)
+        action: int | NDArray[Any] = self.algo.predict(obs, deterministic)
+        return action
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint folder."""
         self.algo.save(path)
 
     @classmethod
-    def from_checkpoint(cls, path: str | Path, env: EnvSource | None = None) -> PPOTrainer:
+    def from_checkpoint(cls, path: str | Path, env: EnvSource | None = None) -> Self:
         """Restore a trainer from a run folder or checkpoint."""
         trainer = cls.__new__(cls)
-        trainer.algo = PPO.from_checkpoint(path, env)
+        trainer.algo = cls.facade.from_checkpoint(path, env)
         return trainer
 
     def __repr__(self) -> str:
-        return f"PPOTrainer({self.algo!r})"
+        return f"{type(self).__name__}({self.algo!r})"
+
+
+class PPOTrainer(Trainer):
+    """PPO by its environment; `n_envs` is 8 unless given."""
+
+    facade = PPO
+
+
+class A2CTrainer(Trainer):
+    """A2C by its environment; `n_envs` is 8 unless given."""
+
+    facade = A2C
+
+
+class DQNTrainer(Trainer):
+    """DQN by its environment, of which there is one unless `n_envs` says otherwise."""
+
+    facade = DQN
+
+
+class SACTrainer(Trainer):
+    """SAC by its environment, of which there is one unless `n_envs` says otherwise."""
+
+    facade = SAC
+
+
+class TD3Trainer(Trainer):
+    """TD3 by its environment, of which there is one unless `n_envs` says otherwise."""
+
+    facade = TD3
+
+
+class DDPGTrainer(Trainer):
+    """DDPG by its environment, of which there is one unless `n_envs` says otherwise."""
+
+    facade = DDPG

@@ -2,10 +2,15 @@
 
 from rlox.algorithms.a2c import A2C
 from rlox.algorithms.bc import BC
+from rlox.algorithms.ddpg import DDPG
 from rlox.algorithms.dqn import DQN
 from rlox.algorithms.ppo import PPO
+from rlox.algorithms.sac import SAC
+from rlox.algorithms.td3 import TD3
 from rlox.runs.algorithm import Algorithm
 
-__all__ = ["A2C", "ALGORITHMS", "BC", "DQN", "PPO"]
+__all__ = ["A2C", "ALGORITHMS", "BC", "DDPG", "DQN", "PPO", "SAC", "TD3"]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "bc": BC}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    facade.name: facade for facade in (PPO, A2C, DQN, SAC, TD3, DDPG, BC)
+}

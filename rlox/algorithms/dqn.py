@@ -140,16 +140,20 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """DQN's learner on replayed transitions."""
     algo = cast(DQNConfig, config.algo)
 
-    def compose(env: VectorEnv, device: torch.device) -> OffPolicy:
+    def compose(env: VectorEnv) -> OffPolicy:
         if not env.actions.discrete:
             raise UnsupportedSpaceError(
                 f"dqn needs Discrete actions, {config.env.id} has {env.action_space}"
             )
-        online, target = (_network(algo, env).to(device) for _ in range(2))
-        explore = EpsilonGreedy(online, env.n_envs, partial(epsilon, algo), config.seed, device)
+        online, target = (_network(algo, env).to(tools.device) for _ in range(2))
+        part = partial(epsilon, algo)
+        explore = EpsilonGreedy(online, env.n_envs, part, config.seed, tools.device)
         return OffPolicy(online, explore, DQNLearner(online, target, algo))
 
-    return off_policy_parts(config, tools, compose)
+    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
+        return [(env.observations.dim, *algo.net_arch, env.actions.size)]
+
+    return off_policy_parts(config, tools, compose, widths)
 
 
 class DQN(Algorithm):

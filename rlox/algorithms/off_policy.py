@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-import torch
-
 from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
@@ -32,34 +31,47 @@ __all__ = ["OffPolicy", "off_policy_parts"]
 
 @dataclass(frozen=True)
 class OffPolicy:
-    """What an off-policy algorithm adds: who acts, who explores, who learns."""
+    """What an off-policy algorithm adds: who acts, who explores, who learns.
+
+    `actions` makes the environment's actions of the policy's, where they are not the same.
+    """
 
     policy: Policy
     behaviour: Behaviour
     learner: Learner[Transitions]
+    actions: ActionCodec | None = None
 
 
 def off_policy_parts(
-    config: RunConfig, tools: Tools, compose: Callable[[VectorEnv, torch.device], OffPolicy]
+    config: RunConfig,
+    tools: Tools,
+    compose: Callable[[VectorEnv], OffPolicy],
+    widths: Callable[[VectorEnv], list[tuple[int, ...]]],
 ) -> Parts:
-    """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment."""
+    """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment.
+
+    `widths` are the layers of each network that is learned, its input's and output's too.
+    """
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
     goals = _goals(config, env, make_env)
-    memory = _memory(config, algo, env, goals, tools)
+    networks = widths(env)
+    memory = _memory(config, algo, env, goals, tools, networks)
     # the target network is neither learned nor has it moments
-    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), copies=LEARNED + 2)
+    require_networks(*networks, copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
-        made = compose(env, tools.device)
+        made = compose(env)
     dim = env.observations.dim
     obs_normalizer = ObservationNormalizer(dim) if env_config.normalize_obs else None
     rewards = RewardNormalizer(env.n_envs, algo.gamma) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
-    source = ReplaySource(env, memory, made.behaviour, cadence, obs_normalizer, rewards)
-    actor = Actor(made.policy, env.observations, env.actions, obs_normalizer, tools.device)
+    given = (obs_normalizer, rewards, made.actions)
+    source = ReplaySource(env, memory, made.behaviour, cadence, *given)
+    actions = made.actions or env.actions
+    actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
     return Parts(
         source, made.learner, actor, Evaluator(actor, render_factory(env_config, tools.env))
     )
@@ -75,7 +87,12 @@ def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | N
 
 
 def _memory(
-    config: RunConfig, algo: OffPolicyConfig, env: VectorEnv, goals: Goals | None, tools: Tools
+    config: RunConfig,
+    algo: OffPolicyConfig,
+    env: VectorEnv,
+    goals: Goals | None,
+    tools: Tools,
+    networks: list[tuple[int, ...]],
 ) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
@@ -84,16 +101,20 @@ def _memory(
     memory = Memory(buffer, buffer_config, *sizes, goals)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
-        _require_memory(algo, env, memory, said_by, tools.device)
+        # a row keeps every hidden layer that a gradient flows through, and what went into it
+        hidden = [width for network in networks for width in network[1:-1]]
+        learned = 4 * (2 * sum(hidden) + 4 * max(hidden, default=0))
+        on_cpu = tools.device.type == "cpu"
+        _require_memory(algo, env, memory, said_by, learned if on_cpu else 0)
     return memory
 
 
 def _require_memory(
-    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, device: torch.device
+    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, learned: int
 ) -> None:
     """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
 
-    A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
+    A batch takes its rows and, while it is learned from, `learned` bytes a row for the networks' layers.
     """
     require_memory(
         memory.full_bytes,
@@ -108,9 +129,6 @@ def _require_memory(
             f"lower it to {MAX_DRAWN // batches} or less"
         )
     rows = batches * drawn_bytes(env, memory.goals is not None)
-    learned = 4 * (2 * sum(algo.net_arch) + 4 * max(algo.net_arch, default=0))
-    if device.type != "cpu":
-        learned = 0
     require_memory(
         memory.full_bytes + algo.batch_size * (rows + learned),
         f"a replay buffer with {drawn}",

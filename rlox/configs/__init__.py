@@ -28,6 +28,8 @@ from rlox.configs.run import (
     RunConfig,
     StopConfig,
 )
+from rlox.configs.sac import SACConfig
+from rlox.configs.td3 import DDPGConfig, TD3Config
 
 __all__ = [
     "ALGO_CONFIGS",
@@ -39,6 +41,7 @@ __all__ = [
     "BCConfig",
     "BufferConfig",
     "CheckpointConfig",
+    "DDPGConfig",
     "DQNConfig",
     "EnvConfig",
     "EvalConfig",
@@ -50,7 +53,9 @@ __all__ = [
     "ReplayConfig",
     "RolloutBufferConfig",
     "RunConfig",
+    "SACConfig",
     "StopConfig",
+    "TD3Config",
     "UniformConfig",
     "leaves",
     "make",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlox.errors import ShapeError, UnsupportedSpaceError
 
-__all__ = ["ActionCodec", "ObservationCodec", "shape_of"]
+__all__ = ["ActionCodec", "ObservationCodec", "UnitCodec", "shape_of"]
 
 Rows = TypeVar("Rows")  # arrays or tensors
 
@@ -224,6 +224,29 @@ class ActionCodec:
         clipped = np.clip(shaped, self.space.low, self.space.high)
         bounded: NDArray[Any] = clipped.astype(self.space.dtype, copy=False)
         return bounded
+
+    def unit(self, name: str, algo: str) -> UnitCodec:
+        """The codec of policies whose vectors lie in [-1, 1], or `UnsupportedSpaceError`."""
+        if not isinstance(self.space, spaces.Box):
+            raise UnsupportedSpaceError(f"{algo} needs Box actions, {name} has {self.space}")
+        low, high = self.space.low, self.space.high
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise UnsupportedSpaceError(
+                f"{algo} needs Box actions with finite bounds, {name} has {_short(self.space)}; wrap it "
+                "with gymnasium.wrappers.TransformAction"
+            )
+        return UnitCodec(self.space, self.discrete, self.size)
+
+
+@dataclass(frozen=True)
+class UnitCodec(ActionCodec):
+    """Actions in [-1, 1] that stand for the whole of a Box: -1 is its low end, 1 its high end."""
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Actions `[N, size]` in [-1, 1] as the environment takes them."""
+        assert isinstance(self.space, spaces.Box)
+        low, high = self.space.low.reshape(-1), self.space.high.reshape(-1)
+        return super().to_env(low + 0.5 * (actions + 1.0) * (high - low))
 
 
 def shape_of(observation: Any) -> Any:

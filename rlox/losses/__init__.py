@@ -8,7 +8,8 @@ from rlox.losses.policy import (
     standardize,
 )
 from rlox.losses.ppo import PPOLoss, PPOTerms
-from rlox.losses.td import td_loss, td_target
+from rlox.losses.soft import soft_policy_loss, temperature_loss
+from rlox.losses.td import critics_loss, td_loss, td_target
 from rlox.losses.value import clipped_value_loss, value_loss
 
 __all__ = [
@@ -17,10 +18,13 @@ __all__ = [
     "clip_fraction",
     "clipped_surrogate",
     "clipped_value_loss",
+    "critics_loss",
     "kl_estimate",
     "policy_gradient",
+    "soft_policy_loss",
     "standardize",
     "td_loss",
     "td_target",
+    "temperature_loss",
     "value_loss",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["td_loss", "td_target"]
+__all__ = ["critics_loss", "td_loss", "td_target"]
 
 
 def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
@@ -25,3 +25,12 @@ def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None)
     if weights is None:
         return rule(q, target)
     return (weights * rule(q, target, reduction="none")).mean()
+
+
+def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
+
+    `q` `[members, B]`, `target` `[B]`, `weights` `[B]` (1 without them) -> scalar.
+    """
+    error = (q - target).square()
+    return (error if weights is None else weights * error).mean(-1).sum()

@@ -1,6 +1,21 @@
 """Network building blocks."""
 
+from rlox.networks.critics import QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
+from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import inference, mlp, orthogonal_init
+from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 
-__all__ = ["DuelingMLP", "inference", "mlp", "orthogonal_init"]
+__all__ = [
+    "DuelingMLP",
+    "EnsembleMLP",
+    "QNetwork",
+    "SquashedGaussianPolicy",
+    "SquashedSDEPolicy",
+    "inference",
+    "mlp",
+    "orthogonal_init",
+    "polyak_update",
+    "q_values",
+    "squashed_log_prob",
+]

@@ -48,8 +48,8 @@ class FlatParameters:
             parameter.data = view
         self._gradients = list(self.views(self.gradient).values())
 
-    def backward(self, loss: Tensor, max_norm: float) -> Tensor:
-        """Gradients of `loss`, clipped together to `max_norm`; returns their norm before that."""
+    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
         gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         torch._foreach_copy_(
             self._gradients,
@@ -59,7 +59,8 @@ class FlatParameters:
             ],
         )
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
-        self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+        if max_norm is not None:
+            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         return norm
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:

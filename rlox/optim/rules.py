@@ -38,8 +38,8 @@ class Optimizer(ABC):
         """Their gradients, of the last `backward`."""
         return self.flat.gradient
 
-    def backward(self, loss: Tensor, max_norm: float) -> Tensor:
-        """Gradients of `loss`, clipped together to `max_norm`; returns their norm before that."""
+    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
         check()
         return self.flat.backward(loss, max_norm)
 

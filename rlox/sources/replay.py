@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.envs.spaces import ActionCodec
 from rlox.errors import CheckpointError
 from rlox.sources.chunk import Chunk
 from rlox.sources.engine import engine_of, go_on, interruption
@@ -57,6 +58,8 @@ class ReplaySource:
 
     A tick is a stretch of steps with the batches that became due, or without any while warming up.
     A training of many batches takes several ticks; the steps are counted with the last of them.
+    Stored are the actions of the policy; where they are not yet the environment's, `actions` makes
+    those of them.
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class ReplaySource:
         cadence: Cadence,
         obs_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
+        actions: ActionCodec | None = None,
     ) -> None:
         self.env = env
+        self.actions = actions
         self.memory = memory
         self.behaviour = behaviour
         self.cadence = cadence
@@ -226,8 +231,11 @@ class ReplaySource:
                 elapsed = min(self.env_steps / horizon, 1.0)
                 seen = self._seen(chunk.obs[t])
                 chunk.actions[t] = self.behaviour.act(seen, self.steps, elapsed)
+            given = chunk.actions[t]
+            if self.actions is not None:
+                given = self.actions.to_env(given)
             rewards, ended = chunk.rewards[t], (chunk.terminated[t], chunk.truncated[t])
-            finals = self.env.step_into(chunk.actions[t], chunk.obs[t + 1], rewards, *ended)
+            finals = self.env.step_into(given, chunk.obs[t + 1], rewards, *ended)
             chunk.follow(t, finals)
             self.steps += 1
             self.tracker.add(rewards)

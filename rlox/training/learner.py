@@ -1,15 +1,23 @@
-"""What learners keep of their networks: copies of weights and of an optimizer's moments."""
+"""What learners have in common: the state they keep, the noise they draw, the batches they go through."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from rlox.optim import Optimizer
+from rlox.rng import Streams
+from rlox.training.finite import require_finite
+from rlox.types import Transitions, Update
 
-__all__ = ["PolicyLearner", "copy_weights"]
+__all__ = ["Noise", "PolicyLearner", "UpdateNoise", "copy_weights", "learn_each"]
+
+# Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
+Noise = Callable[[int, tuple[int, ...], Tensor], Tensor]
 
 P = TypeVar("P", bound=nn.Module)
 
@@ -38,3 +46,37 @@ class PolicyLearner(Generic[P]):
 def copy_weights(module: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers by name, apart from those that go on changing."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+class UpdateNoise:
+    """Standard normal numbers that are a function of the run's seed and the update's number."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def __call__(self, update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Those of an update, of the dtype and on the device of `like`."""
+        generator = self._streams.generator("noise", update, str(like.device))
+        return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def learn_each(
+    batch: Transitions,
+    step: Callable[[int], tuple[Tensor, Tensor]],
+    names: Sequence[str],
+    where: str,
+) -> Update:
+    """Learn from one batch after the other.
+
+    `step(i)` learns from batch i; it returns its numbers, called `names`, and an error of each row
+    `[B]`, whose size becomes the row's priority where rows have one. `where` is what a message says.
+    """
+    rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
+    table = torch.stack(rows)
+    require_finite(table, names, where)
+    metrics = dict(zip(names, table.mean(0).tolist(), strict=True))
+    samples = batch.rewards.numel()
+    if batch.weights is None:
+        return Update(metrics, len(batch), samples)
+    found = torch.cat(errors).abs_().cpu().numpy().astype(np.float64)
+    return Update(metrics, len(batch), samples, {"priorities": found}, batch.indices.ravel())

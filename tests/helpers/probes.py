@@ -80,6 +80,17 @@ def matching() -> Probe:
     )
 
 
+def with_vectors(make: Callable[[], Probe]) -> Callable[[], Probe]:
+    """A probe in which no action matters, for algorithms that give vectors."""
+
+    def made() -> Probe:
+        probe = make()
+        probe.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        return probe
+
+    return made
+
+
 def vector() -> Probe:
     """One step: the closer the action is to half of what is seen, the better."""
     return Probe(

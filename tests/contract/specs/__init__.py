@@ -44,6 +44,7 @@ class AlgorithmSpec:
     probe_total: int = 4_000
     value: Callable[[Any, Tensor], Tensor] = lambda policy, obs: policy.get_value(obs)
     vectors: bool = True  # whether it takes Box actions
+    choices: bool = True  # whether it takes Discrete ones
     # Parts of the state whose change no continuation shows, each with its reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 

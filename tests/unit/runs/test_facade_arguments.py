@@ -18,7 +18,14 @@ from rlox.algorithms import A2C, BC, DQN, PPO
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError
 from rlox.policies import DiscretePolicy
-from rlox.trainers import PPOTrainer
+from rlox.trainers import (
+    A2CTrainer,
+    DDPGTrainer,
+    DQNTrainer,
+    PPOTrainer,
+    SACTrainer,
+    TD3Trainer,
+)
 
 SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "net_arch": (4,)}
 
@@ -44,6 +51,25 @@ def test_trainers_and_offline_algorithms_take_both_names_too() -> None:
     }  # fmt: skip
     dataset = OfflineDatasetBuffer(*rows.values())
     assert BC(dataset, env="CartPole-v1").env_id == "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "env"),
+    [(A2CTrainer, "CartPole-v1"), (DQNTrainer, "CartPole-v1"), (SACTrainer, "Pendulum-v1"),
+     (TD3Trainer, "Pendulum-v1"), (DDPGTrainer, "Pendulum-v1")],
+)  # fmt: skip
+def test_a_trainer_is_its_algorithm_and_comes_back_from_its_checkpoint(
+    trainer: Any, env: str, tmp_path: Path
+) -> None:
+    replay = {"learning_starts": 8, "batch_size": 8, "buffer_size": 50}
+    more = {"n_steps": 8} if trainer is A2CTrainer else replay
+    made = trainer(env, {"net_arch": (4,)}, seed=3, n_envs=1, **more)
+    assert trainer.__name__ == type(made.algo).__name__ + "Trainer"
+    made.train(24)
+    made.save(tmp_path / "saved")
+    again, obs = trainer.from_checkpoint(tmp_path / "saved"), np.ones((5, 3 + (env[0] == "C")))
+    assert again.algo.clock == made.algo.clock
+    np.testing.assert_array_equal(again.predict(obs), made.predict(obs))
 
 
 def test_the_habit_of_naming_a_policy_first_is_answered() -> None:

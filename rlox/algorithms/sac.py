@@ -1,0 +1,231 @@
+"""SAC: soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), of vectors and of choices."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RunConfig, SACConfig
+from rlox.envs.base import VectorEnv
+from rlox.envs.make import EnvSource
+from rlox.envs.spaces import ActionCodec
+from rlox.errors import ConfigError
+from rlox.losses import critics_loss, soft_policy_loss, td_target
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.exploration import NoisyExploration, SampledChoices
+from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
+from rlox.runs.algorithm import Algorithm
+from rlox.training.finite import require_finite_parameters
+from rlox.training.learner import Noise, UpdateNoise, copy_weights, learn_each
+from rlox.training.parts import Parts, Tools
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.training.temperature import LearnedTemperature, Temperature
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["SAC", "SACLearner"]
+
+NAMES = (
+    "loss/critic",
+    "loss/actor",
+    "loss/temperature",
+    "value/q_mean",
+    "policy/entropy",
+    "policy/temperature",
+    "train/grad_norm",
+)
+PARTS = ("actor", "critic", "target", "temperature")
+
+
+class SACLearner:
+    """An actor, critics and their target, a temperature, and what batches of transitions do to them.
+
+    `target_entropy` is that of a learned temperature; `noise` gives the standard normal numbers of an
+    update.
+    """
+
+    def __init__(
+        self, policy: SoftPolicy, config: SACConfig, target_entropy: float, noise: Noise
+    ) -> None:
+        self.policy, self.config, self.noise = policy, config, noise
+        lr = config.initial("learning_rate")
+        self.actor = Adam(policy.actor, lr, eps=1e-8)
+        self.critic = Adam(policy.critic, lr, eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
+        learned, alpha = config.temperature
+        like = self.critic.vector
+        self.temperature = (
+            LearnedTemperature(alpha, target_entropy, lr, like)
+            if learned
+            else Temperature(alpha, like)
+        )
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """One step of everything for each batch."""
+        lr = self.config.at("learning_rate", clock.remaining)
+        self.actor.lr = self.critic.lr = lr
+        where = f"update {clock.updates} (env_steps {batch.env_steps})"
+        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
+        for optimizer in (self.actor, self.critic):
+            require_finite_parameters(self.policy, optimizer.vector, where)
+        return replace(update, metrics={**update.metrics, "train/learning_rate": lr})
+
+    def state(self) -> dict[str, Any]:
+        """Copies of all weights, of the optimizers' moments and of the temperature."""
+        kept = {name: part.state() for name, part in zip(PARTS, self._parts, strict=True)}
+        return {"weights": copy_weights(self.policy), "optimizer": kept}
+
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones, the target too."""
+        self.policy.load_state_dict(dict(weights))
+        self.target.copy()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        for name, part in zip(PARTS, self._parts, strict=True):
+            part.restore(state["optimizer"][name])
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.actor, self.critic, self.target, self.temperature
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """Temperature, critics, actor, target; the numbers `NAMES` and the errors `[B]`."""
+        policy, config, like = self.policy, self.config, self.critic.vector
+        obs = batch.obs[i].to(like)
+        noise = self.noise(update, (2, *policy.noise_shape(len(obs))), like)
+        drawn, log_prob = policy.draw(obs, noise[0])
+        alpha = self.temperature.alpha
+        loss_temperature = self.temperature.learn(log_prob, self.actor.lr)
+        loss_critic, q, error, norm = self._improve_critics(batch, i, alpha, noise[1])
+        value = policy.value(policy.critic, obs, drawn)
+        loss_actor = soft_policy_loss(log_prob, value, alpha)
+        self.actor.backward(loss_actor, config.max_grad_norm)
+        self.actor.step()
+        if (update + 1) % config.target_update_interval == 0:
+            self.target.follow(config.tau)
+        losses = (loss_critic, loss_actor.detach(), loss_temperature)
+        return torch.stack([*losses, q.mean(), -log_prob.detach().mean(), alpha, norm]), error
+
+    def _improve_critics(
+        self, batch: Transitions, i: int, alpha: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
+        policy, like = self.policy, self.critic.vector
+        next_obs = batch.next_obs[i].to(like)
+        with torch.no_grad():
+            drawn, log_prob = policy.draw(next_obs, noise)
+            value = policy.value(self.target.module, next_obs, drawn) - alpha * log_prob
+            goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        actions = batch.actions[i].to(like.device)
+        actions = actions.to(like) if actions.is_floating_point() else actions
+        q = policy.taken(policy.critic, batch.obs[i].to(like), actions)
+        weights = None if batch.weights is None else batch.weights[i].to(like)
+        loss = 0.5 * critics_loss(q, goal, weights)
+        norm = self.critic.backward(loss, self.config.max_grad_norm)
+        self.critic.step()
+        q = q.detach()
+        return loss.detach(), q, (q - goal).abs().mean(0), norm
+
+
+def target_entropy(config: SACConfig, actions: ActionCodec) -> float:
+    """What is configured, or -dim(A), of choices 0.98 log|A|."""
+    if config.target_entropy is not None:
+        return config.target_entropy
+    return 0.98 * math.log(actions.size) if actions.discrete else -float(actions.size)
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """SAC's learner on replayed transitions."""
+    algo = cast(SACConfig, config.algo)
+
+    def compose(env: VectorEnv) -> OffPolicy:
+        of = _choices if env.actions.discrete else _vectors
+        return of(config, algo, env, tools)
+
+    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
+        actor, critic = algo.widths
+        obs_dim, size = env.observations.dim, env.actions.size
+        if env.actions.discrete:
+            return [(obs_dim, *actor, size), *[(obs_dim, *critic, size)] * algo.n_critics]
+        return [(obs_dim, *actor, 2 * size), *[(obs_dim + size, *critic, 1)] * algo.n_critics]
+
+    return off_policy_parts(config, tools, compose, widths)
+
+
+def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -> OffPolicy:
+    """Of a Box: squashed Gaussians, with gSDE where it is asked for."""
+    actions = env.actions.unit(config.env.id, "sac")
+    dim, size, (net_arch, critic_net_arch) = env.observations.dim, actions.size, algo.widths
+    actor = (
+        SquashedSDEPolicy(dim, size, net_arch, algo.activation, algo.log_std_init)
+        if algo.use_sde
+        else SquashedGaussianPolicy(dim, size, net_arch=net_arch, activation=algo.activation)
+    )
+    critic = EnsembleMLP(algo.n_critics, (dim + size, *critic_net_arch, 1), algo.activation)
+    policy = SquashedPolicy(actor, critic).to(tools.device)
+    shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
+    once = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
+    every = once if algo.use_sde else 1
+    behaviour = NoisyExploration(
+        policy.actor.explore, shape, size, env.n_envs, config.seed, tools.device, every
+    )
+    noise = UpdateNoise(tools.streams)
+    learner = SACLearner(policy, algo, target_entropy(algo, actions), noise)
+    return OffPolicy(policy, behaviour, learner, actions)
+
+
+def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -> OffPolicy:
+    """Of a Discrete space (Christodoulou 2019)."""
+    if algo.use_sde:
+        raise ConfigError(
+            f"algo.use_sde=true needs Box actions, {config.env.id} has {env.action_space}"
+        )
+    sizes = (env.observations.dim, env.actions.size, algo.n_critics, *algo.widths)
+    policy = CategoricalSoftPolicy(*sizes, algo.activation).to(tools.device)
+    logits = inference(policy.actor.net)
+    behaviour = SampledChoices(logits, env.actions.size, env.n_envs, config.seed, tools.device)
+    noise = UpdateNoise(tools.streams)
+    learner = SACLearner(policy, algo, target_entropy(algo, env.actions), noise)
+    return OffPolicy(policy, behaviour, learner)
+
+
+class SAC(Algorithm):
+    """Soft actor-critic for Box actions with finite bounds, and for Discrete ones.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `SACConfig` (`ent_coef`, `tau`, `use_sde`, ...), of its buffer
+        (`buffer_size`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or `device`; unknown
+        names are errors
+    """
+
+    name = "sac"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        env_id: EnvSource = DEFAULT_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        logger: LoggerCallback | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        config = config_from_arguments("sac", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, None, logger, callbacks)

@@ -1,0 +1,180 @@
+"""TD3 (Fujimoto et al. 2018, arXiv:1802.09477), and DDPG (Lillicrap et al. 2016), of which it is more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RunConfig
+from rlox.configs.td3 import DeterministicConfig
+from rlox.envs.base import VectorEnv
+from rlox.envs.make import EnvSource
+from rlox.losses import critics_loss, td_target
+from rlox.networks import inference, q_values
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.exploration import NoisyExploration
+from rlox.runs.algorithm import Algorithm
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import Noise, UpdateNoise, copy_weights, learn_each
+from rlox.training.parts import Parts, Tools
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["TD3", "TD3Learner"]
+
+NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
+PARTS = ("actor", "critic", "target_actor", "target_critic")
+
+
+class TD3Learner:
+    """A deterministic actor and critics, each with a target, and what batches of transitions do to them.
+
+    `noise` gives the standard normal numbers of an update.
+    """
+
+    def __init__(
+        self, policy: DeterministicPolicy, config: DeterministicConfig, noise: Noise
+    ) -> None:
+        self.policy, self.config, self.noise = policy, config, noise
+        lr = config.initial("learning_rate")
+        self.actor = Adam(policy.actor, lr, eps=1e-8)
+        self.critic = Adam(policy.critic, lr, eps=1e-8)
+        self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor.flat)
+        self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
+        self._actor_losses: list[Tensor] = []  # of the update under way
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
+        lr = self.config.at("learning_rate", clock.remaining)
+        self.actor.lr = self.critic.lr = lr
+        where = f"update {clock.updates} (env_steps {batch.env_steps})"
+        self._actor_losses.clear()
+        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
+        metrics = {**update.metrics, "train/learning_rate": lr}
+        if self._actor_losses:
+            table = torch.stack(self._actor_losses).unsqueeze(-1)
+            require_finite(table, ("loss/actor",), where)
+            metrics["loss/actor"] = float(table.mean())
+        for optimizer in (self.actor, self.critic):
+            require_finite_parameters(self.policy, optimizer.vector, where)
+        return replace(update, metrics=metrics)
+
+    def state(self) -> dict[str, Any]:
+        """Copies of all weights and of the optimizers' moments."""
+        kept = {name: part.state() for name, part in zip(PARTS, self._parts, strict=True)}
+        return {"weights": copy_weights(self.policy), "optimizer": kept}
+
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones, the targets too."""
+        self.policy.load_state_dict(dict(weights))
+        self.target_actor.copy()
+        self.target_critic.copy()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        for name, part in zip(PARTS, self._parts, strict=True):
+            part.restore(state["optimizer"][name])
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.actor, self.critic, self.target_actor, self.target_critic
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """The critics, and when it is their turn the actor and the targets."""
+        config, like = self.config, self.critic.vector
+        obs = batch.obs[i].to(like)
+        goal = self._goal(batch, i, update)
+        q = q_values(self.policy.critic, obs, batch.actions[i].to(like))
+        weights = None if batch.weights is None else batch.weights[i].to(like)
+        loss = critics_loss(q, goal, weights)
+        norm = self.critic.backward(loss, config.max_grad_norm)
+        self.critic.step()
+        if (update + 1) % config.delays.policy_delay == 0:
+            first = q_values(self.policy.critic, obs, self.policy.act(obs))[0]
+            loss_actor = -first.mean()
+            self.actor.backward(loss_actor, config.max_grad_norm)
+            self.actor.step()
+            self._actor_losses.append(loss_actor.detach())
+            self.target_actor.follow(config.tau)
+            self.target_critic.follow(config.tau)
+        q = q.detach()
+        return torch.stack([loss.detach(), q.mean(), norm]), (q - goal).abs().mean(0)
+
+    @torch.no_grad()
+    def _goal(self, batch: Transitions, i: int, update: int) -> Tensor:
+        """R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), eq. 14 and algorithm 1; `[B]`."""
+        config, like = self.config, self.critic.vector
+        next_obs = batch.next_obs[i].to(like)
+        action = self.target_actor.module(next_obs).tanh()
+        _, deviation, limit = config.delays
+        if deviation:
+            noise = self.noise(update, tuple(action.shape), like).mul_(deviation)
+            action = action.add_(noise.clamp_(-limit, limit)).clamp_(-1.0, 1.0)
+        value = q_values(self.target_critic.module, next_obs, action).amin(0)
+        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """A deterministic policy's learner on replayed transitions: TD3's and, with its settings, DDPG's."""
+    algo = cast(DeterministicConfig, config.algo)
+
+    def compose(env: VectorEnv) -> OffPolicy:
+        actions = env.actions.unit(config.env.id, algo.name)
+        sizes = (env.observations.dim, actions.size, algo.n_critics, *algo.widths)
+        policy = DeterministicPolicy(*sizes, algo.activation).to(tools.device)
+        forward, deviation = inference(policy.actor), algo.exploration_noise
+
+        def explore(obs: Tensor, noise: Tensor) -> Tensor:
+            return forward(obs).tanh_().add_(noise, alpha=deviation).clamp_(-1.0, 1.0)
+
+        shape = (actions.size,)
+        run = (actions.size, env.n_envs, config.seed, tools.device)
+        learner = TD3Learner(policy, algo, UpdateNoise(tools.streams))
+        return OffPolicy(policy, NoisyExploration(explore, shape, *run), learner, actions)
+
+    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
+        (actor, critic), dim, size = algo.widths, env.observations.dim, env.actions.size
+        return [(dim, *actor, size), *[(dim + size, *critic, 1)] * algo.n_critics]
+
+    return off_policy_parts(config, tools, compose, widths)
+
+
+class TD3(Algorithm):
+    """Twin delayed deep deterministic policy gradient, for Box actions with finite bounds.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `TD3Config` (`policy_delay`, `target_noise`, `noise_clip`, ...), of its
+        buffer (`buffer_size`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or `device`;
+        unknown names are errors
+    """
+
+    name = "td3"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        env_id: EnvSource = DEFAULT_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        logger: LoggerCallback | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        config = config_from_arguments("td3", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, None, logger, callbacks)

@@ -1,0 +1,54 @@
+"""What off-policy algorithms with an actor and critics have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.off_policy import OffPolicyConfig
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig(OffPolicyConfig):
+    """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
+
+    tau: float = param(
+        0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3"
+    )
+    n_critics: int = param(
+        2,
+        "critics, the lowest of which counts in targets",
+        within="[1, 64]",
+        source="Fujimoto et al. 2018",
+    )
+    net_arch: tuple[int, ...] = param(
+        (256, 256),
+        "hidden layer widths, actor and critics",
+        within="[1, 65536]",
+        source="SB3",
+        hint="those of the critics alone are algo.critic_net_arch",
+    )
+    critic_net_arch: tuple[int, ...] | None = param(
+        None, "hidden layer widths of the critics; null: as net_arch", within="[1, 65536]"
+    )
+    max_grad_norm: float | None = param(
+        None, "limit of the gradient norm of actor and critics, each; null: none", within="(0, inf)"
+    )
+
+    @property
+    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Hidden widths of the actor and of each critic."""
+        critic = self.critic_net_arch
+        return self.net_arch, self.net_arch if critic is None else critic
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Networks have a hidden layer."""
+        super().check(env, buffer)
+        for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
+            if not widths:
+                raise ConfigError(
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]"
+                )

@@ -1,0 +1,80 @@
+"""SAC: soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rlox.configs.actor_critic import ActorCriticConfig
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+from rlox.errors import ConfigError
+
+_AUTO = re.compile(r"auto(?:_(\d+\.?\d*(?:[eE][-+]?\d+)?))?")
+
+
+@dataclass(frozen=True)
+class SACConfig(ActorCriticConfig):
+    """Defaults follow Stable-Baselines3."""
+
+    name: str = param("sac", "the algorithm", choices=("sac",))
+    learning_rate: Schedule = schedule(
+        3e-4,
+        "Adam step size of actor, critics and temperature",
+        within="(0, inf)",
+        source="Haarnoja et al. 2018, table 1",
+    )
+    ent_coef: str = param(
+        "auto",
+        "entropy temperature alpha: auto learns it from 1, auto_0.1 from 0.1, a number keeps it",
+        source="SB3",
+    )
+    target_entropy: float | None = param(
+        None,
+        "entropy that a learned temperature aims at; null: -dim(A), of choices 0.98 log|A|",
+        source="Haarnoja et al. 2018; Christodoulou 2019",
+        hint="null: -dim(A) of vectors, 0.98 log|A| of choices",
+    )
+    target_update_interval: int = param(
+        1, "updates between steps of the target network", within="[1, inf)", source="SB3"
+    )
+    use_sde: bool = param(
+        False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
+    )
+    sde_sample_freq: int = param(
+        -1, "steps between new gSDE noise matrices; -1: once every train_freq", within="[-1, inf)"
+    )
+    log_std_init: float = param(
+        -3.0, "initial log standard deviation under gSDE", within="[-20, 2]", source="SB3"
+    )
+
+    @property
+    def temperature(self) -> tuple[bool, float]:
+        """Whether alpha is learned, and what it is at the start."""
+        if match := _AUTO.fullmatch(self.ent_coef):
+            return True, float(match[1] or 1.0)
+        return False, float(self.ent_coef)
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """The temperature is a word or a number; what is said of gSDE needs gSDE."""
+        super().check(env, buffer)
+        try:
+            learned, alpha = self.temperature
+        except ValueError:
+            learned, alpha = False, -1.0
+        if not 0.0 <= alpha < float("inf") or (learned and not alpha):
+            raise ConfigError(
+                f"algo.ent_coef={self.ent_coef}: expected auto, auto_0.1 (learned from there) or a "
+                "number of at least 0"
+            )
+        if not learned and self.target_entropy is not None:
+            raise ConfigError(
+                f"algo.target_entropy={self.target_entropy:g} and algo.ent_coef={self.ent_coef}: only "
+                "a temperature that is learned has a target; set algo.ent_coef=auto"
+            )
+        if self.sde_sample_freq == 0:
+            raise ConfigError(
+                "algo.sde_sample_freq is 0, expected -1 (once every train_freq) or at least 1"
+            )

@@ -1,0 +1,85 @@
+"""TD3 (Fujimoto et al. 2018, arXiv:1802.09477) and DDPG (Lillicrap et al. 2016, arXiv:1509.02971)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rlox.configs.actor_critic import ActorCriticConfig
+from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+
+
+class Delays(NamedTuple):
+    """What TD3 adds to the deterministic policy gradient, besides the second critic."""
+
+    policy_delay: int = 1
+    target_noise: float = 0.0
+    noise_clip: float = 0.0
+
+
+@dataclass(frozen=True)
+class DeterministicConfig(ActorCriticConfig):
+    """Noise is in units of the half range of an action: policies act in [-1, 1]."""
+
+    learning_rate: Schedule = schedule(
+        1e-3, "Adam step size of actor and critics", within="(0, inf)", source="SB3"
+    )
+    net_arch: tuple[int, ...] = param(
+        (400, 300),
+        "hidden layer widths, actor and critics",
+        within="[1, 65536]",
+        source="SB3; Lillicrap et al. 2016",
+        hint="those of the critics alone are algo.critic_net_arch",
+    )
+    exploration_noise: float = param(
+        0.1,
+        "standard deviation of the noise on actions taken",
+        within="[0, inf)",
+        source="Fujimoto et al. 2018",
+    )
+
+    @property
+    def delays(self) -> Delays:
+        """How often the actor learns, and the noise on the target's action with its limit."""
+        return Delays()
+
+
+@dataclass(frozen=True)
+class TD3Config(DeterministicConfig):
+    """Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out."""
+
+    name: str = param("td3", "the algorithm", choices=("td3",))
+    policy_delay: int = param(
+        2,
+        "updates of the critics for each of the actor and of the target networks",
+        within="[1, inf)",
+        source="Fujimoto et al. 2018",
+    )
+    target_noise: float = param(
+        0.2,
+        "standard deviation of the noise on the target's action",
+        within="[0, inf)",
+        source="Fujimoto et al. 2018",
+    )
+    noise_clip: float = param(
+        0.5, "limit of that noise", within="[0, inf)", source="Fujimoto et al. 2018"
+    )
+
+    @property
+    def delays(self) -> Delays:
+        """As configured."""
+        return Delays(self.policy_delay, self.target_noise, self.noise_clip)
+
+
+@dataclass(frozen=True)
+class DDPGConfig(DeterministicConfig):
+    """TD3 with one critic, an actor that is updated each time and no noise on the target's action."""
+
+    name: str = param("ddpg", "the algorithm", choices=("ddpg",))
+    n_critics: int = param(
+        1,
+        "critics, the lowest of which counts in targets",
+        within="[1, 64]",
+        source="Lillicrap et al. 2016",
+    )

@@ -1,0 +1,46 @@
+"""Several networks of one shape in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from rlox.networks.mlp import ACTIVATIONS
+
+__all__ = ["EnsembleMLP"]
+
+
+class EnsembleMLP(nn.Module):
+    """`members` MLPs `sizes[0] -> ... -> sizes[-1]`, each as `mlp` makes them, with no parameter in common.
+
+    Weights of layer i are `weights[i]` `[members, out, in]` and `biases[i]` `[members, out]`, so that a
+    layer of all members is one batched product: with small networks a call costs more than its
+    arithmetic.
+    """
+
+    def __init__(self, members: int, sizes: Sequence[int], activation: str = "relu") -> None:
+        super().__init__()
+        layers = [
+            [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(sizes)]
+            for _ in range(members)
+        ]
+        self.weights, self.biases = (
+            nn.ParameterList(
+                nn.Parameter(torch.stack([getattr(layer, name).detach() for layer in of_all]))
+                for of_all in zip(*layers, strict=True)
+            )
+            for name in ("weight", "bias")
+        )
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, in]`, the same for all members -> `[members, B, out]`."""
+        x = x.expand(len(self.weights[0]), *x.shape)
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if i:
+                x = self.activation(x)
+            x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+        return x

@@ -1,0 +1,141 @@
+"""Gaussians squashed into [-1, 1] by tanh (Haarnoja et al. 2018, arXiv:1812.05905, appendix C)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox.networks.mlp import inference, mlp
+
+__all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
+SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as in Stable-Baselines3
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """log p(tanh u) = sum_i [log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)], eq. 26; `[B, n]` -> `[B]`.
+
+    log(1 - tanh^2 u) as 2 (log 2 - u - softplus(-2 u)), which is finite for any u.
+    """
+    z = (u - mean) * (-log_std).exp()
+    density = -0.5 * z.square() - log_std - _LOG_SQRT_2PI
+    squeeze = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
+    return (density - squeeze).sum(-1)
+
+
+class SquashedGaussianPolicy(nn.Module):
+    """Actions tanh(u) in [-1, 1], u ~ Normal(mean(s), std(s)) with independent dimensions.
+
+    One MLP gives mean and log standard deviation, which is cut off at [-20, 2].
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    act_dim : length of the action vector
+    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    net_arch : hidden widths
+    activation : `tanh`, `relu`, `elu` or `silu`
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
+        net_arch: Sequence[int] | None = None,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.act_dim = act_dim
+        widths = (hidden, hidden) if net_arch is None else tuple(net_arch)
+        self.net = mlp((obs_dim, *widths, 2 * act_dim), activation)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation of u, each `[B, act_dim]`."""
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The action `[B, act_dim]` that `noise` `[B, act_dim]` gives, with gradient, and its log-density."""
+        mean, log_std = self(obs)
+        u = mean + log_std.exp() * noise
+        return u.tanh(), squashed_log_prob(u, mean, log_std)
+
+    def sample(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled action `[B, act_dim]`, with gradient, and its log-density `[B]`."""
+        shape = (len(obs), self.act_dim)
+        noise = torch.randn(shape, generator=generator, dtype=obs.dtype, device=obs.device)
+        return self.draw(obs, noise)
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The action of `draw`, quickly and without gradient."""
+        mean, log_std = inference(self.net)(obs).chunk(2, -1)
+        return log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp_().mul_(noise).add_(mean).tanh_()
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """tanh of the mean, `[B, act_dim]`."""
+        return inference(self.net)(obs).chunk(2, -1)[0].tanh()
+
+
+class SquashedSDEPolicy(nn.Module):
+    """Actions tanh(u) whose noise is a function of the state, gSDE (Raffin et al. 2021, arXiv:2005.05719).
+
+    u = mean(s) + theta(s) @ E with the last hidden layer theta and E_ij ~ Normal(0, std_ij), so that u
+    is Normal(mean, sqrt(theta^2 @ std^2)); the mean is cut off at [-2, 2]. Gradients flow through theta
+    in the deviation too, as in Stable-Baselines3's SAC.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        net_arch: Sequence[int] = (256, 256),
+        activation: str = "relu",
+        log_std_init: float = -3.0,
+    ) -> None:
+        super().__init__()
+        self.act_dim, self.features = act_dim, tuple(net_arch)[-1]
+        self.net = mlp((obs_dim, *net_arch, act_dim), activation)
+        self.log_std = nn.Parameter(torch.full((self.features, act_dim), float(log_std_init)))
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean of u `[B, act_dim]` and theta `[B, features]`."""
+        theta: Tensor = self.net[:-1](obs)
+        mean: Tensor = self.net[-1](theta)
+        return mean.clamp(-SDE_MEAN_LIMIT, SDE_MEAN_LIMIT), theta
+
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The action `[B, act_dim]`, with gradient, and its log-density `[B]`.
+
+        `noise` is standard normal: `[features, act_dim]` for all rows, or `[B, features, act_dim]`.
+        """
+        mean, theta = self(obs)
+        std = self.log_std.exp()
+        u = mean + (theta.unsqueeze(-2) @ (noise * std)).squeeze(-2)
+        log_std = 0.5 * (theta.square() @ std.square() + 1e-6).log()
+        return u.tanh(), squashed_log_prob(u, mean, log_std)
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The action of `draw`, without gradient."""
+        return self.draw(obs, noise)[0]
+
+    def sample(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """An action drawn with a matrix of its own for each row, `[B, act_dim]`, and its log-density."""
+        shape = (len(obs), self.features, self.act_dim)
+        noise = torch.randn(shape, generator=generator, dtype=obs.dtype, device=obs.device)
+        return self.draw(obs, noise)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """tanh of the mean, `[B, act_dim]`."""
+        best: Tensor = self(obs)[0].tanh()
+        return best

@@ -1,0 +1,47 @@
+"""Target networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rlox.optim.flat import FlatParameters
+
+__all__ = ["TargetNetwork"]
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class TargetNetwork(Generic[M]):
+    """`module`, which begins as `online` is and follows it; nothing is learned in it.
+
+    `online` is the vector of the network that is learned, `module` another one of the same kind.
+    """
+
+    def __init__(self, module: M, online: FlatParameters) -> None:
+        self.module = module
+        self._online = online
+        self._flat = FlatParameters(module.requires_grad_(True))
+        module.requires_grad_(False)
+        self.copy()
+
+    @torch.no_grad()
+    def copy(self) -> None:
+        """Become the online network."""
+        self._flat.vector.copy_(self._online.vector)
+
+    @torch.no_grad()
+    def follow(self, tau: float) -> None:
+        """target <- (1 - tau) target + tau online, in one pass over all parameters."""
+        self._flat.vector.lerp_(self._online.vector, tau)
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of the parameters by name."""
+        return {name: view.clone() for name, view in self._flat.views(self._flat.vector).items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.module.load_state_dict(dict(state))

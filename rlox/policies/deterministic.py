@@ -1,0 +1,52 @@
+"""What the deterministic policy gradient acts and learns with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rlox.networks import EnsembleMLP, inference, mlp
+from rlox.policies.base import Policy
+
+__all__ = ["DeterministicPolicy"]
+
+
+class DeterministicPolicy(Policy):
+    """Vectors in [-1, 1], tanh of an MLP's output, and critics of observation and vector.
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    act_dim : length of the action vector
+    members : critics
+    net_arch, critic_net_arch : hidden widths
+    activation : `tanh`, `relu`, `elu` or `silu`
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        members: int,
+        net_arch: Sequence[int],
+        critic_net_arch: Sequence[int],
+        activation: str,
+    ) -> None:
+        super().__init__()
+        self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
+        self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
+
+    def act(self, obs: Tensor) -> Tensor:
+        """The vector `[B, act_dim]`, with gradient."""
+        action: Tensor = self.actor(obs)
+        return action.tanh()
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The vector `[B, act_dim]`."""
+        return inference(self.actor)(obs).tanh()
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The same: nothing is drawn."""
+        return self.mode(obs)

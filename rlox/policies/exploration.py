@@ -1,0 +1,112 @@
+"""Exploring with draws that are a function of the step number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox._core import Stream
+
+__all__ = ["NoisyExploration", "SampledChoices"]
+
+# Noise is drawn for so many steps at a time, or for so many numbers if that is less.
+BLOCK_STEPS, BLOCK_NUMBERS = 1024, 1 << 18
+
+
+class NoisyExploration:
+    """Acts as `act(obs, noise)` does with standard normal `noise` `[N, *shape]`.
+
+    Parameters
+    ----------
+    act : from observations `[N, obs_dim]` and noise to actions `[N, act_dim]` in [-1, 1]
+    shape : of an environment's noise
+    act_dim : length of the action vector
+    n_envs : environments that are acted in side by side
+    seed : of the run; the noise of step t is of the stream "explore"
+    device : where the policy is
+    every : steps for which the same noise is used
+    """
+
+    def __init__(
+        self,
+        act: Callable[[Tensor, Tensor], Tensor],
+        shape: tuple[int, ...],
+        act_dim: int,
+        n_envs: int,
+        seed: int,
+        device: torch.device,
+        every: int = 1,
+    ) -> None:
+        self._act = act
+        self._seed, self._device, self._every = seed, device, every
+        self._noise_shape, self._action_shape = (n_envs, *shape), (n_envs, act_dim)
+        numbers = math.prod(self._noise_shape)
+        self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // numbers))
+        self._block, self._noise = -1, torch.empty(0)
+
+    def random(self, step: int) -> NDArray[np.float32]:
+        """Any vectors, `[N, act_dim]`, uniformly."""
+        u = Stream(self._seed, "random", step).uniform(math.prod(self._action_shape))
+        return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
+        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; without gradients."""
+        seen = torch.from_numpy(obs).to(self._device)
+        actions: NDArray[np.float32] = self._act(seen, self._noise_of(step)).cpu().numpy()
+        return actions
+
+    def _noise_of(self, step: int) -> Tensor:
+        block, row = divmod(step // self._every, self._rows)
+        if block != self._block:
+            shape = (self._rows, *self._noise_shape)
+            drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
+            self._noise = torch.from_numpy(drawn.reshape(shape)).to(self._device, torch.float32)
+            self._block = block
+        return self._noise[row]
+
+
+class SampledChoices:
+    """Chooses as a distribution over `n_actions` says, by its logits.
+
+    Parameters
+    ----------
+    logits : from observations `[N, obs_dim]` to `[N, n_actions]`
+    n_actions : number of choices
+    n_envs : environments that are acted in side by side
+    seed : of the run; the draws of step t are of the stream "explore"
+    device : where the policy is
+    """
+
+    def __init__(
+        self,
+        logits: Callable[[Tensor], Tensor],
+        n_actions: int,
+        n_envs: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._logits = logits
+        self._seed, self._device, self._shape = seed, device, (n_envs, n_actions)
+
+    def random(self, step: int) -> NDArray[np.int64]:
+        """Any choice, `[N]`."""
+        n_envs, n_actions = self._shape
+        u = Stream(self._seed, "random", step).uniform(n_envs)
+        choices: NDArray[np.int64] = (u * n_actions).astype(np.int64)
+        return choices
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
+        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients.
+
+        argmax(logits - log(-log u)) is a draw from softmax(logits).
+        """
+        u = Stream(self._seed, "explore", step).uniform(math.prod(self._shape))
+        gumbel = -np.log(-np.log(u.clip(1e-20))).reshape(self._shape)
+        logits = self._logits(torch.from_numpy(obs).to(self._device)).cpu().numpy()
+        choices: NDArray[np.int64] = (logits + gumbel).argmax(-1)
+        return choices
