@@ -25,6 +25,7 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "learning": ("ci",),
     "meta": ("default",),
     "packaging": ("ci",),
+    "parity": ("default",),
     "property": ("default", "ci"),
     "reliability": ("ci",),
     "security": ("default",),

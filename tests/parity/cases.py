@@ -1,0 +1,144 @@
+"""The settings under which updates are compared, and the weights that they begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+GOLDEN = Path(__file__).parent / "golden"
+OBS, CHOICES, ACT = 5, 3, 2
+HIDDEN = (16, 12)  # widths that differ, so that no transposed matrix fits
+SB3_VERSION = "2.9.2"
+UPDATES, BATCH = 20, 16
+EPOCHS, MINIBATCHES = 2, 2  # of each of PPO's rollouts
+
+ACTOR_CRITIC = {
+    "vf_coef": 0.5,
+    "ent_coef": 0.01,
+    "max_grad_norm": 1.5,
+}  # which clips some of the steps
+PPO = {**ACTOR_CRITIC, "learning_rate": 3e-3, "clip_eps": 0.2, "clip_vloss": False,
+       "normalize_advantages": True, "batch_size": BATCH, "n_epochs": EPOCHS}  # fmt: skip
+A2C = {**ACTOR_CRITIC, "learning_rate": 7e-4, "normalize_advantages": False,
+       "use_rms_prop": True, "rms_prop_eps": 1e-5, "rms_prop_tf_like": False}  # fmt: skip
+REPLAY = {"learning_rate": 3e-3, "gamma": 0.97}
+DQN = {**REPLAY, "max_grad_norm": 0.5, "target_update_interval": 20, "tau": 1.0, "loss": "huber",
+       "double_dqn": False, "dueling": False}  # fmt: skip
+SAC = {**REPLAY, "tau": 0.05, "target_entropy": -float(ACT)}
+TD3 = {**REPLAY, "tau": 0.05, "policy_delay": 2, "target_policy_noise": 0.2,
+       "target_noise_clip": 0.3}  # fmt: skip
+TRAIN_FREQ = 4  # environment steps between DQN's batches
+
+
+@dataclass(frozen=True)
+class Case:
+    """One algorithm under one set of settings; `sb3`: Stable-Baselines3 can be set to the same."""
+
+    algo: str
+    settings: dict[str, Any]
+    box: bool = False
+    sb3: bool = True
+    extras: tuple[str, ...] = field(default=())  # of a batch: "steps" > 1, "weights"
+
+    @property
+    def trains(self) -> int:
+        """How often a learner is handed a batch."""
+        return UPDATES // self.updates
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps of each batch."""
+        return EPOCHS * MINIBATCHES if self.algo == "ppo" else 1
+
+
+CASES = {
+    "ppo_discrete": Case("ppo", PPO),
+    "ppo_box": Case("ppo", PPO, box=True),
+    "ppo_value_clip": Case(
+        "ppo",
+        {**PPO, "clip_vloss": True, "normalize_advantages": False, "max_grad_norm": 3.0},
+        box=True,
+        sb3=False,
+    ),
+    "a2c_discrete": Case("a2c", A2C),
+    "a2c_box": Case("a2c", {**A2C, "normalize_advantages": True, "max_grad_norm": 2.5}, box=True),
+    "a2c_tf_like": Case("a2c", {**A2C, "rms_prop_tf_like": True, "learning_rate": 7e-3}),
+    "a2c_adam": Case("a2c", {**A2C, "use_rms_prop": False}, sb3=False),
+    "dqn": Case("dqn", DQN),
+    "dqn_double": Case(
+        "dqn",
+        {**DQN, "double_dqn": True, "tau": 0.5, "loss": "mse", "max_grad_norm": 1.2},
+        sb3=False,
+    ),
+    "dqn_parts": Case(
+        "dqn",
+        {**DQN, "double_dqn": True, "dueling": True},
+        sb3=False,
+        extras=("steps", "weights"),
+    ),
+    "sac": Case("sac", SAC, box=True),
+    "td3": Case("td3", TD3, box=True),
+}
+
+
+def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
+    """Weights of each network of `case` that learns, by name, in float32."""
+    out: Arrays = {}
+    for name, sizes in networks(case).items():
+        for i, (inputs, outputs) in enumerate(pairwise(sizes)):
+            add_layer(out, f"{name}.{i}", inputs, outputs, rng)
+    if case.algo == "sac":
+        for head, centre in (("mean", 0.0), ("log_std", -1.2)):  # far from where tanh is flat
+            add_layer(out, f"actor.{head}", HIDDEN[-1], ACT, rng)
+            out[f"actor.{head}.bias"] += np.float32(centre)
+        out["log_alpha"] = np.float32([-1.5])
+    elif case.box and case.algo != "td3":
+        out["log_std"] = np.float32([-0.4, 0.2])
+    return out
+
+
+def networks(case: Case) -> dict[str, tuple[int, ...]]:
+    """Widths of the networks by name; a hidden layer of `x` is `x.0`."""
+    head = ACT if case.box else CHOICES
+    if case.algo in ("ppo", "a2c"):
+        return {"actor": (OBS, *HIDDEN, head), "critic": (OBS, *HIDDEN, 1)}
+    if case.algo == "dqn" and case.settings["dueling"]:
+        stream = HIDDEN
+        return {
+            "q.shared": (OBS, HIDDEN[0]),
+            "q.value": (*stream, 1),
+            "q.advantage": (*stream, CHOICES),
+        }
+    if case.algo == "dqn":
+        return {"q": (OBS, *HIDDEN, CHOICES)}
+    actor = (OBS, *HIDDEN) if case.algo == "sac" else (OBS, *HIDDEN, ACT)
+    return {"actor": actor, **{f"critic.{k}": (OBS + ACT, *HIDDEN, 1) for k in (0, 1)}}
+
+
+def add_layer(out: Arrays, name: str, inputs: int, outputs: int, rng: np.random.Generator) -> None:
+    bound = 1.5 / np.sqrt(inputs)
+    for part, shape in (("weight", (outputs, inputs)), ("bias", (outputs,))):
+        out[f"{name}.{part}"] = rng.uniform(-bound, bound, shape).astype(np.float32)
+
+
+def made_by_sb3(file: dict[str, Arrays]) -> Arrays:
+    """What SB3 did, as `traces.py` names it; empty for a case that it has no settings for."""
+    parts = ("loss", "grad", "clipped", "weights", "final")
+    return {f"{p}/{name}": array for p in parts for name, array in file.get(p, {}).items()}
+
+
+def load(name: str) -> dict[str, Arrays]:
+    """The golden file of a case, by the first part of its arrays' names (see `make_sb3.py`)."""
+    out: dict[str, Arrays] = {}
+    with np.load(GOLDEN / f"{name}.npz") as file:
+        for key in file.files:
+            part, _, rest = key.partition("/")
+            out.setdefault(part, {})[rest] = file[key]
+    return out

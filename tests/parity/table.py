@@ -1,0 +1,54 @@
+"""Measures every case and writes the table of docs/parity.md.
+
+`python tests/parity/table.py` with `tests` on the path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from parity.cases import CASES, load, made_by_sb3
+from parity.ours import DRIVERS, driven
+from parity.traces import Difference, difference, transcribed
+
+FLOAT64, FLOAT32 = 1e-6, 1e-4  # what a difference may be, against the papers and against SB3
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "parity.md"
+BEGIN, END = "<!-- written by tests/parity/table.py -->", "<!-- until here -->"
+HEAD = """\
+| | ours, float64, and the paper | | | ours, float32, and SB3 | | | paper and SB3 |
+|---|---|---|---|---|---|---|---|
+| | losses | gradients | weights | losses | gradients | weights | largest |"""
+
+
+def row(name: str) -> str:
+    """The line of one case."""
+    case, file = CASES[name], load(name)
+    init, batches = file["init"], file["batch"]
+    paper, _ = transcribed(case, init, batches)
+    sb3, cells = made_by_sb3(file), [""] * 7
+    if case.algo in DRIVERS:
+        cells[:3] = shown(difference(driven(case, init, batches, torch.float64), paper))
+    if case.algo in DRIVERS and sb3:
+        cells[3:6] = shown(difference(driven(case, init, batches, torch.float32), sb3))
+    if sb3:
+        cells[6] = f"{difference(paper, sb3).largest:.0e}"
+    return f"| `{name}` | " + " | ".join(cells) + " |"
+
+
+def shown(found: Difference) -> list[str]:
+    """Losses, gradients, weights, to one digit."""
+    return [f"{value:.0e}" for value in (found.losses, found.gradients, found.weights)]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table = "\n".join([BEGIN, HEAD, *map(row, CASES), END])
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(before + table + rest.partition(END)[2], encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()

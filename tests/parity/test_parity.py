@@ -1,0 +1,140 @@
+"""Our updates are those of the papers, and of Stable-Baselines3, for 20 updates one after the other."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from parity.batches import MARGIN
+from parity.cases import CASES, SB3_VERSION, UPDATES, Arrays, load, made_by_sb3
+from parity.ours import DRIVERS, driven
+from parity.table import BEGIN, END, FLOAT32, FLOAT64, PAGE
+from parity.traces import difference, transcribed
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = [name for name, case in CASES.items() if case.algo in DRIVERS]
+BY_SB3 = [name for name, case in CASES.items() if case.sb3]
+CLIPPED = [name for name, case in CASES.items() if "max_grad_norm" in case.settings]
+
+
+@cache
+def paper(name: str) -> tuple[Arrays, float]:
+    file = load(name)
+    return transcribed(CASES[name], file["init"], file["batch"])
+
+
+def ours(name: str, dtype: torch.dtype = torch.float64, **changed: Any) -> Arrays:
+    file, case = load(name), CASES[name]
+    case = replace(case, settings={**case.settings, **changed})
+    return driven(case, file["init"], file["batch"], dtype)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_update_in_float64_is_that_of_the_papers(name: str) -> None:
+    found = difference(ours(name), paper(name)[0])
+    assert found.largest <= FLOAT64, found
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name in BY_SB3])
+def test_an_update_in_float32_is_that_of_sb3(name: str) -> None:
+    found = difference(ours(name, torch.float32), made_by_sb3(load(name)))
+    assert found.largest <= FLOAT32, found
+
+
+@pytest.mark.parametrize("name", BY_SB3)
+def test_the_papers_and_sb3_agree(name: str) -> None:
+    found = difference(paper(name)[0], made_by_sb3(load(name)))
+    assert found.largest <= FLOAT32, found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_batch_is_within_rounding_of_a_kink(name: str) -> None:
+    assert paper(name)[1] > MARGIN / 2  # drawn with all of it, where last digits may be others
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_some_gradients_are_clipped_and_some_are_not(name: str) -> None:
+    trace, limit = paper(name)[0], CASES[name].settings["max_grad_norm"]
+    squares = [
+        (a**2).reshape(UPDATES, -1).sum(1) for k, a in trace.items() if k.startswith("grad/")
+    ]
+    clipped = np.sqrt(np.sum(squares, 0)) > limit
+    assert 3 <= clipped.sum() <= UPDATES - 3
+
+
+# What makes the tests above fail: one setting of ours that is not the others'.
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("ppo_discrete", {"vf_coef": 0.25}),
+        ("ppo_discrete", {"ent_coef": 0.0}),
+        ("ppo_box", {"normalize_advantages": False}),
+        ("ppo_value_clip", {"clip_vloss": False}),
+        ("a2c_discrete", {"rms_prop_tf_like": True}),
+        ("a2c_box", {"rms_prop_eps": 1e-6}),
+        ("dqn", {"loss": "mse"}),
+        ("dqn", {"target_update_interval": 16}),
+        ("dqn_double", {"double_dqn": False}),
+        ("dqn_double", {"tau": 0.51}),
+    ],
+)
+def test_a_setting_that_differs_is_seen(name: str, changed: dict[str, Any]) -> None:
+    found = difference(ours(name, **changed), paper(name)[0])
+    assert found.largest > 10 * FLOAT32, found
+
+
+def test_a_tensor_that_is_off_or_missing_is_seen() -> None:
+    trace = paper("ppo_box")[0]
+    off = copy.deepcopy(trace)
+    off["grad/log_std"][17] *= 1 + 1e-5
+    found = difference(off, trace)
+    assert found.worst == "grad/log_std"
+    assert found.gradients == pytest.approx(1e-5, rel=1e-6)
+    assert found.losses == found.weights == 0
+    del off["grad/log_std"]
+    with pytest.raises(ValueError, match="grad/log_std"):
+        difference(off, trace)
+
+
+def test_golden_files_name_the_version_that_made_them() -> None:
+    for name, case in CASES.items():
+        made_by = str(load(name)["meta"]["made_by"])
+        assert made_by == (f"stable-baselines3 {SB3_VERSION}" if case.sb3 else "")
+    assert f'"stable-baselines3=={SB3_VERSION}"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ["ppo_box", "a2c_tf_like", "dqn", "td3"])
+def test_the_script_makes_the_golden_file_again(name: str) -> None:
+    pytest.importorskip("stable_baselines3")
+    from parity.make_sb3 import golden
+
+    made, kept = golden(name), load(name)
+    for key, array in made.items():
+        part, _, rest = key.partition("/")
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(kept[part][rest], array, rtol=1e-4, atol=1e-6)
+        else:
+            assert np.array_equal(kept[part][rest], array)
+    assert sum(map(len, kept.values())) == len(made)
+
+
+def test_the_page_shows_every_case_within_its_limits() -> None:
+    text = PAGE.read_text("utf-8")
+    table = text[text.index(BEGIN) : text.index(END)].splitlines()
+    rows = {m[1]: m[2] for line in table if (m := re.match(r"\| `(\w+)` \|(.*)\|$", line))}
+    assert list(rows) == list(CASES)
+    for name, row in rows.items():
+        shown = [cell.strip() for cell in row.split("|")]
+        limits = [FLOAT64] * 3 + [FLOAT32] * 4
+        kinds = [name in OURS] * 3 + [name in OURS and name in BY_SB3] * 3 + [name in BY_SB3]
+        for cell, limit, measured in zip(shown, limits, kinds, strict=True):
+            assert float(cell) <= limit if measured else not cell
