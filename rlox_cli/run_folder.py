@@ -114,6 +114,7 @@ class RunFolder:
         self._beat = 0.0
         self._log: logging.Handler | None = None
         self.fresh = self.begun = True  # a folder that was there before is neither, at first
+        self._can_go_on = False  # a fresh one until it has what a run is resumed from
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> RunFolder:
@@ -166,6 +167,7 @@ class RunFolder:
         write_config(self.path, config)
         write_json(self.path / "provenance.json", provenance)
         self.status(RUNNING)
+        self._can_go_on = True
 
     def status(self, state: str, reason: str = "", patience: float = 0.0) -> None:
         """Write `status.json`."""
@@ -222,7 +224,10 @@ class RunFolder:
             if not self.begun:
                 self._note(error)
             elif isinstance(error, (Interrupted, KeyboardInterrupt)):
-                self.status(KILLED, "signal")
+                if self.fresh and not self._can_go_on:
+                    self.discard()
+                else:
+                    self.status(KILLED, "signal")
             elif isinstance(error, ConfigError) and self.fresh and self._step == 0:
                 self.discard()
             elif error is not None:

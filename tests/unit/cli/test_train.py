@@ -24,7 +24,7 @@ from rlox.errors import (
     StorageError,
 )
 from rlox.runs import progress
-from rlox_cli import plot
+from rlox_cli import plot, run_folder
 from rlox_cli.exit_codes import exit_code
 from rlox_cli.run_folder import read_config, read_status
 
@@ -264,6 +264,15 @@ def test_a_signal_before_training_leaves_no_folder(
     monkeypatch.setattr(rlox.build, "build", lambda config: os.kill(os.getpid(), number))
     assert cli("train", *TINY).code == code
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", ["write_config", "write_json"])
+def test_a_signal_while_the_folder_is_made_leaves_none_that_cannot_go_on(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setattr(run_folder, file, lambda *args: os.kill(os.getpid(), signal.SIGINT))
+    assert cli("train", *TINY).code == 130
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
 def test_a_keyboard_interrupt_from_anywhere_is_130(
