@@ -84,6 +84,10 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str) -> None:
         ("dqn", {"target_update_interval": 16}),
         ("dqn_double", {"double_dqn": False}),
         ("dqn_double", {"tau": 0.51}),
+        ("sac", {"target_entropy": -1.0}),
+        ("sac", {"tau": 0.051}),
+        ("td3", {"tau": 0.051}),
+        ("td3", {"target_noise_clip": 0.5}),
     ],
 )
 def test_a_setting_that_differs_is_seen(name: str, changed: dict[str, Any]) -> None:

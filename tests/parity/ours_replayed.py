@@ -1,0 +1,117 @@
+"""The same batches through our SAC and TD3, whose critics are one module and whose actor has one head."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parity.batches import each
+from parity.cases import ACT, HIDDEN, OBS, Arrays, Case
+from parity.taps import Tap, copies, neutral, transitions
+from parity.traces import Row, trace
+from rlox.algorithms.sac import SACLearner
+from rlox.algorithms.td3 import TD3Learner
+from rlox.configs import SACConfig, TD3Config, make
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.soft import SquashedPolicy
+from rlox.training.learner import Noise
+from rlox.types import Clock
+
+CRITICS = 2
+LAYERS = len(HIDDEN) + 1
+
+
+def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of ours by the golden files' names: critics one by one, the actor's heads too."""
+    out: dict[str, Tensor] = {}
+    for name, value in values.items():
+        if match := re.fullmatch(r"critic\.(weights|biases)\.(\d)", name):
+            part = {"weights": "weight", "biases": "bias"}[match[1]]
+            out |= {f"critic.{k}.{match[2]}.{part}": value[k] for k in range(CRITICS)}
+        elif match := re.fullmatch(r"actor\.(?:net\.)?(\d)\.(weight|bias)", name):
+            layer = int(match[1])
+            if "net" in name and layer == LAYERS - 1:
+                heads = zip(("mean", "log_std"), value.chunk(2), strict=True)
+                out |= {f"actor.{head}.{match[2]}": half for head, half in heads}
+            else:
+                out[f"actor.{layer}.{match[2]}"] = value
+        else:
+            out[name.replace("temperature.log", "log_alpha")] = value.reshape(-1)
+    return out
+
+
+def begin(policy: nn.Module, init: Arrays) -> None:
+    """Give `policy` the golden files' initial weights."""
+    state = {neutral(name): value for name, value in policy.state_dict().items()}
+    for name, part in apart(state).items():
+        part.copy_(torch.from_numpy(init[name]))  # a view of the policy's own
+
+
+def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
+    actor = SquashedGaussianPolicy(OBS, ACT, net_arch=HIDDEN)
+    policy = SquashedPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1)))
+    begin(policy, init)
+    settings = {**case.settings, "ent_coef": f"auto_{math.exp(float(init['log_alpha'][0]))!r}"}
+    target = settings.pop("target_entropy")
+    noise = given(np.stack([batches["noise_obs"], batches["noise_next"]], 1))
+    learner = SACLearner(policy.to(dtype), make(SACConfig, settings), target, noise)
+    taps = {
+        "actor": Tap(learner.actor, prefix="actor."),
+        "critic": Tap(learner.critic, prefix="critic."),
+        "temperature": Tap(learner.temperature.optimizer, prefix="temperature."),  # type: ignore[attr-defined]
+    }
+    rows = [merged(learner, taps, batch, case, i, dtype) for i, batch in enumerate(each(batches))]
+    return trace(case, rows, targets({"critic": learner.target.module}))
+
+
+def td3(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
+    policy = DeterministicPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu")
+    begin(policy, init)
+    settings = dict(case.settings)
+    deviation = settings.pop("target_policy_noise")
+    settings |= {"target_noise": deviation, "noise_clip": settings.pop("target_noise_clip")}
+    noise = given(batches["noise_target"].astype(np.float64) / deviation)
+    learner = TD3Learner(policy.to(dtype), make(TD3Config, settings), noise)
+    taps = {
+        "actor": Tap(learner.actor, prefix="actor."),
+        "critic": Tap(learner.critic, prefix="critic."),
+    }
+    rows = [merged(learner, taps, batch, case, i, dtype) for i, batch in enumerate(each(batches))]
+    final = {"actor": learner.target_actor.module, "critic": learner.target_critic.module}
+    return trace(case, rows, targets(final))
+
+
+def given(numbers: Any) -> Noise:
+    """The noise of the golden files, by the number of the update."""
+    return lambda update, shape, like: (
+        torch.from_numpy(np.asarray(numbers[update])).reshape(shape).to(like)
+    )
+
+
+def merged(
+    learner: Any, taps: Mapping[str, Tap], batch: Arrays, case: Case, i: int, dtype: torch.dtype
+) -> Row:
+    """One update, with what passed through each optimizer."""
+    metrics = learner.update(transitions(case, batch, dtype), Clock(updates=i)).metrics
+    gradients = {
+        n: v for tap in taps.values() for row in tap.taken() for n, v in row.gradients.items()
+    }
+    weights = {name: value for tap in taps.values() for name, value in tap.weights().items()}
+    losses = {name: metrics[f"loss/{name}"] for name in taps if f"loss/{name}" in metrics}
+    return Row(losses, apart(gradients), weights=apart(weights))
+
+
+def targets(networks: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Final target networks; of SAC, which has one, without the word critic."""
+    states = {net: module.state_dict() for net, module in networks.items()}
+    named = {f"{net}.{name}": v for net, state in states.items() for name, v in state.items()}
+    found = apart(copies(named))
+    drop = "critic." if len(networks) == 1 else ""
+    return {"target." + name.removeprefix(drop): value for name, value in found.items()}

@@ -1,0 +1,98 @@
+"""What our learners are watched with, and the batches that they are handed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parity.cases import Arrays, Case
+from parity.traces import Row
+from rlox.optim import Optimizer
+from rlox.types import Transitions
+
+LOSSES = {
+    "loss/policy": "policy",
+    "loss/value": "value",
+    "policy/entropy": "entropy",
+    "loss/q": "q",
+}
+
+
+def neutral(name: str) -> str:
+    """A tensor's name in the golden files: layers count without the activations between them."""
+    return re.sub(r"\.(\d+)\.", lambda found: f".{int(found[1]) // 2}.", name)
+
+
+def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {neutral(name): value.detach().clone() for name, value in values.items()}
+
+
+class Tap:
+    """Takes down what passes through an optimizer; `rows` has one for each of its steps.
+
+    With `total` the whole loss too; names of tensors get `prefix`.
+    """
+
+    def __init__(self, optimizer: Optimizer, total: bool = False, prefix: str = "") -> None:
+        self.optimizer, self.total, self.prefix = optimizer, total, prefix
+        self.rows: list[Row] = []
+        self._backward, self._step = optimizer.backward, optimizer.step
+        optimizer.backward, optimizer.step = self.backward, self.step  # type: ignore[method-assign]
+
+    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        flat = self.optimizer.flat
+        found = torch.autograd.grad(loss, flat.parameters, retain_graph=True)
+        gradients = dict(zip(flat.views(flat.vector), found, strict=True))
+        norm = self._backward(loss, max_norm)
+        losses = {"total": loss.detach()} if self.total else {}
+        self.rows.append(
+            Row(losses, self._named(gradients), self._named(flat.views(flat.gradient)))
+        )
+        return norm
+
+    def step(self) -> None:
+        self._step()
+        self.rows[-1].weights = self.weights()
+
+    def weights(self) -> dict[str, Tensor]:
+        """As they are now, copied."""
+        return self._named(self.optimizer.flat.views(self.optimizer.vector))
+
+    def _named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return copies({self.prefix + name: value for name, value in values.items()})
+
+    def taken(self, metrics: Mapping[str, float] | None = None) -> list[Row]:
+        """The rows since it was last asked, with the parts of the loss that the learner reported."""
+        rows, self.rows = self.rows, []
+        said = metrics or {}
+        parts = {ours: said[key] for key, ours in LOSSES.items() if key in said}
+        for row in rows:
+            row.losses = {**row.losses, **parts}
+        return rows
+
+
+def tensor_of(array: Any, dtype: torch.dtype) -> Tensor:
+    found = torch.from_numpy(np.asarray(array))
+    return found.to(dtype) if found.is_floating_point() else found
+
+
+def transitions(case: Case, batch: Arrays, dtype: torch.dtype) -> Transitions:
+    """One batch, with the discounts that a source computes: gamma^m, 0 after termination."""
+    given = {
+        name: tensor_of(batch[name], dtype)[None]
+        for name in ("obs", "actions", "rewards", "next_obs", "weights")
+        if name in batch
+    }
+    gamma = torch.tensor(case.settings["gamma"], dtype=dtype)
+    discounts = gamma ** torch.from_numpy(batch["steps"]) * ~torch.from_numpy(batch["terminated"])
+    return Transitions(
+        **given,
+        discounts=discounts[None],
+        indices=np.arange(len(discounts), dtype=np.uint64)[None],
+        env_steps=int(batch.get("env_steps", 0)),
+    )
