@@ -13,7 +13,7 @@ from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
-from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
@@ -51,11 +51,10 @@ def off_policy_parts(
     goals = _goals(config, env, make_env)
     memory = _memory(config, algo, env, goals, tools)
     # the target network is neither learned nor has it moments
-    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), copies=LEARNED + 2)
+    require_networks((env.observations.seen, *algo.net_arch, env.actions.size), copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
-    dim = env.observations.dim
-    obs_normalizer = ObservationNormalizer(dim) if env_config.normalize_obs else None
+    obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
     rewards = RewardNormalizer(env.n_envs, algo.gamma) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     source = ReplaySource(env, memory, made.behaviour, cadence, obs_normalizer, rewards)

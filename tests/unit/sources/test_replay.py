@@ -30,7 +30,7 @@ class Numbered:
         self.seen: list[Any] = []
         self.steps: list[int] = []
 
-    def random(self, step: int) -> Any:
+    def random(self, step: int, obs: NDArray[np.float32]) -> Any:
         self.steps.append(step)
         return 1
 
