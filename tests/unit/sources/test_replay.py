@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers.envs import ScriptedVecEnv, random_script
 from helpers.transitions import Model
+from numpy.typing import NDArray
 
 from rlox.configs import PrioritizedConfig, ReplayConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
