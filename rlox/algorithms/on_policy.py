@@ -22,11 +22,11 @@ from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
     DiscretePolicy,
+    MaskedDiscretePolicy,
     SDEPolicy,
     as_actor_critic,
     require_takes,
 )
-from rlox.policies.masking import MaskedDiscretePolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena

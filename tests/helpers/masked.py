@@ -83,7 +83,11 @@ class Masked(gym.Env[Any, Any]):
         seen = np.zeros(self.length + 3, np.float32)
         seen[self.place] = 1.0
         seen[-2:] = self.number, self.t
-        return {"action_mask": self.open(), "observation": seen} if self.tells == "observation" else seen
+        return (
+            {"action_mask": self.open(), "observation": seen}
+            if self.tells == "observation"
+            else seen
+        )
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self.open()} if self.tells == "info" else {}
@@ -143,6 +147,7 @@ class Lock(gym.Env[Any, Any]):
         return seen
 
 
-gym.register("RloxMasked-v0", Masked)
-gym.register("RloxMaskedByMethod-v0", MaskedByMethod)
-gym.register("RloxMaskedObservation-v0", Masked, kwargs={"tells": "observation"})
+BY_INFO, BY_METHOD, BY_OBSERVATION = "Doors-v0", "DoorsByMethod-v0", "DoorsByObservation-v0"
+gym.register(BY_INFO, Masked)
+gym.register(BY_METHOD, MaskedByMethod)
+gym.register(BY_OBSERVATION, Masked, kwargs={"tells": "observation"})

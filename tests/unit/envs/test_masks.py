@@ -187,7 +187,7 @@ def test_a_mask_that_is_none_is_an_error_that_names_the_environment(mask: Any, t
     with pytest.raises(EnvError, match=re.escape(told)) as found:
         vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
     assert str(found.value).startswith("doors (copy 0) raised EnvError in step: ")
-    with pytest.raises(EnvError, match="in reset: .*doors"):
+    with pytest.raises(EnvError, match=r"in reset: .*doors"):
         vec_of(lambda: Telling([1] * 6, mask), "info").reset_into(rows)
 
 
@@ -204,7 +204,7 @@ def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
     vec = vec_of(lambda: Telling([0] * 6), "info", workers="subprocess")
     rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
     vec.reset_into(rows)
-    with pytest.raises(EnvError, match="the action mask of doors, .*, allows no action"):
+    with pytest.raises(EnvError, match=r"the action mask of doors, .*, allows no action"):
         vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
 
 
