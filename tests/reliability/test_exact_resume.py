@@ -14,6 +14,7 @@ import pytest
 from faults.child import Nursery, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
 from faults.report import FULL, record
+from helpers.masked import BY_METHOD
 from helpers.small import small_ppo
 
 KILLED = -signal.SIGKILL
@@ -52,7 +53,7 @@ def masked() -> dict[str, Any]:
     """DQN in an environment that raises at an action that is not allowed."""
     made = replaying(double_dqn=True)
     doors = {
-        "id": "helpers.masked:DoorsByMethod-v0",
+        "id": BY_METHOD,
         "action_mask": "method",
         "normalize_obs": True,
     }
