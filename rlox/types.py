@@ -186,7 +186,8 @@ class Rollout:
     Two columns are there only where something fills them: `valid` is False in rows that are no
     transitions (an engine that spends a step on a reset; the row before has then ended the episode,
     so no estimate flows across it), and `extras` has what else a policy needs of each step, by name
-    (its state, a mask of allowed actions). Minibatches have valid rows only, with their extras.
+    (its state; `action_mask` `[T*N, n_actions]` bool, which rows of `obs` have behind them as numbers).
+    Minibatches have valid rows only, with their extras.
     """
 
     obs: Tensor  # [T*N, obs_dim] float32

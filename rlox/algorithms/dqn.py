@@ -19,6 +19,7 @@ from rlox.envs.make import EnvSource
 from rlox.errors import UnsupportedSpaceError
 from rlox.losses import td_loss, td_target
 from rlox.optim import Adam, FlatParameters
+from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
 from rlox.policies.q import EpsilonGreedy, QPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
@@ -146,12 +147,13 @@ def make(config: RunConfig, tools: Tools) -> Parts:
                 f"dqn needs Discrete actions, {config.env.id} has {env.action_space}"
             )
         online, target = (_network(algo, env).to(tools.device) for _ in range(2))
+        explorer = MaskedEpsilonGreedy if env.observations.masked else EpsilonGreedy
         part = partial(epsilon, algo)
-        explore = EpsilonGreedy(online, env.n_envs, part, config.seed, tools.device)
+        explore = explorer(online, env.n_envs, part, config.seed, tools.device)
         return OffPolicy(online, explore, DQNLearner(online, target, algo))
 
     def widths(env: VectorEnv) -> list[tuple[int, ...]]:
-        return [(env.observations.dim, *algo.net_arch, env.actions.size)]
+        return [(env.observations.seen, *algo.net_arch, env.actions.size)]
 
     return off_policy_parts(config, tools, compose, widths)
 
@@ -189,8 +191,9 @@ class DQN(Algorithm):
 
 
 def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
-    return QPolicy(
-        env.observations.dim,
+    kind = MaskedQPolicy if env.observations.masked else QPolicy
+    return kind(
+        env.observations.seen,
         env.actions.size,
         config.net_arch,
         config.activation,

@@ -11,7 +11,7 @@ from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
-from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.base import Policy
@@ -64,8 +64,7 @@ def off_policy_parts(
     require_networks(*networks, copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env)
-    dim = env.observations.dim
-    obs_normalizer = ObservationNormalizer(dim) if env_config.normalize_obs else None
+    obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
     rewards = RewardNormalizer(env.n_envs, algo.gamma) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     given = (obs_normalizer, rewards, made.actions)

@@ -22,6 +22,7 @@ from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
     DiscretePolicy,
+    MaskedDiscretePolicy,
     SDEPolicy,
     as_actor_critic,
     require_takes,
@@ -49,8 +50,13 @@ __all__ = [
 ]
 
 
-def make_policy(config: OnPolicyConfig, obs_dim: int, actions: ActionCodec) -> ActorCritic:
-    """The policy that `config` describes for this observation and action space."""
+def make_policy(
+    config: OnPolicyConfig, obs_dim: int, actions: ActionCodec, masked: bool = False
+) -> ActorCritic:
+    """The policy that `config` describes for this observation and action space.
+
+    `masked` where a mask of the actions is behind the `obs_dim` numbers of an observation.
+    """
     shared: dict[str, Any] = {
         "net_arch": config.net_arch,
         "critic_net_arch": config.critic_net_arch,
@@ -62,7 +68,8 @@ def make_policy(config: OnPolicyConfig, obs_dim: int, actions: ActionCodec) -> A
             raise ConfigError(
                 "algo.use_sde=true needs Box actions; this environment's are Discrete"
             )
-        return DiscretePolicy(obs_dim, actions.size, **shared)
+        kind = MaskedDiscretePolicy if masked else DiscretePolicy
+        return kind(obs_dim, actions.size, **shared)
     if config.use_sde:
         frequency = config.sde_sample_freq
         return SDEPolicy(
@@ -104,18 +111,15 @@ def on_policy_parts(
         policy = as_actor_critic(tools.policy or _named_policy(config, algo, tools, env))
         require_takes(policy, env.observations.dim, config.env.id)
     else:
-        heads = (env.actions.size, 1)
+        heads, seen = (env.actions.size, 1), env.observations
         require_networks(
-            *(
-                (env.observations.dim, *hidden, out)
-                for hidden, out in zip(widths, heads, strict=True)
-            )
+            *((seen.seen, *hidden, out) for hidden, out in zip(widths, heads, strict=True))
         )
         with (
             tools.streams.default("init", device=tools.device),
             torch_threads(config.torch_threads),
         ):
-            policy = make_policy(algo, env.observations.dim, env.actions)
+            policy = make_policy(algo, seen.seen, env.actions, seen.masked > 0)
     policy = policy.to(tools.device)
     learner = make_learner(policy)
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
@@ -15,6 +16,8 @@ from rlox.errors import ConfigError
 @dataclass(frozen=True)
 class A2CConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3: one RMSprop step on each rollout of five steps."""
+
+    masks: ClassVar[bool] = True
 
     name: str = param("a2c", "the algorithm", choices=("a2c",))
     n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")

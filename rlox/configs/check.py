@@ -136,8 +136,26 @@ def _contradictions(run: RunConfig) -> RunConfig:
                 f"run.name and run.tags: {label!r} has characters that are not printed"
             )
     run = _one_schedule_each(run)
+    _require_masks(run)
     run.algo.check(run.env, run.buffer)
     return run
+
+
+def _require_masks(run: RunConfig) -> None:
+    """Masks of actions go to an algorithm that keeps to them, and their name to where they have one."""
+    env = run.env
+    if env.action_mask != "none" and not run.algo.masks:
+        keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.masks)
+        raise ConfigError(
+            f"env.action_mask={env.action_mask}: {run.algo.name} keeps to no masks of actions, {keep} do; "
+            "leave it out"
+        )
+    default = type(env).action_mask_key
+    if env.action_mask_key != default and env.action_mask not in ("info", "observation"):
+        raise ConfigError(
+            f"env.action_mask_key={env.action_mask_key}: no mask is looked for by name with "
+            f"env.action_mask={env.action_mask}; set env.action_mask=info or observation"
+        )
 
 
 def _one_schedule_each(run: RunConfig) -> RunConfig:

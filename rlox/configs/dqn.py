@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
@@ -17,6 +18,8 @@ THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fracti
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
+
+    masks: ClassVar[bool] = True
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
     learning_rate: Schedule = schedule(1e-4, "Adam step size", within="(0, inf)", source="SB3")

@@ -47,6 +47,16 @@ class EnvConfig:
     reward_wrappers: tuple[Code, ...] = code(
         "the same for training only: returns are told and evaluations made without them", many=True
     )
+    action_mask: str = param(
+        "none",
+        "where the mask of the allowed actions is, [n] of 0 and 1 (Discrete actions). info: in the info of "
+        "reset and steps; method: what action_masks() gives; observation: a part of a Dict, not seen",
+        choices=("none", "info", "method", "observation"),
+        source="Huang and Ontanon 2020",
+    )
+    action_mask_key: str = param(
+        "action_mask", "the name of the mask in the info, or of that part of the observation"
+    )
     normalize_obs: bool = param(
         False, "standardise observations by running moments, clipped to +-10"
     )

@@ -99,6 +99,11 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"buffer.hindsight={buffer.hindsight} and algo.n_step={self.n_step}: rewards for another "
                 "goal are known for single steps only; set algo.n_step=1"
             )
+        if isinstance(buffer, UniformConfig) and buffer.hindsight and env.action_mask != "none":
+            raise ConfigError(
+                f"buffer.hindsight={buffer.hindsight} and env.action_mask={env.action_mask}: what is allowed "
+                "towards another goal is not known; leave one of them out"
+            )
         if self.prioritized is not None and self.prioritized != (buffer.name == "prioritized"):
             raise ConfigError(
                 f"algo.prioritized={str(self.prioritized).lower()} and buffer={buffer.name} contradict "

@@ -94,6 +94,11 @@ class OnPolicyConfig(AlgorithmConfig):
                 raise ConfigError(
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]"
                 )
+        if self.policy is not None and env.action_mask != "none":
+            raise ConfigError(
+                f"env.action_mask={env.action_mask} and algo.policy: a policy of your own keeps to no masks; "
+                "leave one of them out"
+            )
         if self.normalize_advantages and self.quantum(env.n_envs) == 1:
             raise ConfigError(
                 "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.env import EnvConfig
 from rlox.configs.on_policy import OnPolicyConfig
@@ -15,6 +16,8 @@ NEAR = 4096  # how far from a batch size another one is looked for that divides 
 @dataclass(frozen=True)
 class PPOConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its 2,048 a rollout."""
+
+    masks: ClassVar[bool] = True
 
     name: str = param("ppo", "the algorithm", choices=("ppo",))
     n_steps: int = param(

@@ -15,6 +15,7 @@ from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
 from rlox.envs.ids import find_spec
+from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
@@ -52,6 +53,11 @@ def uses_native(config: EnvConfig) -> bool:
             + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
     native &= config.backend != "gymnasium"
+    if native and config.action_mask != "none":
+        raise ConfigError(
+            f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
+            "masks; put them around it with env.wrappers, or set env.action_mask=none"
+        )
     if config.precision != "f64" and not native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "
@@ -72,8 +78,8 @@ def single_factory(
     `training` decides whether wrappers of the reward are around it.
     """
     make = factory_of(config.id if source is None else source, config.kwargs, render_mode)
-    wrapped = wrapping(config, training)
-    return lambda: wrapped(make())
+    wrapped, masked = wrapping(config, training), masking(config)
+    return lambda: masked(wrapped(make()))
 
 
 def render_factory(

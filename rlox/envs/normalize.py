@@ -14,14 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.envs.spaces import ObservationCodec
+
 __all__ = [
     "CLIP",
     "EPSILON",
     "FixedNormalizer",
+    "MaskedNormalizer",
     "Normalizer",
     "ObservationNormalizer",
     "RewardNormalizer",
     "RunningMoments",
+    "observation_normalizer",
 ]
 
 CLIP = 10.0
@@ -97,6 +101,27 @@ class ObservationNormalizer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.moments.restore(state)
+
+
+class MaskedNormalizer(ObservationNormalizer):
+    """Standardises what networks see of a row; the mask of actions behind it stays as it is."""
+
+    def __init__(self, seen: int) -> None:
+        super().__init__(seen)
+        self._seen = seen
+
+    def learn(self, obs: NDArray[np.float32]) -> None:
+        """Take what is seen of raw rows `[n, dim]` into the moments."""
+        super().learn(obs[:, : self._seen])
+
+    def apply(self, obs: NDArray[np.float32]) -> None:
+        """Standardise what is seen of rows `[n, dim]` in place with the present moments."""
+        super().apply(obs[:, : self._seen])
+
+
+def observation_normalizer(codec: ObservationCodec) -> ObservationNormalizer:
+    """One for the rows of `codec`, at its start."""
+    return MaskedNormalizer(codec.seen) if codec.masked else ObservationNormalizer(codec.dim)
 
 
 class FixedNormalizer:

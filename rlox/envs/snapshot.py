@@ -29,6 +29,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "ClipAction": (),
     "ClipReward": (),
     "FlattenObservation": (),
+    "MaskActions": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
     "RescaleAction": (),
@@ -37,7 +38,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "TrueReturn": ("total",),
     "TellTrueReturn": (),
 }
-_OURS = ("gymnasium.wrappers", "rlox.envs.wrapping")
+_OURS = ("gymnasium.wrappers", "rlox.envs.wrapping", "rlox.envs.masks")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:

@@ -17,11 +17,19 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlox.errors import ShapeError, UnsupportedSpaceError
+from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
-__all__ = ["ActionCodec", "ObservationCodec", "UnitCodec", "shape_of"]
+__all__ = ["ActionCodec", "CodedSpace", "ObservationCodec", "UnitCodec", "shape_of", "short"]
 
 Rows = TypeVar("Rows")  # arrays or tensors
+
+
+class CodedSpace(spaces.Dict):
+    """A Dict that rlox puts around observations, with a codec of its own."""
+
+    def codec(self, name: str) -> ObservationCodec:
+        """The codec for these observations of the environment `name`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -31,10 +39,13 @@ class ObservationCodec:
     space: gym.Space[Any]
     dim: int
     parts: Mapping[str, slice] = field(default_factory=dict)  # columns of each part of a Dict
+    masked: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
         """The codec for `space`, or `UnsupportedSpaceError` saying what to wrap."""
+        if isinstance(space, CodedSpace):
+            return space.codec(name)
         if isinstance(space, spaces.Dict):
             return DictCodec.of_dict(space, name)
         if isinstance(space, spaces.Discrete):
@@ -47,14 +58,31 @@ class ObservationCodec:
                 )
             return ObservationCodec(space, int(np.prod(space.shape, dtype=np.int64)))
         raise UnsupportedSpaceError(
-            f"{name} has observation space {_short(space)}, expected Box, Discrete or a Dict of them; "
+            f"{name} has observation space {short(space)}, expected Box, Discrete or a Dict of them; "
             "set env.wrappers=[flatten_observation] or wrap it with gymnasium.wrappers"
         )
+
+    @property
+    def seen(self) -> int:
+        """The columns that networks see: all but those of a mask."""
+        return self.dim - self.masked
 
     @property
     def shape(self) -> Any:
         """The shape of one observation; of a Dict the shape of each part."""
         return self.space.shape
+
+    def with_masks(self, observation: Any, masks: Any) -> Any:
+        """What a user gives, one observation or a batch, in the form that is encoded.
+
+        `masks` are of the actions that are allowed, `None` where none are given.
+        """
+        if masks is not None:
+            raise ConfigError(
+                "action_masks: this policy was made without masks (env.action_mask=none); leave them out, "
+                "or train with env.action_mask=info, method or observation"
+            )
+        return observation
 
     def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
         """Write one observation into `row` `[dim]`."""
@@ -95,7 +123,7 @@ class ObservationCodec:
         columns: Any = rows
         if not self.parts or columns.shape[-1:] != (self.dim,):
             raise ShapeError(
-                f"rows of shape {tuple(columns.shape)} of {_short(self.space)} cannot be split, "
+                f"rows of shape {tuple(columns.shape)} of {short(self.space)} cannot be split, "
                 f"expected [..., {self.dim}] of a Dict"
             )
         return {name: columns[..., part] for name, part in self.parts.items()}
@@ -140,7 +168,7 @@ class DictCodec(ObservationCodec):
                 f"{name} has an empty Dict of observations, expected at least one number; "
                 "wrap it with gymnasium.wrappers.TransformObservation"
             )
-        return cls(space, dim, parts, codecs)
+        return cls(space, dim, parts, codecs=codecs)
 
     @property
     def shape(self) -> Any:
@@ -201,7 +229,7 @@ class ActionCodec:
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
             return cls(space, False, int(np.prod(space.shape, dtype=np.int64)))
         raise UnsupportedSpaceError(
-            f"{name} has action space {_short(space)}, expected Discrete or a floating-point Box; "
+            f"{name} has action space {short(space)}, expected Discrete or a floating-point Box; "
             "wrap it with gymnasium.wrappers.TransformAction"
         )
 
@@ -232,7 +260,7 @@ class ActionCodec:
         low, high = self.space.low, self.space.high
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise UnsupportedSpaceError(
-                f"{algo} needs Box actions with finite bounds, {name} has {_short(self.space)}; wrap it "
+                f"{algo} needs Box actions with finite bounds, {name} has {short(self.space)}; wrap it "
                 "with gymnasium.wrappers.TransformAction"
             )
         return UnitCodec(self.space, self.discrete, self.size)
@@ -259,6 +287,7 @@ def shape_of(observation: Any) -> Any:
         return "of lists of unequal lengths"
 
 
-def _short(space: gym.Space[Any]) -> str:
+def short(space: gym.Space[Any]) -> str:
+    """The text of a space for messages, of 120 letters at most."""
     text = str(space)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -3,12 +3,14 @@
 from rlox.policies.base import ActorCritic
 from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
 from rlox.policies.discrete import DiscretePolicy
+from rlox.policies.masking import MaskedDiscretePolicy
 from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
 
 __all__ = [
     "ActorCritic",
     "ContinuousPolicy",
     "DiscretePolicy",
+    "MaskedDiscretePolicy",
     "SDEPolicy",
     "UserPolicy",
     "as_actor_critic",

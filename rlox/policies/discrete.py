@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -42,30 +42,39 @@ class DiscretePolicy(MLPActorCritic):
         super().__init__(obs_dim, n_actions, widths, critic_net_arch, activation, ortho_init)
         self.n_actions = n_actions
 
+    def logits(self, obs: Tensor) -> Tensor:
+        """The logit of each choice `[B, n_actions]`."""
+        logits: Tensor = self.actor(obs)
+        return logits
+
+    def fast_logits(self) -> Callable[[Tensor], Tensor]:
+        """`logits` for many small calls without gradients; what it returns may be written to."""
+        return inference(self.actor)
+
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
         noise = NoiseBlocks(
             lambda shape: _gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
         )
-        actor = inference(self.actor)
-        return lambda obs, t: actor(obs).add_(noise[t]).argmax(-1)
+        logits = self.fast_logits()
+        return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
-        log_p = torch.log_softmax(self.actor(obs), -1)
+        log_p = torch.log_softmax(self.logits(obs), -1)
         log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         entropy = -(log_p.exp() * log_p).sum(-1)
         return log_prob, entropy, self.get_value(obs)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
-        return inference(self.actor)(obs).argmax(-1)
+        return self.fast_logits()(obs).argmax(-1)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """A sampled choice `[B]` and its log-probability `[B]`."""
-        log_p = torch.log_softmax(self.actor(obs), -1)
+        log_p = torch.log_softmax(self.logits(obs), -1)
         u = torch.rand(log_p.shape, generator=generator, device=log_p.device)
         action = (log_p.detach() - (-u.clamp_min(1e-20).log()).log()).argmax(-1)
         return action, log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)

@@ -49,7 +49,7 @@ class NoisyExploration:
         self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // numbers))
         self._block, self._noise = -1, torch.empty(0)
 
-    def random(self, step: int) -> NDArray[np.float32]:
+    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Any vectors, `[N, act_dim]`, uniformly."""
         u = Stream(self._seed, "random", step).uniform(math.prod(self._action_shape))
         return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
@@ -93,7 +93,7 @@ class SampledChoices:
         self._logits = logits
         self._seed, self._device, self._shape = seed, device, (n_envs, n_actions)
 
-    def random(self, step: int) -> NDArray[np.int64]:
+    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice, `[N]`."""
         n_envs, n_actions = self._shape
         u = Stream(self._seed, "random", step).uniform(n_envs)

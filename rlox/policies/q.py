@@ -55,6 +55,10 @@ class QPolicy(Policy):
         values: Tensor = self.q(obs)
         return values
 
+    def fast_values(self) -> Callable[[Tensor], Tensor]:
+        """The Q-values for many small calls without gradients."""
+        return inference(self.q) if isinstance(self.q, nn.Sequential) else self.q
+
     def mode(self, obs: Tensor) -> Tensor:
         """The best choice `[B]`."""
         best: Tensor = self(obs).argmax(-1)
@@ -92,11 +96,10 @@ class EpsilonGreedy:
         self._shape = (max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // n_envs)), n_envs)
         self._seed = seed
         self._device = device
-        net = policy.q
-        self._values = inference(net) if isinstance(net, nn.Sequential) else net
+        self._values = policy.fast_values()
         self._block = -1
 
-    def random(self, step: int) -> NDArray[np.int64]:
+    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice, `[N]`."""
         row = self._row(step)
         choices: NDArray[np.int64] = self._choices[row]
@@ -104,7 +107,7 @@ class EpsilonGreedy:
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
         """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
-        choices = self.random(step)
+        choices = self.random(step, obs)
         exploring = self._u[self._row(step)] < self.epsilon(elapsed)
         if exploring.all():
             return choices
@@ -118,8 +121,7 @@ class EpsilonGreedy:
         if block != self._block:
             count = self._shape[0] * self._shape[1]
             draws = Stream(self._seed, "explore", block).uniform(2 * count)
-            self._u = draws[:count].reshape(self._shape)
-            self._choices = (draws[count:] * self.policy.n_actions).astype(np.int64)
-            self._choices = self._choices.reshape(self._shape)
+            self._u, self._picks = draws.reshape(2, *self._shape)
+            self._choices = (self._picks * self.policy.n_actions).astype(np.int64)
             self._block = block
         return row

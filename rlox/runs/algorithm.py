@@ -264,18 +264,21 @@ class Algorithm(ABC):
             row["train/success_rate"] = rate
         return row | {"mean_reward": float("nan") if mean is None else mean}
 
-    def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
+    def predict(
+        self, obs: Any, deterministic: bool = True, action_masks: Any = None
+    ) -> int | NDArray[Any]:
         """The policy's action for one raw observation (an `int` for Discrete) or for a batch.
 
         Normalised as in training, with frozen statistics; Box actions are clipped to the bounds.
-        `deterministic=False` samples.
+        `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a batch, say
+        what is allowed, for a policy that learned with masks.
         """
         generator = None
         if not deterministic:
             self._predictions += 1
             device = str(self.parts.actor.device)
             generator = self.streams.generator("predict", self._predictions, device)
-        return self.parts.actor.predict(obs, generator)
+        return self.parts.actor.predict(obs, generator, action_masks)
 
     def evaluate(
         self,

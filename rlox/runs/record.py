@@ -85,14 +85,15 @@ def _play(
 ) -> float:
     """One episode into `rows`; its return."""
     actor, total = algorithm.parts.actor, 0.0
+    seen = actor.observations.seen  # a dataset has no masks
     obs = _encoded(actor, env.reset(seed=seed)[0])
     while True:
         action = actor.act(obs, generator)
         raw, reward, terminated, truncated, _ = env.step(action[0])
         after = _encoded(actor, raw)
         row = {
-            "obs": obs[0],
-            "next_obs": after[0],
+            "obs": obs[0, :seen],
+            "next_obs": after[0, :seen],
             "actions": _stored(action[0], actor.actions.start, actor.actions.discrete),
             "rewards": float(reward),
             "terminated": bool(terminated),

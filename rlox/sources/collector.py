@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from rlox.configs import EnvConfig
 from rlox.envs.base import Finals, VectorEnv
 from rlox.envs.make import EnvSource, make_vec
-from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
+from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import NonFiniteError
 from rlox.policies import ActorCritic, as_actor_critic
 from rlox.policies.base import acting
@@ -69,7 +70,9 @@ class Collector:
         self.rollouts = 0
         self.env_steps = 0
         dim = self.env.observations.dim
-        self.obs_normalizer = ObservationNormalizer(dim) if self.config.normalize_obs else None
+        self.obs_normalizer = (
+            observation_normalizer(self.env.observations) if self.config.normalize_obs else None
+        )
         self.reward_normalizer = (
             RewardNormalizer(self.n_envs, gamma) if self.config.normalize_reward else None
         )
@@ -96,7 +99,10 @@ class Collector:
         self._obs[:] = arena.obs[n_steps]
         self.progress = Progress(n_steps * self.n_envs, tuple(episodes))
         self.rollouts += 1
-        return arena.rollout(ended, self.rollouts - 1)
+        rollout = arena.rollout(ended, self.rollouts - 1)
+        if masked := self.env.observations.masked:
+            return replace(rollout, extras={"action_mask": rollout.obs[:, -masked:] != 0})
+        return rollout
 
     def state(self) -> dict[str, Any]:
         """Everything the next rollout depends on, besides the policy."""

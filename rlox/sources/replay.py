@@ -37,8 +37,11 @@ class Behaviour(Protocol):
     Its randomness is a function of the step number, so that no generator has to be saved.
     """
 
-    def random(self, step: int) -> NDArray[Any]:
-        """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`."""
+    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[Any]:
+        """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`.
+
+        Of `obs` `[N, obs_dim]` it may look at what is allowed (`rlox.envs.masks`).
+        """
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[Any]:
         """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over."""
@@ -226,7 +229,7 @@ class ReplaySource:
         for t in range(n_steps):
             check()
             if self.env_steps < self.cadence.learning_starts:
-                chunk.actions[t] = self.behaviour.random(self.steps)
+                chunk.actions[t] = self.behaviour.random(self.steps, chunk.obs[t])
             else:
                 elapsed = min(self.env_steps / horizon, 1.0)
                 seen = self._seen(chunk.obs[t])

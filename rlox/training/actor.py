@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
-from rlox.errors import NonFiniteError, ShapeError
+from rlox.errors import NonFiniteError, RloxError, ShapeError
 from rlox.policies.base import Policy, acting
 
 __all__ = ["Actor"]
@@ -55,15 +55,21 @@ class Actor:
             )
         return self.actions.to_env(actions)
 
-    def predict(self, obs: Any, generator: torch.Generator | None = None) -> int | NDArray[Any]:
+    def predict(
+        self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None
+    ) -> int | NDArray[Any]:
         """The action for one raw observation (an `int` for Discrete) or for a batch.
 
-        A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts.
+        A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
+        `[n_actions]` or `[N, n_actions]`, 1 where an action is allowed.
         """
         codec = self.observations
         try:
-            single = codec.is_single(obs)
-            rows = codec.encode_one(obs) if single else codec.encode_batch(obs)
+            given = codec.with_masks(obs, action_masks)
+            single = codec.is_single(given)
+            rows = codec.encode_one(given) if single else codec.encode_batch(given)
+        except RloxError:
+            raise
         except (ValueError, IndexError, TypeError) as error:
             raise ShapeError(
                 f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it"

@@ -199,11 +199,13 @@ class _Said(logging.Handler):
 
 def serve() -> None:
     """Fork one child per line of standard input."""
+    import helpers.masked
     import torch
 
     import rlox.build
     import rlox.runs.session  # noqa: F401
 
+    assert helpers.masked.BY_METHOD  # registered by the import, for the children
     torch.set_num_threads(1)
     for line in sys.stdin:
         message = json.loads(line)

@@ -14,6 +14,7 @@ import pytest
 from faults.child import Nursery, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
 from faults.report import FULL, record
+from helpers.masked import BY_METHOD
 from helpers.small import small_ppo
 
 KILLED = -signal.SIGKILL
@@ -48,6 +49,17 @@ def replaying(**algo: Any) -> dict[str, Any]:
     }
 
 
+def masked() -> dict[str, Any]:
+    """DQN in an environment that raises at an action that is not allowed."""
+    made = replaying(double_dqn=True)
+    doors = {
+        "id": BY_METHOD,
+        "action_mask": "method",
+        "normalize_obs": True,
+    }
+    return {**made, "env": {**made["env"], **doors}}
+
+
 def short_rollouts() -> dict[str, Any]:
     """A2C in the same rhythm, without an update a step."""
     return {**config(), "algo": {"name": "a2c", "n_steps": 16, "net_arch": [16]}}
@@ -73,6 +85,7 @@ CASES = {
     "Gymnasium's CartPole": config(backend="gymnasium"),
     "A2C": short_rollouts(),
     "DQN, prioritized": replaying(),
+    "DQN, masked": masked(),
     "BC": cloning(),
 }
 Whole = tuple[dict[str, Any], list[str]]
@@ -132,7 +145,8 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
-     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("BC", 0.4)],
+     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77),
+     ("DQN, masked", 0.58), ("BC", 0.4)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path
@@ -215,7 +229,7 @@ def test_what_is_compared_sees_a_single_changed_number(
     assert len(metrics(tmp_path)) >= UPDATES
 
 
-@pytest.mark.skipif(not FULL, reason="ten kills of each of seven cases; set RLOX_FULL=1")
+@pytest.mark.skipif(not FULL, reason="ten kills of each of eight cases; set RLOX_FULL=1")
 def test_runs_killed_ten_times_a_case_resume_to_the_same_bytes(
     nursery: Nursery, whole: Wholes, tmp_path: Path
 ) -> None:

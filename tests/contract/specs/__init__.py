@@ -57,7 +57,8 @@ class AlgorithmSpec:
         """The same run as plain data."""
         given = {**self.small, **self.cases[case], **options}
         env = {"id": given.pop("env_id"), "n_envs": given.pop("n_envs")}
-        env |= {k: given.pop(k) for k in ("normalize_obs", "normalize_reward") if k in given}
+        others = ("normalize_obs", "normalize_reward", "action_mask")
+        env |= {k: given.pop(k) for k in others if k in given}
         tree = {"seed": given.pop("seed"), "env": env, "total_steps": self.total}
         if "dataset" in given:
             tree["buffer"] = {"name": "offline", "path": given.pop("dataset")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlox.algorithms import A2C
 
 from . import AlgorithmSpec
-from .ppo import NORMALISED
+from .ppo import MASKED, NORMALISED
 
 SPEC = AlgorithmSpec(
     facade=A2C,
@@ -14,6 +14,7 @@ SPEC = AlgorithmSpec(
         "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+        "masked, normalised": {**MASKED, **NORMALISED},
         "tensorflow's rule": {"env_id": "CartPole-v1", "rms_prop_tf_like": True},
     },
     total=400,

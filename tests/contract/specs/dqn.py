@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlox.algorithms import DQN
 
 from . import AlgorithmSpec
-from .ppo import NORMALISED
+from .ppo import MASKED, NORMALISED
 
 SMALL = {"learning_starts": 60, "train_freq": 16, "gradient_steps": 4, "batch_size": 8}
 
@@ -30,6 +30,13 @@ SPEC = AlgorithmSpec(
             "n_step": 3,
         },
         "discrete normalised": {"prioritized": True, "n_step": 2, "tau": 0.5, **NORMALISED},
+        "masked, normalised": {
+            "prioritized": True,
+            "n_step": 3,
+            "double_dqn": True,
+            **MASKED,
+            **NORMALISED,
+        },
         "one update at a time": {"n_envs": 1, "train_freq": 1, "gradient_steps": 1},
         "replay ratio, many environments": {"n_envs": 5, "gradient_steps": 1, "replay_ratio": 0.4},
     },

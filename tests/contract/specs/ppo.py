@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from helpers import masked  # registers it
+
 from rlox.algorithms import PPO
 
 from . import AlgorithmSpec
 
+MASKED = {"env_id": masked.BY_INFO, "action_mask": "info"}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 
 SPEC = AlgorithmSpec(
@@ -16,6 +19,7 @@ SPEC = AlgorithmSpec(
         "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+        "masked, normalised": {**MASKED, **NORMALISED},
     },
     total=1600,
     probe={"n_envs": 4, "n_steps": 32, "learning_rate": 5e-3, "net_arch": (16,)},

@@ -188,7 +188,7 @@ def test_exploration_takes_any_action_as_often_as_epsilon_says_and_else_the_best
         assert again.act(obs, 2999, 0.0).tolist() == taken[2999].tolist()  # whenever it is asked
     # 0.7 + 0.3 / 4 of 15,000 draws are the best: four standard deviations are 0.014
     assert (taken == best).mean() == pytest.approx(0.775, abs=0.014)
-    others = np.bincount(explore.random(0), minlength=ACTIONS)
+    others = np.bincount(explore.random(0, obs), minlength=ACTIONS)
     assert others.sum() == 5
     rest = [
         np.bincount(taken[:, n], minlength=ACTIONS)[np.arange(ACTIONS) != best[n]] for n in range(5)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers.envs import ScriptedVecEnv, random_script
 from helpers.transitions import Model
+from numpy.typing import NDArray
 
 from rlox.configs import PrioritizedConfig, ReplayConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
@@ -30,7 +31,7 @@ class Numbered:
         self.seen: list[Any] = []
         self.steps: list[int] = []
 
-    def random(self, step: int) -> Any:
+    def random(self, step: int, obs: NDArray[np.float32]) -> Any:
         self.steps.append(step)
         return 1
 

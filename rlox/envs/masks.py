@@ -1,0 +1,249 @@
+"""Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
+
+Wherever an environment tells its mask, `MaskActions` puts it beside the observation and `MaskedCodec` behind
+it, into the same row of float32: `[obs_dim + n_actions]`, 1 where an action is allowed. So a mask goes
+where its observation goes: through subprocesses, resets and last observations, into rollouts, buffers,
+n-step windows and saved states, and nothing on the way has to know of it but what standardises
+observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig
+from rlox.envs.spaces import CodedSpace, ObservationCodec, short
+from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
+
+__all__ = ["MaskActions", "MaskedCodec", "MaskedSpace", "masking"]
+
+Env = gym.Env[Any, Any]
+
+SEEN, MASK = "observation", "action_mask"  # the parts of what `MaskActions` gives
+
+
+def masking(config: EnvConfig) -> Callable[[Env], Env]:
+    """What puts the configured masks into the observations of an environment; the outermost wrapper."""
+    if config.action_mask == "none":
+        return lambda env: env
+    source, key, name = config.action_mask, config.action_mask_key, config.id
+    return lambda env: MaskActions(env, source, key, name)
+
+
+class MaskedSpace(CodedSpace):
+    """An observation and the mask of what is allowed after it.
+
+    `part` is the part of the environment's own observation, a Dict, that the mask was; `None` where it
+    was told apart from it.
+    """
+
+    def __init__(self, observation: gym.Space[Any], n_actions: int, part: str | None) -> None:
+        super().__init__({SEEN: observation, MASK: spaces.MultiBinary(n_actions)})
+        self.n_actions, self.part = n_actions, part
+
+    def codec(self, name: str) -> MaskedCodec:
+        """The observation's own codec, with the mask behind it."""
+        inner = ObservationCodec.of(self[SEEN], name)
+        dim = inner.dim + self.n_actions
+        parts = {SEEN: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
+        return MaskedCodec(self, dim, parts, self.n_actions, inner=inner, part=self.part)
+
+
+class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
+    """Finds the mask of an environment and puts it beside each observation.
+
+    Parameters
+    ----------
+    env : with Discrete actions; the mask has a number for each choice, 0 or 1
+    source : `info`: `info[key]` of reset and of every step; `method`: `action_masks()`, also of
+        what is wrapped; `observation`: the part `key` of a Dict, which is then no part of it
+    key : the name of the mask
+    name : of the environment, for messages
+
+    An action has to be allowed wherever one can follow. In the state that a termination leaves none does:
+    its mask is not asked for, and counts as of ones, which no target reads.
+    """
+
+    def __init__(self, env: Env, source: str, key: str, name: str) -> None:
+        super().__init__(env)
+        self._source, self._key, self._name = source, key, name
+        self._tells: Callable[[], Any] | None = None
+        actions, seen = env.action_space, env.observation_space
+        if not isinstance(actions, spaces.Discrete):
+            raise UnsupportedSpaceError(
+                f"env.action_mask={source}: masks are of Discrete actions, {name} has {short(actions)}; "
+                "set env.action_mask=none"
+            )
+        self._n = int(actions.n)
+        if source == "method":
+            self._tells = self._method(env)
+        elif source == "observation":
+            seen = self._without_mask(seen)
+        part = key if source == "observation" else None
+        self.observation_space = MaskedSpace(seen, self._n, part)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset, with the mask of the first action."""
+        seen, info = self.env.reset(**options)
+        return self._beside(seen, info, "reset"), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, with the mask of the next action."""
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        after = self._beside(seen, info, "step", over=bool(terminated))
+        return after, reward, terminated, truncated, info
+
+    def _beside(
+        self, seen: Any, info: Mapping[str, Any], call: str, over: bool = False
+    ) -> dict[str, Any]:
+        """The observation and its mask; of ones where the episode is over."""
+        if over:
+            mask = np.ones(self._n, np.int8)
+        elif self._tells is not None:
+            mask = self._checked(self._tells(), f"action_masks() after {call}")
+        else:
+            there = info if self._source == "info" else seen
+            mask = self._checked(
+                self._found(there, call), f"{self._key!r} in the {self._source} of {call}"
+            )
+        if self._source == "observation":
+            seen = {part: value for part, value in seen.items() if part != self._key}
+        return {SEEN: seen, MASK: mask}
+
+    def _found(self, there: Any, call: str) -> Any:
+        """The mask in an info or an observation."""
+        if isinstance(there, Mapping) and self._key in there:
+            return there[self._key]
+        has = ", ".join(map(repr, there)) if isinstance(there, Mapping) and there else "nothing"
+        raise EnvError(
+            f"{self._name} tells no action mask: the {self._source} of {call} has {has}, expected "
+            f"{self._key!r}; name the key it has (env.action_mask_key), or where else the mask is "
+            "(env.action_mask)"
+        )
+
+    def _checked(self, mask: Any, where: str) -> NDArray[np.int8]:
+        said = f"the action mask of {self._name}, {where},"
+        if wrong := _wrong(mask, (self._n,)):
+            raise EnvError(f"{said} {wrong}")
+        given = np.array(mask, np.int8)
+        if not given.any():
+            raise EnvError(
+                f"{said} allows no action, expected one at least wherever an action can follow; end the "
+                "episode (terminated) where there is none"
+            )
+        return given
+
+    def _method(self, env: Env) -> Callable[[], Any]:
+        try:
+            method = env.get_wrapper_attr("action_masks")
+        except AttributeError:
+            method = None
+        if not callable(method):
+            raise ConfigError(
+                f"env.action_mask=method: {self._name} has no method action_masks(), which gives "
+                f"[{self._n}] of 0 and 1; set env.action_mask=info, observation or none"
+            )
+        return cast(Callable[[], Any], method)
+
+    def _without_mask(self, space: gym.Space[Any]) -> spaces.Dict:
+        if not isinstance(space, spaces.Dict) or self._key not in space.spaces:
+            raise UnsupportedSpaceError(
+                f"env.action_mask=observation: {self._name} has no part {self._key!r} in its observations, "
+                f"{short(space)}, expected a Dict with it; name the part (env.action_mask_key), or set "
+                "env.action_mask=info, method or none"
+            )
+        return spaces.Dict({k: part for k, part in space.spaces.items() if k != self._key})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedCodec(ObservationCodec):
+    """Observations with their mask as one row: what networks see, then 0 or 1 for each choice."""
+
+    inner: ObservationCodec  # of the observation alone
+    part: str | None  # of a user's observation that is the mask; None where it is given apart
+
+    @property
+    def shape(self) -> Any:
+        """The shape of an observation without its mask."""
+        return self.inner.shape
+
+    def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
+        """Write one observation with its mask into `row` `[dim]`."""
+        self.inner.encode_into(observation[SEEN], row[: self.seen])
+        row[self.seen :] = observation[MASK]
+
+    def encode_one(self, observation: Any) -> NDArray[np.float32]:
+        """One observation with its mask as float32 `[1, dim]`."""
+        return self.encode_batch([observation])
+
+    def encode_batch(self, observations: Any) -> NDArray[np.float32]:
+        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as float32 `[N, dim]`."""
+        if isinstance(observations, Sequence):
+            rows = np.empty((len(observations), self.dim), np.float32)
+            for observation, row in zip(observations, rows, strict=True):
+                self.encode_into(observation, row)
+            return rows
+        seen, masks = self.inner.encode_batch(observations[SEEN]), observations[MASK]
+        return np.concatenate([seen, np.asarray(masks, np.float32)], axis=1)
+
+    def is_single(self, observation: Any) -> bool:
+        """Whether `observation` is one observation rather than a batch of them."""
+        return not isinstance(observation, Sequence) and self.inner.is_single(observation[SEEN])
+
+    def with_masks(self, observation: Any, masks: Any) -> dict[str, Any]:
+        """An observation as the environment gives it, or a batch, with its masks beside it.
+
+        Masks are taken out of the observation where they are a part of it. Elsewhere they are `masks`,
+        `[n_actions]` or `[N, n_actions]`; without them every action counts as allowed.
+        """
+        said = "action_masks"
+        if self.part is not None:
+            if masks is not None:
+                raise ConfigError(
+                    f"action_masks: masks are part {self.part!r} of the observations "
+                    "(env.action_mask=observation); leave them out"
+                )
+            observation, masks = self._taken_apart(observation)
+            said = f"part {self.part!r} of the observation"
+        single = self.inner.is_single(observation)
+        count = () if single else (len(self.inner.encode_batch(observation)),)
+        shape = (*count, self.masked)
+        if masks is None:
+            masks = np.ones(shape, np.int8)
+        elif wrong := _wrong(masks, shape):
+            raise ShapeError(f"{said} {wrong}")
+        elif not np.asarray(masks).any(-1).all():
+            raise ShapeError(f"{said} allows no action, expected one at least in each row")
+        return {SEEN: observation, MASK: masks}
+
+    def _taken_apart(self, observation: Any) -> tuple[Any, Any]:
+        """The observation without its mask, and the mask; of N observations in a list as well."""
+        part = self.part
+        if isinstance(observation, Sequence):
+            seen, masks = zip(*map(self._taken_apart, observation), strict=True)
+            return list(seen), list(masks)
+        if not isinstance(observation, Mapping) or part not in observation:
+            raise ValueError(f"has no part {part!r}")
+        return {k: v for k, v in observation.items() if k != part}, observation[part]
+
+
+def _wrong(mask: Any, shape: tuple[int, ...]) -> str:
+    """What a mask is that is not 0 and 1 of this shape; empty where it is."""
+    expected = f"expected {list(shape)} of 0 and 1, or of bool"
+    try:
+        given = np.asarray(mask)
+    except ValueError:
+        return f"is of lists of unequal lengths, {expected}"
+    if given.shape != shape:
+        return f"has shape {list(given.shape)}, {expected}"
+    if given.dtype.kind not in "biuf":
+        return f"is of {given.dtype}, {expected}"
+    odd = (given != 0) & (given != 1)
+    return f"has {given[odd][0]}, {expected}" if odd.any() else ""

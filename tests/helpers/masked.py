@@ -1,0 +1,153 @@
+"""Environments that allow some of their actions only, and tell which in three ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+
+class Forbidden(Exception):
+    """An action was taken that was not allowed."""
+
+
+class Masked(gym.Env[Any, Any]):
+    """A way of `length` places past doors, of which two of `n_actions` are open at each place.
+
+    Which ones depends on the place and on a number that is drawn for each episode, so that the mask of
+    a step before, of another copy or of another episode is wrong. The lower open door leads on for a
+    reward of 1, the other one stays and costs 0.1. The end is a termination, where no door is open; after
+    `limit` steps comes a truncation. `strict` raises at a closed door; else it ends the episode.
+
+    Observations are the one-hot place, the number and the steps. `tells` is `info`, `method`,
+    `observation`, or `none`.
+    """
+
+    def __init__(
+        self,
+        tells: str = "info",
+        length: int = 3,
+        n_actions: int = 6,
+        limit: int = 6,
+        strict: bool = True,
+        start: int = 0,
+    ) -> None:
+        seen = spaces.Box(-np.inf, np.inf, (length + 3,), np.float32)
+        self.tells, self.length, self.n, self.limit = tells, length, n_actions, limit
+        self.strict = strict
+        self.observation_space: gym.Space[Any] = seen
+        if tells == "observation":
+            self.observation_space = spaces.Dict(
+                {"action_mask": spaces.Box(0, 1, (n_actions,), np.int8), "observation": seen}
+            )
+        self.action_space = spaces.Discrete(n_actions, start=start)
+        self.place = self.t = self.number = 0
+        self.taken: list[int] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place, self.t = 0, 0
+        self.number = int(self.np_random.integers(self.n))
+        return self._observed(), self._info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        choice = int(action) - int(self.action_space.start)  # type: ignore[attr-defined]
+        self.taken.append(choice)
+        if not self.open()[choice]:
+            if self.strict:
+                raise Forbidden(f"door {choice} is closed at {self.place}, number {self.number}")
+            return self._observed(), 0.0, True, False, self._info()
+        on = choice == int(self.open().argmax())
+        self.place, self.t = self.place + on, self.t + 1
+        ended = self.place == self.length
+        cut = self.t == self.limit and not ended
+        return self._observed(), 1.0 if on else -0.1, ended, cut, self._info()
+
+    def open(self) -> NDArray[np.int8]:
+        doors = np.zeros(self.n, np.int8)
+        if self.place < self.length:
+            first = (2 * self.place + self.number) % self.n
+            doors[[first, (first + self.n // 2) % self.n]] = 1
+        return doors
+
+    def save_state(self) -> dict[str, Any]:
+        return {"place": self.place, "t": self.t, "number": self.number}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.place, self.t, self.number = state["place"], state["t"], state["number"]
+
+    def _observed(self) -> Any:
+        seen = np.zeros(self.length + 3, np.float32)
+        seen[self.place] = 1.0
+        seen[-2:] = self.number, self.t
+        return (
+            {"action_mask": self.open(), "observation": seen}
+            if self.tells == "observation"
+            else seen
+        )
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.open()} if self.tells == "info" else {}
+
+
+class MaskedByMethod(Masked):
+    """The same, with the method of sb3-contrib."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("method", **options)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        return self.open().astype(bool)
+
+
+def telling(source: str, **options: Any) -> Masked:
+    """One that tells its mask in this way."""
+    return MaskedByMethod(**options) if source == "method" else Masked(source, **options)
+
+
+class Lock(gym.Env[Any, Any]):
+    """A lock of `length` dials with `n_actions` numbers; at each dial two turn, one of them on.
+
+    The other one begins again; a number that does not turn ends the episode with 0. Opened, it pays 1.
+    """
+
+    def __init__(self, length: int = 5, n_actions: int = 24) -> None:
+        self.observation_space = spaces.Box(0, 1, (length + 1,), np.float32)
+        self.action_space = spaces.Discrete(n_actions)
+        self.length, self.n = length, n_actions
+        self.place = self.t = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = self.t = 0
+        return self._observed(), {"action_mask": self.turning()}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        if not self.turning()[action]:
+            return self._observed(), 0.0, True, False, {}
+        right = (7 * self.place + 3) % self.n
+        self.place = self.place + 1 if action == right else 0
+        opened = self.place == self.length
+        cut = self.t == 5 * self.length and not opened
+        return self._observed(), float(opened), opened, cut, {"action_mask": self.turning()}
+
+    def turning(self) -> NDArray[np.int8]:
+        numbers = np.zeros(self.n, np.int8)
+        right = (7 * self.place + 3) % self.n
+        numbers[[right, (right + 11) % self.n]] = 1
+        return numbers
+
+    def _observed(self) -> NDArray[np.float32]:
+        seen = np.zeros(self.length + 1, np.float32)
+        seen[self.place] = 1.0
+        return seen
+
+
+BY_INFO, BY_METHOD, BY_OBSERVATION = "Doors-v0", "DoorsByMethod-v0", "DoorsByObservation-v0"
+gym.register(BY_INFO, Masked)
+gym.register(BY_METHOD, MaskedByMethod)
+gym.register(BY_OBSERVATION, Masked, kwargs={"tells": "observation"})

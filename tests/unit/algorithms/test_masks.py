@@ -1,0 +1,306 @@
+"""Algorithms that keep to masks: what they store, learn from, play and take up again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.masked import BY_METHOD, Masked, telling
+from torch import Tensor, nn
+
+from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.algorithms.dqn import DQNLearner
+from rlox.collectors import RolloutCollector
+from rlox.configs import EnvConfig
+from rlox.configs.dqn import DQNConfig
+from rlox.errors import ConfigError, EnvError, ShapeError
+from rlox.policies.masking import MaskedDiscretePolicy, MaskedQPolicy
+from rlox.runs.record import record
+from rlox.types import Clock, Transitions
+
+SMALL: dict[Any, dict[str, Any]] = {
+    PPO: {"n_steps": 24, "batch_size": 24, "n_epochs": 2, "net_arch": (8,)},
+    A2C: {"n_steps": 8, "net_arch": (8,)},
+    DQN: {
+        "learning_starts": 40, "train_freq": 8, "batch_size": 8, "buffer_size": 120, "net_arch": (8,),
+        "exploration_fraction": 1.0, "target_update_interval": 40,
+    },
+}  # fmt: skip
+PARTS = {"prioritized": True, "n_step": 3, "double_dqn": True, "dueling": True}
+KINDS = pytest.mark.parametrize(
+    ("facade", "more"), [(PPO, {}), (A2C, {}), (DQN, {}), (DQN, PARTS)], ids=str
+)
+
+
+def made(facade: Any, source: str = "info", strict: bool = True, **more: Any) -> Any:
+    """An algorithm on doors of which one that is closed raises."""
+    given = {"n_envs": 3, "seed": 1, "action_mask": source, **SMALL[facade], **more}
+    return facade(lambda: telling(source, strict=strict), **given)
+
+
+def weights(algorithm: Any) -> Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in algorithm.policy.parameters()])
+
+
+@KINDS
+def test_no_closed_door_is_ever_tried_in_training_evaluation_or_play(
+    facade: Any, more: dict[str, Any]
+) -> None:
+    """It would raise. Sampled play is as strict as the best one."""
+    algorithm = made(facade, normalize_obs=True, normalize_reward=True, **more)
+    algorithm.train(720)
+    assert algorithm.clock.updates >= 10
+    assert len(algorithm.evaluate(20).returns) == 20
+    assert len(algorithm.evaluate(20, deterministic=False).returns) == 20
+    env = telling("info")
+    for seed in range(5):
+        obs, info = env.reset(seed=seed)
+        ended = False
+        while not ended:
+            mask = info["action_mask"]
+            action = algorithm.predict(obs, deterministic=seed < 2, action_masks=mask)
+            obs, _, terminated, truncated, info = env.step(action)
+            ended = terminated or truncated
+
+
+@pytest.mark.parametrize("facade", [PPO, A2C, DQN])
+def test_without_its_mask_a_closed_door_is_tried_soon(facade: Any) -> None:
+    with pytest.raises(EnvError, match="Forbidden"):
+        made(facade, action_mask="none").train(720)
+
+
+@KINDS
+def test_the_source_of_a_mask_changes_no_number(facade: Any, more: dict[str, Any]) -> None:
+    found = []
+    for source in ("info", "method", "observation"):
+        algorithm = made(facade, source, **more)
+        algorithm.train(240)
+        found.append((weights(algorithm), algorithm.evaluate(5).returns))
+    assert all(torch.equal(found[0][0], other[0]) for other in found[1:])
+    assert found[0][1] == found[1][1] == found[2][1]
+
+
+def test_subprocesses_learn_what_one_process_does() -> None:
+    found = []
+    for workers in ("sync", "subprocess"):
+        algorithm = made(PPO, "method", workers=workers)
+        algorithm.train(144)
+        algorithm.close()
+        found.append(weights(algorithm))
+    assert torch.equal(*found)
+
+
+def test_a_rollout_has_its_masks_as_a_column_and_every_minibatch_its_rows_of_it() -> None:
+    algorithm = made(PPO, normalize_obs=True)
+    collector = algorithm.collector
+    for _ in range(3):
+        rollout = collector.collect(algorithm.policy, 24)
+    masks = rollout.extras["action_mask"]
+    assert (masks.dtype, masks.shape) == (torch.bool, (72, 6))
+    assert (masks.sum(-1) == 2).all()
+    assert masks.gather(1, rollout.actions[:, None]).all()
+    seen = 0
+    generator = torch.Generator().manual_seed(1)
+    for batch in rollout.sample_minibatches(30, generator=generator):
+        assert torch.equal(batch.extras["action_mask"], batch.obs[:, 6:] == 1)
+        assert batch.extras["action_mask"].gather(1, batch.actions[:, None]).all()
+        log_probs, _, values = algorithm.policy.evaluate_actions(batch.obs, batch.actions)
+        torch.testing.assert_close(log_probs, batch.log_probs)  # the ratio is 1
+        torch.testing.assert_close(values, batch.values)
+        seen += len(batch.obs)
+    assert seen == 72
+
+
+def test_rollouts_without_masks_have_no_such_column() -> None:
+    algorithm = PPO("CartPole-v1", n_envs=2, n_steps=8)
+    assert algorithm.collector.collect(algorithm.policy, 8).extras == {}
+
+
+def test_an_update_moves_nothing_towards_doors_that_were_closed_everywhere() -> None:
+    """Four doors, of which two are never open: their weights stay as they were."""
+
+    class Half(Masked):
+        def open(self) -> Any:
+            return np.array([1, 1, 0, 0], np.int8)
+
+    for facade in (PPO, A2C):
+        options = {"n_envs": 2, "action_mask": "info", "ent_coef": 0.1, **SMALL[facade]}
+        algorithm = facade(lambda: Half(n_actions=4), **options)
+        head: Any = algorithm.policy.actor[-1]
+        before = head.weight.detach().clone(), head.bias.detach().clone()
+        algorithm.train(300)
+        assert torch.equal(head.weight[2:], before[0][2:])
+        assert torch.equal(head.bias[2:], before[1][2:])
+        assert not torch.equal(head.weight[:2], before[0][:2])
+
+
+class Table(nn.Module):
+    """Values that are given for each number of a row's first column."""
+
+    def __init__(self, values: list[list[float]]) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.tensor(values))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        found: Tensor = self.values[obs[..., 0].long()]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("double", "goals"),
+    # r + 0.5 v: of state 1 (actions 0 and 2) the target's greatest allowed value is 3, of state 2
+    # (action 1 alone) 4; online prefers action 0 in state 1, where the target says 2. Without the masks
+    # they are 9 and 8. The last row ended: its reward alone, whatever its mask
+    [(False, [1 + 1.5, 2 + 2.0, 3.0]), (True, [1 + 1.0, 2 + 2.0, 3.0])],
+)
+def test_a_target_is_of_what_is_allowed_next(double: bool, goals: list[float]) -> None:
+    def net(values: list[list[float]]) -> MaskedQPolicy:
+        policy = MaskedQPolicy(1, 3, (2,))
+        policy.q = Table(values)
+        return policy
+
+    online = net([[0.0, 0, 0], [7.0, 9.0, 6.0], [0.0, -5.0, 8.0]])
+    config = DQNConfig(double_dqn=double, learning_rate=1e-9)
+    learner = DQNLearner(online, net([[0.0] * 3] * 3), config)
+    with torch.no_grad():
+        learner.target.q.values.copy_(  # type: ignore[operator, union-attr]
+            torch.tensor([[0.0, 0, 0], [2.0, 9.0, 3.0], [8.0, 4.0, 8.0]])
+        )
+    now = [0.0, 1, 1, 1]  # state 0, where all is allowed
+    batch = Transitions(
+        obs=torch.tensor([[now] * 3]),
+        actions=torch.tensor([[0, 1, 2]]),
+        rewards=torch.tensor([[1.0, 2.0, 3.0]]),
+        next_obs=torch.tensor([[[1.0, 1, 0, 1], [2.0, 0, 1, 0], [2.0, 0, 0, 0]]]),
+        discounts=torch.tensor([[0.5, 0.5, 0.0]]),
+        indices=np.arange(3, dtype=np.uint64)[None],
+        weights=torch.ones(1, 3),
+    )
+    errors = learner.update(batch, Clock(horizon=10)).columns["priorities"]
+    assert errors.tolist() == goals  # Q of state 0 is 0
+
+
+@pytest.mark.parametrize(("n_step", "prioritized"), [(1, False), (3, False), (3, True)])
+def test_stored_rows_have_the_mask_of_their_own_state_and_of_the_one_after_the_window(
+    n_step: int, prioritized: bool
+) -> None:
+    algorithm = made(DQN, n_step=n_step, prioritized=prioritized, batch_size=64, normalize_obs=True)
+    algorithm.train(160)
+    batch = algorithm.source.memory.sample(4, 0.0, 0)
+    terminals = cut = 0
+    for i in range(4):
+        for obs, after, discount in zip(
+            batch.obs[i], batch.next_obs[i], batch.discounts[i], strict=True
+        ):
+            assert obs[6:].tolist() == doors(obs)
+            if discount == 0:
+                terminals += 1
+                assert after[6:].tolist() == [1.0] * 6
+            else:
+                assert after[6:].tolist() == doors(after)
+                cut += int(after[5]) == 6  # the time limit: of its own episode, not the next
+    assert cut > 2
+    assert terminals > 2
+
+
+def doors(row: Tensor) -> list[float]:
+    """What is open in the state of a stored row, by the rule of `Masked`."""
+    place, number = int(row[:4].argmax()), int(row[4])
+    first = (2 * place + number) % 6
+    return [float(door in (first, (first + 3) % 6)) for door in range(6)]
+
+
+@KINDS
+def test_a_run_that_is_loaded_goes_on_to_the_same_weights(
+    facade: Any, more: dict[str, Any], tmp_path: Path
+) -> None:
+    whole, part = (made(facade, "method", **more) for _ in range(2))
+    whole.fit(720)
+    # not where an episode ends or a rollout of all begins
+    part.fit(720, hooks=(lambda clock, *_: part.stop("half") if clock.now >= 336 else None,))
+    part.save(tmp_path / "saved")
+    again = facade.from_checkpoint(tmp_path / "saved", lambda: telling("method"))
+    again.fit(720)
+    assert torch.equal(weights(whole), weights(again))
+    assert whole.recent.state() == again.recent.state()
+    assert again.config.env.action_mask == "method"
+
+
+def test_predict_takes_masks_of_one_observation_or_of_a_batch() -> None:
+    algorithm = made(PPO)
+    algorithm.train(72)
+    obs = np.random.default_rng(0).normal(size=(6, 6)).astype(np.float32)
+    for choice in range(6):
+        mask = np.eye(6, dtype=bool)[choice]
+        assert algorithm.predict(obs[0], action_masks=mask) == choice
+        assert algorithm.predict(obs[0], False, mask.astype(int).tolist()) == choice
+    assert algorithm.predict(obs, action_masks=np.eye(6)).tolist() == list(range(6))
+    # without one every action counts as allowed
+    free = algorithm.predict(obs)
+    assert free.tolist() == algorithm.predict(obs, action_masks=np.ones((6, 6))).tolist()
+    assert len({algorithm.predict(obs[0], deterministic=False) for _ in range(80)}) == 6
+
+
+def test_predict_finds_a_mask_that_is_part_of_the_observation() -> None:
+    algorithm = made(DQN, "observation")
+    obs = np.zeros((6, 6), np.float32)
+    one = {"observation": obs[0], "action_mask": np.eye(6, dtype=np.int8)[4]}
+    assert algorithm.predict(one) == 4
+    batch = {"observation": obs, "action_mask": np.eye(6)}
+    assert algorithm.predict(batch).tolist() == list(range(6))
+    assert algorithm.predict([one, one]).tolist() == [4, 4]
+    with pytest.raises(ConfigError, match="are part 'action_mask' of the observations"):
+        algorithm.predict(one, action_masks=np.ones(6))
+    with pytest.raises(ShapeError, match="expected"):
+        algorithm.predict({"observation": obs[0]})
+    with pytest.raises(ShapeError, match="part 'action_mask' of the observation allows no action"):
+        algorithm.predict({**one, "action_mask": np.zeros(6)})
+
+
+@pytest.mark.parametrize(
+    ("masks", "told"),
+    [
+        (np.ones(5), "action_masks has shape [5], expected [6] of 0 and 1"),
+        (np.ones((2, 6)), "action_masks has shape [2, 6], expected [6]"),
+        (np.full(6, 2), "action_masks has 2, expected [6]"),
+        (np.zeros(6), "action_masks allows no action"),
+    ],
+)
+def test_masks_that_are_none_are_refused_by_predict(masks: Any, told: str) -> None:
+    with pytest.raises(ShapeError, match=re.escape(told)):
+        made(A2C).predict(np.zeros(6), action_masks=masks)
+
+
+def test_a_policy_without_masks_takes_none() -> None:
+    with pytest.raises(ConfigError, match="made without masks"):
+        PPO("CartPole-v1").predict(np.zeros(4), action_masks=[1, 1])
+
+
+@pytest.mark.parametrize("sources", [("none", "info"), ("info", "none")])
+def test_weights_of_a_run_begin_one_with_masks_and_one_without(
+    sources: tuple[str, str], tmp_path: Path
+) -> None:
+    first = made(PPO, strict=False, action_mask=sources[0])
+    first.save(tmp_path / "first")
+    begun = made(PPO, strict=False, action_mask=sources[1], seed=5, init_from=tmp_path / "first")
+    assert torch.equal(weights(first), weights(begun))
+
+
+def test_a_recording_has_what_is_seen_without_the_masks() -> None:
+    algorithm = made(PPO)
+    dataset = record(algorithm, 3, env=lambda: telling("info"))
+    assert dataset.columns["obs"].shape[1:] == dataset.columns["next_obs"].shape[1:] == (6,)
+    with pytest.raises(ConfigError, match="bc keeps to no masks"):
+        BC(env_id=lambda: telling("info"), action_mask="info")
+
+
+def test_a_collector_of_ones_own_has_masked_rows() -> None:
+    config = EnvConfig(id=BY_METHOD, n_envs=2, action_mask="method")
+    collector = RolloutCollector(BY_METHOD, config=config)
+    rollout = collector.collect(MaskedDiscretePolicy(6, 6), 16)
+    assert rollout.obs.shape == (32, 12)
+    assert rollout.extras["action_mask"].gather(1, rollout.actions[:, None]).all()

@@ -1,0 +1,269 @@
+"""Where masks of actions come from, what becomes of them at the end of an episode, and which are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from helpers.envs import AlwaysTruncates, Bounded
+from helpers.masked import Masked, telling
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig, make_run
+from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.make import make_vec, single_factory
+from rlox.envs.normalize import observation_normalizer
+from rlox.errors import ConfigError, EnvError, UnsupportedSpaceError
+
+Make = Callable[[], gym.Env[Any, Any]]
+
+
+def vec_of(make: Make, source: str, n_envs: int = 2, **config: Any) -> VectorEnv:
+    settings = EnvConfig(id="doors", n_envs=n_envs, action_mask=source, **config)
+    return make_vec(settings, 7, make)
+
+
+def options(source: str, **more: Any) -> Make:
+    return lambda: telling(source, **more)
+
+
+class Played:
+    """Steps a vector, the first copy by the way on, the others mostly not; keeps what came back."""
+
+    def __init__(self, vec: VectorEnv, n_steps: int) -> None:
+        n, dim = vec.n_envs, vec.observations.dim
+        rows = np.zeros((n, dim), np.float32)
+        rewards, ended = np.zeros(n), np.zeros((2, n), bool)
+        vec.reset_into(rows)
+        self.rows, self.ends = [rows.copy()], []
+        self.finals: list[tuple[int, Finals]] = []
+        for t in range(n_steps):
+            masks = rows[:, vec.observations.seen :]
+            last = masks.shape[1] - 1 - masks[:, ::-1].argmax(1)
+            actions = masks.argmax(1)
+            actions[1:] = np.where(t % 3, last, actions)[1:]  # never at the end in time
+            finals = vec.step_into(actions.astype(np.int64), rows, rewards, *ended)
+            self.rows.append(rows.copy())
+            self.ends.append(ended.copy())
+            if finals is not None:
+                self.finals.append((t, finals))
+
+
+def open_doors(seen: NDArray[np.float32], length: int = 3, n: int = 6) -> list[float]:
+    """The mask that belongs to an observation, from the rule in words: see `Masked`."""
+    place, number = int(seen[: length + 1].argmax()), int(seen[-2])
+    first = (2 * place + number) % n
+    return [float(door in (first, (first + n // 2) % n)) for door in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("source", "workers"),
+    [("info", "sync"), ("method", "sync"), ("observation", "sync"), ("observation", "subprocess")],
+)
+def test_every_row_has_the_mask_of_its_own_state_also_after_a_reset_and_at_a_time_limit(
+    source: str, workers: str
+) -> None:
+    vec = vec_of(options(source), source, workers=workers)
+    try:
+        played = Played(vec, 40)
+    finally:
+        vec.close()
+    assert (vec.observations.dim, vec.observations.seen, vec.observations.masked) == (12, 6, 6)
+    for rows in played.rows:  # after a reset the row is the new episode's
+        for row in rows:
+            assert row[6:].tolist() == open_doors(row[:6])
+    kinds, others = set(), 0
+    for t, finals in played.finals:
+        terminated, truncated = played.ends[t]
+        for env, last in zip(finals.envs, finals.obs, strict=True):
+            kinds.add((bool(terminated[env]), bool(truncated[env])))
+            # a termination has no next action: nothing reads its mask
+            assert last[6:].tolist() == ([1.0] * 6 if terminated[env] else open_doors(last[:6]))
+            after = played.rows[t + 1][env, 6:].tolist()
+            others += bool(truncated[env]) and last[6:].tolist() != after
+    assert others  # it is not the reset's
+    assert kinds == {(True, False), (False, True)}
+
+
+def test_all_sources_and_workers_give_the_same_rows() -> None:
+    found = []
+    for source, workers in (("info", "sync"), ("method", "subprocess"), ("observation", "sync")):
+        vec = vec_of(options(source), source, n_envs=3, workers=workers)
+        found.append(np.stack(Played(vec, 25).rows))
+        vec.close()
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def test_a_mask_in_the_observation_is_no_part_of_what_is_seen() -> None:
+    vec = vec_of(options("observation"), "observation")
+    assert list(vec.observation_space["observation"].spaces) == ["observation"]  # type: ignore[index]
+    assert vec.observations.seen == vec_of(options("info"), "info").observations.seen
+
+
+def test_masks_are_found_through_wrappers_and_choices_may_start_anywhere() -> None:
+    make = lambda: gym.wrappers.TimeLimit(telling("method", start=5), 100)  # noqa: E731
+    vec = vec_of(make, "method")
+    assert vec.resume_grade == "exact"
+    for rows in Played(vec, 20).rows:
+        assert [row[6:].tolist() for row in rows] == [open_doors(row[:6]) for row in rows]
+
+
+def test_another_key_is_found_by_its_name() -> None:
+    class Renamed(Masked):
+        def _info(self) -> dict[str, Any]:
+            return {"legal": super()._info()["action_mask"]}
+
+    vec = vec_of(Renamed, "info", action_mask_key="legal")
+    assert Played(vec, 3).rows[0][0, 6:].sum() == 2
+
+
+def test_a_saved_vector_goes_on_with_the_masks_it_would_have_had() -> None:
+    vec, again = (vec_of(options("method"), "method") for _ in range(2))
+    rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
+    vec.reset_into(rows)
+    again.reset_into(np.zeros_like(rows))
+    for _ in range(4):
+        vec.step_into(rows[:, 6:].argmax(1), rows, rewards, *ended)
+    again.restore(vec.state())
+    other = rows.copy()
+    for _ in range(20):
+        vec.step_into(rows[:, 6:].argmax(1), rows, rewards, *ended)
+        again.step_into(other[:, 6:].argmax(1), other, rewards, *ended)
+        assert np.array_equal(rows, other)
+
+
+def test_a_mask_is_not_standardised() -> None:
+    codec = vec_of(options("info"), "info").observations
+    normalizer = observation_normalizer(codec)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(3, 2, (50, 12)).astype(np.float32)
+    rows[:, 6:] = rng.random((50, 6)) < 0.5
+    masks = rows[:, 6:].copy()
+    normalizer.learn(rows)
+    normalizer.apply(rows)
+    assert np.array_equal(rows[:, 6:], masks)
+    np.testing.assert_allclose(rows[:, :6].mean(0), 0, atol=1e-3)
+    assert normalizer.state()["mean"].shape == (6,)
+
+
+class Telling(Masked):
+    """Says `mask` of every state but of a first one, and `first` of that."""
+
+    def __init__(self, mask: Any, first: Any = (1, 1, 1, 1, 1, 1)) -> None:
+        super().__init__()
+        self.mask, self.first = mask, first
+
+    def _info(self) -> dict[str, Any]:
+        mask = self.mask if self.t else self.first
+        return {"other": 1} if mask is None else {"action_mask": mask}
+
+    def open(self) -> NDArray[np.int8]:
+        return np.ones(6, np.int8)
+
+
+@pytest.mark.parametrize(
+    ("mask", "told"),
+    [
+        (None, "the info of step has 'other', expected 'action_mask'; name the key it has"),
+        ([0] * 6, "'action_mask' in the info of step, allows no action"),
+        ([1] * 5, r"has shape [5], expected [6] of 0 and 1"),
+        ([[1] * 6], r"has shape [1, 6], expected [6]"),
+        ([1, 0, 2, 0, 0, 0], "has 2, expected [6] of 0 and 1"),
+        ([1, 0, 0.5, 0, 0, 0], "has 0.5, expected"),
+        ([1, 0, np.nan, 0, 0, 0], "has nan, expected"),
+        (["a"] * 6, "is of <U1, expected"),
+        ([1, [1, 0], 0], "is of lists of unequal lengths, expected"),
+    ],
+)
+def test_a_mask_that_is_none_is_an_error_that_names_the_environment(mask: Any, told: str) -> None:
+    vec = vec_of(lambda: Telling(mask), "info")
+    rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
+    vec.reset_into(rows)
+    with pytest.raises(EnvError, match=re.escape(told)) as found:
+        vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
+    assert str(found.value).startswith("doors (copy 0) raised EnvError in step: ")
+    with pytest.raises(EnvError, match=r"in reset: .*doors"):
+        vec_of(lambda: Telling([1] * 6, mask), "info").reset_into(rows)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.float32, np.int64])
+def test_masks_may_be_of_any_kind_of_number(kind: Any) -> None:
+    vec = vec_of(lambda: Telling([1] * 6, np.array([0, 1, 0, 0, 1, 0], kind)), "info")
+    rows = np.zeros((2, 12), np.float32)
+    vec.reset_into(rows)
+    assert rows[:, 6:].tolist() == [[0, 1, 0, 0, 1, 0]] * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # what Gymnasium says of a broken worker
+def test_a_state_without_an_action_in_a_subprocess_is_named_too() -> None:
+    vec = vec_of(lambda: Telling([0] * 6), "info", workers="subprocess")
+    rows, rewards, ended = np.zeros((2, 12), np.float32), np.zeros(2), np.zeros((2, 2), bool)
+    vec.reset_into(rows)
+    with pytest.raises(EnvError, match=r"the action mask of doors, .*, allows no action"):
+        vec.step_into(np.zeros(2, np.int64), rows, rewards, *ended)
+
+
+def test_environments_that_tell_no_mask_are_refused_before_they_are_stepped() -> None:
+    with pytest.raises(ConfigError, match=r"doors has no method action_masks\(\)"):
+        vec_of(options("info"), "method")
+    with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
+        vec_of(options("info"), "observation")
+    with pytest.raises(UnsupportedSpaceError, match="of Discrete actions, doors has Box"):
+        vec_of(Bounded, "info")
+    with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has nothing"):
+        vec_of(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("backend", ["auto", "native"])
+def test_environments_in_rust_have_no_masks(backend: str) -> None:
+    config = EnvConfig(id="CartPole-v1", action_mask="info", backend=backend)
+    with pytest.raises(ConfigError, match=r"CartPole-v1 runs in Rust, where .* no masks"):
+        make_vec(config, 0)
+    assert single_factory(EnvConfig(id="CartPole-v1"))().observation_space.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ({"env": {"action_mask": "infos"}}, "env.action_mask=infos: expected one of none, info"),
+        ({"env": {"action_mask_key": "legal"}}, "no mask is looked for by name"),
+        ({"env": {"action_mask": "method", "action_mask_key": "x"}}, "no mask is looked for by"),
+        ({"algo": {"name": "bc"}, "env": {"action_mask": "info"}}, "bc keeps to no masks"),
+        (
+            {"algo": {"name": "a2c", "policy": "m:Net"}, "env": {"action_mask": "info"}},
+            "a policy of your own keeps to no masks",
+        ),
+        (
+            {
+                "algo": {"name": "dqn"},
+                "buffer": {"name": "uniform", "hindsight": "future"},
+                "env": {"action_mask": "info"},
+            },
+            "buffer.hindsight=future and env.action_mask=info",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_with_masks_are_refused(tree: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        make_run({"algo": {"name": "ppo"}, **tree})
+
+
+def test_a_dict_keeps_its_other_parts() -> None:
+    class Parts(Masked):
+        def __init__(self) -> None:
+            super().__init__("observation")
+            parts = {**self.observation_space.spaces, "phase": spaces.Discrete(2)}  # type: ignore[attr-defined]
+            self.observation_space = spaces.Dict(parts)
+
+        def _observed(self) -> Any:
+            return {**super()._observed(), "phase": self.t % 2}
+
+    vec = vec_of(Parts, "observation")
+    rows = np.stack(Played(vec, 12).rows)
+    assert rows.shape == (13, 2, 8 + 6)
+    assert set(rows[..., 6:8].sum(-1).ravel().tolist()) == {1.0}  # one-hot
