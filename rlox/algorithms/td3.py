@@ -99,7 +99,7 @@ class TD3Learner:
         norm = self.critic.backward(loss, config.max_grad_norm)
         self.critic.step()
         if (update + 1) % config.delays.policy_delay == 0:
-            first = q_values(self.policy.critic, obs, self.policy.act(obs))[0]
+            first = q_values(self.policy.critic, obs, self.policy.act(obs), frozen=True)[0]
             loss_actor = -first.mean()
             self.actor.backward(loss_actor, config.max_grad_norm)
             self.actor.step()

@@ -3,7 +3,7 @@
 from rlox.networks.critics import QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import inference, mlp, orthogonal_init
+from rlox.networks.mlp import inference, learning, mlp, orthogonal_init
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
     "inference",
+    "learning",
     "mlp",
     "orthogonal_init",
     "polyak_update",

@@ -43,9 +43,12 @@ class QNetwork(nn.Module):
         return value
 
 
-def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
-    """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`."""
-    values: Tensor = critics(torch.cat([obs, actions], -1))
+def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, frozen: bool = False) -> Tensor:
+    """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`.
+
+    `frozen`: no gradient is asked for but that of the actions.
+    """
+    values: Tensor = critics(torch.cat([obs, actions], -1), frozen)
     return values.squeeze(-1)
 
 

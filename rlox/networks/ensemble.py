@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rlox.networks.fused import FUSED, fused_layers
 from rlox.networks.mlp import ACTIVATIONS
 
 __all__ = ["EnsembleMLP"]
@@ -36,8 +37,16 @@ class EnsembleMLP(nn.Module):
         )
         self.activation = ACTIVATIONS[activation]()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[B, in]`, the same for all members -> `[members, B, out]`."""
+    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+        """`[B, in]`, the same for all members -> `[members, B, out]`.
+
+        `frozen`: no gradient is asked for but that of `x`.
+        """
+        if isinstance(self.activation, FUSED):
+            weights, biases = list(self.weights), list(self.biases)
+            if frozen:
+                weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
+            return fused_layers(x, weights, biases, type(self.activation))
         x = x.expand(len(self.weights[0]), *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if i:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["ACTIVATIONS", "inference", "mlp", "orthogonal_init"]
+from rlox.networks.fused import FUSED, fused_layers
+
+__all__ = ["ACTIVATIONS", "inference", "learning", "mlp", "orthogonal_init"]
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
@@ -44,19 +46,11 @@ def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
     and applies activations in place; the same kernels on the same weights, so the same bits. A net
     of other layers than `mlp` makes, or with hooks, comes back as it is.
     """
-    if type(net) is not nn.Sequential:
+    plain = _plain(net)
+    if plain is None:
         return net
-    layers = list(net._modules.values())
-    kinds = nn.Linear, type(layers[1] if len(layers) > 1 else None)
-    activation = _IN_PLACE.get(kinds[1])
-    if activation is None or len(layers) % 2 == 0 or net._forward_hooks or net._forward_pre_hooks:
-        return net
-    for i, layer in enumerate(layers):
-        if type(layer) is not kinds[i % 2] or layer._forward_hooks or layer._forward_pre_hooks:
-            return net
-    # not `layer.weight`: an attribute of a module is looked up in four places
-    parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
-    linear = [(p["weight"], p["bias"]) for p in parameters]
+    weights, biases, kind = plain
+    linear, activation = list(zip(weights, biases, strict=True)), _IN_PLACE[kind]
 
     def forward(x: Tensor) -> Tensor:
         for weight, bias in linear[:-1]:
@@ -64,6 +58,33 @@ def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
         return functional.linear(x, *linear[-1])
 
     return forward
+
+
+def learning(net: nn.Module, x: Tensor) -> Tensor:
+    """`net(x)` for `x` `[B, in]` as one node of the autograd graph, where `net` is of such layers."""
+    plain = _plain(net)
+    found: Tensor = net(x) if plain is None else fused_layers(x, *plain)
+    return found
+
+
+def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]] | None:
+    """Weights, biases and activation of a net as `mlp` makes them, of those that can be fused."""
+    if type(net) is not nn.Sequential:
+        return None
+    layers = list(net._modules.values())
+    kinds: tuple[type[nn.Module], ...] = (
+        nn.Linear,
+        type(layers[1]) if len(layers) > 1 else nn.Module,
+    )
+    odd = kinds[1] not in FUSED or len(layers) % 2 == 0
+    if odd or net._forward_hooks or net._forward_pre_hooks:
+        return None
+    for i, layer in enumerate(layers):
+        if type(layer) is not kinds[i % 2] or layer._forward_hooks or layer._forward_pre_hooks:
+            return None
+    # not `layer.weight`: an attribute of a module is looked up in four places
+    parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
+    return [p["weight"] for p in parameters], [p["bias"] for p in parameters], kinds[1]
 
 
 def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:

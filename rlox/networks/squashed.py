@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.mlp import inference, mlp
+from rlox.networks.fused import LOG_STD_MAX, LOG_STD_MIN, squashed_draw
+from rlox.networks.mlp import inference, learning, mlp
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
 SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as in Stable-Baselines3
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -63,9 +63,7 @@ class SquashedGaussianPolicy(nn.Module):
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The action `[B, act_dim]` that `noise` `[B, act_dim]` gives, with gradient, and its log-density."""
-        mean, log_std = self(obs)
-        u = mean + log_std.exp() * noise
-        return u.tanh(), squashed_log_prob(u, mean, log_std)
+        return squashed_draw(learning(self.net, obs), noise)
 
     def sample(
         self, obs: Tensor, generator: torch.Generator | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import EnsembleMLP, inference, mlp
+from rlox.networks import EnsembleMLP, inference, learning, mlp
 from rlox.policies.base import Policy
 
 __all__ = ["DeterministicPolicy"]
@@ -40,8 +40,7 @@ class DeterministicPolicy(Policy):
 
     def act(self, obs: Tensor) -> Tensor:
         """The vector `[B, act_dim]`, with gradient."""
-        action: Tensor = self.actor(obs)
-        return action.tanh()
+        return learning(self.actor, obs).tanh()
 
     def mode(self, obs: Tensor) -> Tensor:
         """The vector `[B, act_dim]`."""

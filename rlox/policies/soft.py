@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, q_values
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, learning, q_values
 from rlox.policies.actors import CategoricalActor
 from rlox.policies.base import Policy
 
@@ -71,7 +71,7 @@ class SquashedPolicy(SoftPolicy):
 
     def value(self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor) -> Tensor:
         """min_i Q_i(s, a) of that vector."""
-        return self.taken(critic, obs, drawn).amin(0)
+        return q_values(critic, obs, drawn, frozen=True).amin(0)
 
     def taken(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
         """Q_i(s, a) of vectors `[B, act_dim]`."""
@@ -112,13 +112,14 @@ class CategoricalSoftPolicy(SoftPolicy):
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
-        log_p = torch.log_softmax(self.actor.net(obs), -1)
+        log_p = torch.log_softmax(learning(self.actor.net, obs), -1)
         p = log_p.exp()
         return p, (p * log_p).sum(-1)
 
     def value(self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor) -> Tensor:
         """sum_a pi(a|s) min_i Q_i(s, a)."""
-        lowest: Tensor = critic(obs).amin(0)
+        with torch.no_grad():  # the gradient is the probabilities'
+            lowest: Tensor = critic(obs).amin(0)
         return (drawn * lowest).sum(-1)
 
     def taken(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
