@@ -13,13 +13,15 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 
-AlgoConfig = PPOConfig | A2CConfig | DQNConfig | BCConfig
+AlgoConfig = PPOConfig | RecurrentPPOConfig | A2CConfig | DQNConfig | BCConfig
 ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
     "a2c": A2CConfig,
     "dqn": DQNConfig,
     "bc": BCConfig,
+    "recurrent_ppo": RecurrentPPOConfig,
 }
 
 

@@ -11,7 +11,7 @@ from rlox.networks import inference
 from rlox.policies.base import NoiseBlocks, Sampler
 from rlox.policies.mlp import MLPActorCritic
 
-__all__ = ["DiscretePolicy"]
+__all__ = ["DiscretePolicy", "gumbel"]
 
 
 class DiscretePolicy(MLPActorCritic):
@@ -45,7 +45,7 @@ class DiscretePolicy(MLPActorCritic):
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
         noise = NoiseBlocks(
-            lambda shape: _gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
+            lambda shape: gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
         )
         actor = inference(self.actor)
         return lambda obs, t: actor(obs).add_(noise[t]).argmax(-1)
@@ -71,6 +71,7 @@ class DiscretePolicy(MLPActorCritic):
         return action, log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
-def _gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
     u = torch.rand(shape, generator=generator, device=generator.device)
     return u.clamp_min_(1e-20).log_().neg_().log_().neg_()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -270,12 +271,10 @@ class Algorithm(ABC):
         Normalised as in training, with frozen statistics; Box actions are clipped to the bounds.
         `deterministic=False` samples.
         """
-        generator = None
-        if not deterministic:
-            self._predictions += 1
-            device = str(self.parts.actor.device)
-            generator = self.streams.generator("predict", self._predictions, device)
-        return self.parts.actor.predict(obs, generator)
+        self._predictions += not deterministic
+        generator = self._sampling(deterministic, "predict", self._predictions)
+        action: int | NDArray[Any] = self.parts.actor.predict(obs, generator)
+        return action
 
     def evaluate(
         self,
@@ -298,8 +297,7 @@ class Algorithm(ABC):
         episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
         seed = whole_number(EvalConfig, "seed", seed, "seed")
         film = None if video is None else Path(video)
-        device = str(self.parts.actor.device)
-        generator = None if deterministic else self.streams.generator("evaluate", seed, device)
+        generator = self._sampling(deterministic, "evaluate", seed)
         with torch_threads(self.config.torch_threads):
             return self.parts.evaluate(episodes, seed, film, stopped, render, generator)
 
@@ -369,6 +367,11 @@ class Algorithm(ABC):
 
     _last: Update = Update()
     _predictions = 0  # sampled ones: keys their stream
+
+    def _sampling(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
+        """What actions are sampled with; `None` for the best ones."""
+        device = str(self.parts.actor.device)
+        return None if deterministic else self.streams.generator(name, key, device)
 
     def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
         """The first hook: counters and episode statistics, then callbacks and logger."""
