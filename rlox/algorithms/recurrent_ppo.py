@@ -136,9 +136,7 @@ def _layers(
 ) -> Iterator[tuple[int, ...]]:
     """Of the actor's and the critic's networks, recurrent layers written as the plain ones of their size."""
     hidden, gates = config.lstm_hidden_size, 4 if config.rnn == "lstm" else 3
-    for name, widths, out in zip(
-        ("actor", "critic"), config.widths, (action_size, 1), strict=True
-    ):
+    for name, widths, out in zip(("actor", "critic"), config.widths, (action_size, 1), strict=True):
         remembers = name == "actor" or config.critic == "own"
         for layer in range(config.n_lstm_layers if remembers else 0):
             inputs = hidden if layer else obs_dim

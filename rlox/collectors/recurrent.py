@@ -41,8 +41,8 @@ class RecurrentCollector(RolloutCollector):
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         if not isinstance(policy, RecurrentActorCritic):
             raise ConfigError(
-                f"policy {type(policy).__name__} has no memory, expected a RecurrentActorCritic; collect with "
-                "a RolloutCollector"
+                f"policy {type(policy).__name__} has no memory, expected a RecurrentActorCritic; "
+                "collect with a RolloutCollector"
             )
         if self._memory is None:
             self._memory = np.zeros((self.n_envs, policy.state_size), np.float32)

@@ -25,7 +25,9 @@ WHOLE = (
 )
 
 
-def warm_start(path: str, config: RunConfig, learner: Learner[Any], actor: ActorOf[Any]) -> dict[str, Any]:
+def warm_start(
+    path: str, config: RunConfig, learner: Learner[Any], actor: ActorOf[Any]
+) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
     With them come the moments of its observations. Optimizer, counters, random streams and replay are the

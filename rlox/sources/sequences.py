@@ -51,7 +51,7 @@ def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:
     index = envs.to(device)
 
     def columns(column: Tensor) -> Tensor:
-        grid = column.unflatten(0, (rollout.n_steps, rollout.n_envs))
+        grid = column.view(rollout.n_steps, rollout.n_envs, *column.shape[1:])
         return grid.index_select(1, index).flatten(0, 1)
 
     is_first = columns(rollout.extras["is_first"]).view(rollout.n_steps, len(envs))
