@@ -53,6 +53,13 @@ def short_rollouts() -> dict[str, Any]:
     return {**config(), "algo": {"name": "a2c", "n_steps": 16, "net_arch": [16]}}
 
 
+def remembering() -> dict[str, Any]:
+    """Recurrent PPO in the same rhythm: kills fall into episodes whose states are known to nobody else."""
+    made = config(n_envs=4, normalize_obs=True)
+    shape = {"lstm_hidden_size": 8, "batch_size": 32, "n_epochs": 2, "net_arch": [16]}
+    return {**made, "algo": {"name": "recurrent_ppo", "n_steps": 16, "anneal_lr": True, **shape}}
+
+
 def cloning() -> dict[str, Any]:
     """BC, 24 ticks of 16 updates, which are what it counts."""
     made = config(n_envs=1)
@@ -72,6 +79,7 @@ CASES = {
     ),
     "Gymnasium's CartPole": config(backend="gymnasium"),
     "A2C": short_rollouts(),
+    "Recurrent PPO": remembering(),
     "DQN, prioritized": replaying(),
     "BC": cloning(),
 }
@@ -132,7 +140,8 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
-     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("BC", 0.4)],
+     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("BC", 0.4),
+     ("Recurrent PPO", 0.55)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path
@@ -215,7 +224,7 @@ def test_what_is_compared_sees_a_single_changed_number(
     assert len(metrics(tmp_path)) >= UPDATES
 
 
-@pytest.mark.skipif(not FULL, reason="ten kills of each of seven cases; set RLOX_FULL=1")
+@pytest.mark.skipif(not FULL, reason="ten kills of each of eight cases; set RLOX_FULL=1")
 def test_runs_killed_ten_times_a_case_resume_to_the_same_bytes(
     nursery: Nursery, whole: Wholes, tmp_path: Path
 ) -> None:
