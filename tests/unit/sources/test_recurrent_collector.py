@@ -60,6 +60,7 @@ class ByHand:
     def rollout(self, start: int, actions: Tensor) -> dict[str, NDArray[np.float64]]:
         obs, finals, _, terminated, truncated = self.script
         found = {name: np.zeros((T, N)) for name in ("values", "next_values", "log_probs")}
+        self.logits = torch.zeros(T, N, 2)
         for t in range(T):
             for n in range(N):
                 seen, state, at = obs[start + t, n], self.states[n], start + t
@@ -67,6 +68,7 @@ class ByHand:
                 logits, _ = self.policy.act(
                     torch.from_numpy(seen[None]), state[:, : self.policy.acting_size]
                 )
+                self.logits[t, n] = logits
                 chosen = int(actions.view(T, N)[t, n])
                 found["log_probs"][t, n] = float(torch.log_softmax(logits, -1)[0, chosen])
                 led = self.after(seen, state)
@@ -101,6 +103,20 @@ def test_values_and_log_probabilities_follow_the_states_of_single_steps(critic: 
         torch.testing.assert_close(rollout.first_state, begun, atol=1e-5, rtol=0)
         last = [oracle.value(script[0][number * T + T, n], oracle.states[n]) for n in range(N)]
         np.testing.assert_allclose(rollout.last_values, last, atol=1e-5)
+
+
+@torch.no_grad()
+def test_actions_are_drawn_by_what_the_states_of_single_steps_say() -> None:
+    """The noise of a rollout is that of its stream; what it is added to follows from the states alone."""
+    made = policy()
+    collector, script = scripted(3)
+    oracle = ByHand(made, script)
+    for number in range(3):
+        rollout = collector.collect(made, T)
+        oracle.rollout(number * T, rollout.actions)
+        explore = made.head.explorer(T, N, collector.streams.generator("action", number))
+        expected = torch.stack([explore(logits, t) for t, logits in enumerate(oracle.logits)])
+        assert torch.equal(rollout.actions.view(T, N), expected)
 
 
 def test_rows_that_begin_an_episode_are_marked_across_rollouts() -> None:
