@@ -37,8 +37,8 @@ from rlox.types import Rollout
 
 __all__ = ["RecurrentPPO", "RecurrentPPOLearner"]
 
-# Numbers that torch keeps of a row for the gradient, for each number of a recurrent layer's width.
-KEPT = 14
+# Numbers that a recurrent layer takes of a row, for each of its width: kept for the gradient, and scored.
+KEPT, SCORED = 14, 8
 
 
 class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
@@ -127,8 +127,8 @@ def recurrent_bytes(config: RecurrentPPOConfig, env: VectorEnv, device: torch.de
     rows = config.n_steps * env.n_envs
     recurrences = 2 if config.critic == "own" else 1
     learned = min(minibatch, rows) * KEPT * config.n_lstm_layers * recurrences
-    scored = min(max(SCORE_ROWS, config.n_steps), rows) * 8
-    return plain + 4 * config.lstm_hidden_size * (learned + scored)
+    scored = min(max(SCORE_ROWS, config.n_steps), rows) * SCORED
+    return plain + 4 * config.lstm_hidden_size * max(learned, scored)  # one after the other
 
 
 def _layers(
