@@ -186,8 +186,11 @@ class Rollout:
     Two columns are there only where something fills them: `valid` is False in rows that are no
     transitions (an engine that spends a step on a reset; the row before has then ended the episode,
     so no estimate flows across it), and `extras` has what else a policy needs of each step, by name
-    (its state; `action_mask` `[T*N, n_actions]` bool, which rows of `obs` have behind them as numbers).
-    Minibatches have valid rows only, with their extras.
+    (`action_mask` `[T*N, n_actions]` bool, which rows of `obs` have behind them as numbers). Minibatches
+    have valid rows only, with their extras.
+
+    Of a policy with a memory `first_state` is its state before the first row, and the extra `is_first`
+    marks rows that begin an episode, where its state is zeros.
     """
 
     obs: Tensor  # [T*N, obs_dim] float32
@@ -207,6 +210,7 @@ class Rollout:
     final_obs: FinalObs | None = None
     valid: Tensor | None = None  # [T*N] bool; None: every row
     extras: Mapping[str, Tensor] = field(default_factory=dict)  # each [T*N, ...]
+    first_state: Tensor | None = None  # [N, state_size] float32; None: of a policy without a memory
 
     @property
     def n_steps(self) -> int:

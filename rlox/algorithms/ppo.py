@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,13 +33,40 @@ from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Minibatch, Rollout, Update
 
-__all__ = ["PPO", "PPOLearner"]
+__all__ = ["PPO", "ClippedLearner", "PPOLearner"]
 
 
-class PPOLearner(PolicyLearner[ActorCritic]):
-    """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches."""
+class Learned(Protocol):
+    """What the loss reads of a minibatch."""
 
-    def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
+    @property
+    def log_probs(self) -> Tensor:
+        """Of the policy that acted, `[B]`."""
+
+    @property
+    def values(self) -> Tensor:
+        """When it acted, `[B]`."""
+
+    @property
+    def advantages(self) -> Tensor:
+        """Estimated for what was done, `[B]`."""
+
+    @property
+    def returns(self) -> Tensor:
+        """What values are to become, `[B]`."""
+
+
+P = TypeVar("P", bound=nn.Module)
+M = TypeVar("M", bound=Learned)
+
+
+class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
+    """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches.
+
+    What a minibatch is, and what a policy says of it, is left to those that have one.
+    """
+
+    def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
         super().__init__(policy, Adam(policy, config.initial("learning_rate")))
         self.config = config
         self.streams = streams
@@ -65,6 +93,14 @@ class PPOLearner(PolicyLearner[ActorCritic]):
         require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         return Update(metrics, count=1, samples=samples)
 
+    @abstractmethod
+    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[M]:
+        """Disjoint minibatches that cover every valid row once, in an order that `generator` gives."""
+
+    @abstractmethod
+    def _evaluate(self, minibatch: M) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability of what was done, entropy and value, each `[B]`."""
+
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
         """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
 
@@ -72,12 +108,12 @@ class PPOLearner(PolicyLearner[ActorCritic]):
         """
         samples = 0
         generator = self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
-        for minibatch in batch.sample_minibatches(self.config.batch_size, True, generator):
+        for minibatch in self._minibatches(batch, generator):
             terms = self._terms(minibatch)
             if self._too_far(terms):
                 return samples, False
             steps.append(torch.stack([*terms[1:], terms.total.detach(), self._descend(terms)]))
-            samples += len(minibatch.obs)
+            samples += len(minibatch.returns)
         return samples, True
 
     def _schedule(self, clock: Clock) -> None:
@@ -86,11 +122,11 @@ class PPOLearner(PolicyLearner[ActorCritic]):
         self.loss.clip_eps = self.config.at("clip_eps", left)
         self.loss.ent_coef = self.config.at("ent_coef", left)
 
-    def _terms(self, minibatch: Minibatch) -> PPOTerms:
+    def _terms(self, minibatch: M) -> PPOTerms:
         advantages = minibatch.advantages
         if self.config.normalize_advantages:
             advantages = standardize(advantages)
-        log_probs, entropy, values = self.policy.evaluate_actions(minibatch.obs, minibatch.actions)
+        log_probs, entropy, values = self._evaluate(minibatch)
         return self.loss.terms(
             log_probs,
             entropy,
@@ -135,6 +171,16 @@ class PPOLearner(PolicyLearner[ActorCritic]):
             metrics["train/ent_coef"] = self.loss.ent_coef
         metrics["train/epochs"] = float(epochs)
         return metrics
+
+
+class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
+    """The rows of a rollout in any order: each says all that the policy reads."""
+
+    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Minibatch]:
+        return batch.sample_minibatches(self.config.batch_size, True, generator)
+
+    def _evaluate(self, minibatch: Minibatch) -> tuple[Tensor, Tensor, Tensor]:
+        return self.policy.evaluate_actions(minibatch.obs, minibatch.actions)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

@@ -8,7 +8,12 @@ from typing import Any
 from rlox.configs.code import Code, code
 from rlox.configs.params import param
 
-WRAPPERS = ("flatten_observation", "rescale_action", "time_aware_observation")
+WRAPPERS = (
+    "flatten_observation",
+    "hide_velocities",
+    "rescale_action",
+    "time_aware_observation",
+)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,23 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 
-AlgoConfig = PPOConfig | A2CConfig | DQNConfig | SACConfig | TD3Config | DDPGConfig | BCConfig
+AlgoConfig = (
+    PPOConfig
+    | RecurrentPPOConfig
+    | A2CConfig
+    | DQNConfig
+    | SACConfig
+    | TD3Config
+    | DDPGConfig
+    | BCConfig
+)
 ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
+    "recurrent_ppo": RecurrentPPOConfig,
     "a2c": A2CConfig,
     "dqn": DQNConfig,
     "sac": SACConfig,

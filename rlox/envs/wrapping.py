@@ -10,6 +10,7 @@ import numpy as np
 
 from rlox.configs import EnvConfig
 from rlox.configs.code import Code, arguments_of, name_of
+from rlox.envs.velocities import HideVelocities
 from rlox.errors import ConfigError
 from rlox.importing import load, made
 
@@ -21,6 +22,7 @@ TRUE_RETURN = "rlox/true_return"  # in the info of an episode's last step, where
 
 BY_NAME: dict[str, Callable[[Env], Env]] = {
     "flatten_observation": gym.wrappers.FlattenObservation,
+    "hide_velocities": HideVelocities,
     "rescale_action": lambda env: gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
     "time_aware_observation": gym.wrappers.TimeAwareObservation,
 }

@@ -16,9 +16,9 @@ from rlox.networks import inference
 from rlox.policies.base import NoiseBlocks, Sampler
 from rlox.policies.mlp import MLPActorCritic
 
-__all__ = ["ContinuousPolicy", "SDEPolicy"]
+__all__ = ["LOG_SQRT_2PI", "ContinuousPolicy", "SDEPolicy", "log_normal"]
 
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class GaussianPolicy(MLPActorCritic):
@@ -65,8 +65,8 @@ class ContinuousPolicy(GaussianPolicy):
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
-        log_prob = _log_normal(actions, self.actor(obs), self.log_std).sum(-1)
-        entropy = (self.log_std + 0.5 + _LOG_SQRT_2PI).sum().expand(len(obs))
+        log_prob = log_normal(actions, self.actor(obs), self.log_std).sum(-1)
+        entropy = (self.log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(obs))
         return log_prob, entropy, self.get_value(obs)
 
     def get_action_and_logprob(
@@ -76,7 +76,7 @@ class ContinuousPolicy(GaussianPolicy):
         mean = self.actor(obs)
         noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         action = (mean + noise * self.log_std.exp()).detach()
-        return action, _log_normal(action, mean, self.log_std).sum(-1)
+        return action, log_normal(action, mean, self.log_std).sum(-1)
 
 
 class SDEPolicy(GaussianPolicy):
@@ -126,8 +126,8 @@ class SDEPolicy(GaussianPolicy):
         """Log-probability, entropy and value, each `[B]`."""
         mean, features = self._heads(obs)
         log_std = self._log_deviation(features)
-        log_prob = _log_normal(actions, mean, log_std).sum(-1)
-        entropy = (log_std + 0.5 + _LOG_SQRT_2PI).sum(-1)
+        log_prob = log_normal(actions, mean, log_std).sum(-1)
+        entropy = (log_std + 0.5 + LOG_SQRT_2PI).sum(-1)
         return log_prob, entropy, self.get_value(obs)
 
     def get_action_and_logprob(
@@ -138,7 +138,7 @@ class SDEPolicy(GaussianPolicy):
         log_std = self._log_deviation(features)
         noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         action = (mean + noise * log_std.exp()).detach()
-        return action, _log_normal(action, mean, log_std).sum(-1)
+        return action, log_normal(action, mean, log_std).sum(-1)
 
     def _heads(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         features: Tensor = self.actor[:-1](obs)
@@ -149,7 +149,7 @@ class SDEPolicy(GaussianPolicy):
         return 0.5 * (variance + 1e-6).log()
 
 
-def _log_normal(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+def log_normal(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     """Log density of Normal(mean, exp(log_std)) at x, elementwise."""
     z = (x - mean) * (-log_std).exp()
-    return -0.5 * z.square() - log_std - _LOG_SQRT_2PI
+    return -0.5 * z.square() - log_std - LOG_SQRT_2PI

@@ -11,7 +11,7 @@ from rlox.networks import inference
 from rlox.policies.base import NoiseBlocks, Sampler
 from rlox.policies.mlp import MLPActorCritic
 
-__all__ = ["DiscretePolicy"]
+__all__ = ["DiscretePolicy", "gumbel"]
 
 
 class DiscretePolicy(MLPActorCritic):
@@ -54,7 +54,7 @@ class DiscretePolicy(MLPActorCritic):
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
         noise = NoiseBlocks(
-            lambda shape: _gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
+            lambda shape: gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
         )
         logits = self.fast_logits()
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
@@ -80,6 +80,7 @@ class DiscretePolicy(MLPActorCritic):
         return action, log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
-def _gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
     u = torch.rand(shape, generator=generator, device=generator.device)
     return u.clamp_min_(1e-20).log_().neg_().log_().neg_()

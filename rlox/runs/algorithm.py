@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, cast
 
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -43,6 +44,7 @@ from rlox.runs.progress import reporter, shown
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
+from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
@@ -202,7 +204,10 @@ class Algorithm(ABC):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
         with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
-            self.fit(total, [shown(report, self.clock.now, self._mean_return)] if report else ())
+            self.fit(
+                total,
+                [shown(report, self.clock.now, lambda: self.recent.mean_return)] if report else (),
+            )
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
@@ -273,12 +278,9 @@ class Algorithm(ABC):
         `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a batch, say
         what is allowed, for a policy that learned with masks.
         """
-        generator = None
-        if not deterministic:
-            self._predictions += 1
-            device = str(self.parts.actor.device)
-            generator = self.streams.generator("predict", self._predictions, device)
-        return self.parts.actor.predict(obs, generator, action_masks)
+        self._predictions += not deterministic
+        generator = self._sampling(deterministic, "predict", self._predictions)
+        return cast(Actor, self.parts.actor).predict(obs, generator, action_masks)
 
     def evaluate(
         self,
@@ -301,8 +303,7 @@ class Algorithm(ABC):
         episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
         seed = whole_number(EvalConfig, "seed", seed, "seed")
         film = None if video is None else Path(video)
-        device = str(self.parts.actor.device)
-        generator = None if deterministic else self.streams.generator("evaluate", seed, device)
+        generator = self._sampling(deterministic, "evaluate", seed)
         with torch_threads(self.config.torch_threads):
             return self.parts.evaluate(episodes, seed, film, stopped, render, generator)
 
@@ -373,6 +374,11 @@ class Algorithm(ABC):
     _last: Update = Update()
     _predictions = 0  # sampled ones: keys their stream
 
+    def _sampling(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
+        """What actions are sampled with; `None` for the best ones."""
+        device = str(self.parts.actor.device)
+        return None if deterministic else self.streams.generator(name, key, device)
+
     def _observe(self, clock: Clock, progress: Progress, update: Update) -> None:
         """The first hook: counters and episode statistics, then callbacks and logger."""
         self.clock, self._exact.whole = clock, True
@@ -390,9 +396,6 @@ class Algorithm(ABC):
             goes_on = callback.on_step(**told)
             if goes_on is not None and not goes_on:  # NumPy's and torch's false are not False
                 self.stop("callback")
-
-    def _mean_return(self) -> float | None:
-        return self.recent.mean_return
 
     def _done(self, clock: Clock) -> bool:
         done = self.stop_reason is not None or not clock.left

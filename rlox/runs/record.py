@@ -17,7 +17,7 @@ from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
-from rlox.training.actor import Actor
+from rlox.training.actor import ActorOf
 from rlox.training.setup import env_name, torch_threads
 
 __all__ = ["record", "write_dataset"]
@@ -86,9 +86,9 @@ def _play(
     """One episode into `rows`; its return."""
     actor, total = algorithm.parts.actor, 0.0
     seen = actor.observations.seen  # a dataset has no masks
-    obs = _encoded(actor, env.reset(seed=seed)[0])
+    obs, player = _encoded(actor, env.reset(seed=seed)[0]), actor.player(1)
     while True:
-        action = actor.act(obs, generator)
+        action = player.act(obs, generator)
         raw, reward, terminated, truncated, _ = env.step(action[0])
         after = _encoded(actor, raw)
         row = {
@@ -106,7 +106,7 @@ def _play(
             return total
 
 
-def _encoded(actor: Actor, raw: Any) -> NDArray[np.float32]:
+def _encoded(actor: ActorOf[Any], raw: Any) -> NDArray[np.float32]:
     row = np.zeros((1, actor.observations.dim), np.float32)
     actor.observations.encode_into(raw, row[0])
     return row

@@ -13,7 +13,7 @@ from rlox.configs import RunConfig, make_run
 from rlox.envs.normalize import ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
-from rlox.training.actor import Actor
+from rlox.training.actor import ActorOf
 from rlox.training.loop import Learner
 from rlox.training.setup import first_line
 
@@ -25,7 +25,9 @@ WHOLE = (
 )
 
 
-def warm_start(path: str, config: RunConfig, learner: Learner[Any], actor: Actor) -> dict[str, Any]:
+def warm_start(
+    path: str, config: RunConfig, learner: Learner[Any], actor: ActorOf[Any]
+) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
     With them come the moments of its observations. Optimizer, counters, random streams and replay are the
@@ -70,7 +72,7 @@ def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor
             )
 
 
-def _take_moments(path: str, saved: Checkpoint, actor: Actor) -> None:
+def _take_moments(path: str, saved: Checkpoint, actor: ActorOf[Any]) -> None:
     moments, normalizer = saved.state["source"].get("obs_normalizer"), actor.normalizer
     if moments is not None and not isinstance(normalizer, ObservationNormalizer):
         raise ConfigError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import NonFiniteError
 from rlox.policies import ActorCritic, as_actor_critic
-from rlox.policies.base import acting
+from rlox.policies.base import Sampler, acting
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.engine import engine_of, go_on
@@ -25,7 +26,7 @@ from rlox.sources.episodes import EpisodeTracker
 from rlox.stopping import check
 from rlox.types import Episode, Progress, Rollout
 
-__all__ = ["Collector"]
+__all__ = ["Collector", "look_ahead"]
 
 # Rows scored at once after collection: bounds the memory of the hidden layers.
 SCORE_ROWS = 1 << 16
@@ -91,10 +92,22 @@ class Collector:
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         actor = as_actor_critic(policy)
         arena = self._arena_of(n_steps)
-        with torch.inference_mode(), acting(actor):
-            episodes = self._step_all(actor, arena)
+        explore = partial(actor.sampler, n_steps, self.n_envs)
+        return self._filled(arena, actor, explore, partial(self._score, actor))
+
+    def _filled(
+        self,
+        arena: Arena,
+        policy: nn.Module,
+        explore: Callable[[torch.Generator], Sampler],
+        score: Callable[[Arena, Ended | None], None],
+    ) -> Rollout:
+        """The next rollout: steps with the actions that `explore` gives, then what `score` fills in."""
+        n_steps = arena.shape[0]
+        with torch.inference_mode(), acting(policy):
+            episodes = self._step_all(explore, arena)
             ended = arena.ended()
-            self._score(actor, arena, ended)
+            score(arena, ended)
         self._check_finite(arena)
         self._obs[:] = arena.obs[n_steps]
         self.progress = Progress(n_steps * self.n_envs, tuple(episodes))
@@ -142,12 +155,14 @@ class Collector:
         """Close the environments."""
         self.env.close()
 
-    def _step_all(self, actor: ActorCritic, arena: Arena) -> list[Episode]:
+    def _step_all(
+        self, explore: Callable[[torch.Generator], Sampler], arena: Arena
+    ) -> list[Episode]:
         """Fill what the environments have a part in; the hot loop of collection."""
         n_steps = arena.shape[0]
         self._start(arena)
         generator = self.streams.generator("action", self.rollouts, str(self.device))
-        sample = actor.sampler(n_steps, self.n_envs, generator)
+        sample = explore(generator)
         here = self.device.type == "cpu"
         episodes: list[Episode] = []
         step, rewards = self.env.step_into, self._rewards
@@ -201,14 +216,7 @@ class Collector:
             log_probs[rows] = log_prob.cpu()
             values[rows] = value.cpu().numpy()
         arena.values[n_steps] = self._values(actor, arena.obs[n_steps])
-        arena.next_values[:] = arena.values[1:]
-        arena.next_values[arena.terminated] = 0.0
-        if ended is None:
-            return
-        steps, envs, last = ended
-        cut = ~arena.terminated[steps, envs]
-        if cut.any():
-            arena.next_values[steps[cut], envs[cut]] = self._values(actor, last[cut])
+        look_ahead(arena, ended, lambda cut, last: self._values(actor, last))
 
     def _values(self, actor: ActorCritic, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         values: Tensor = actor.get_value(torch.from_numpy(obs).to(self.device))
@@ -230,3 +238,22 @@ class Collector:
         if self._arena is None or self._arena.shape[0] != n_steps:
             self._arena = Arena(n_steps, self.n_envs, self.env.observations.dim, self.env.actions)
         return self._arena
+
+
+def look_ahead(
+    arena: Arena,
+    ended: Ended | None,
+    value: Callable[[NDArray[np.bool_], NDArray[np.float32]], NDArray[np.float32]],
+) -> None:
+    """Fill `arena.next_values` from its values.
+
+    `value` is asked for those of final observations: of which entries of `ended`, and what was seen.
+    """
+    arena.next_values[:] = arena.values[1:]
+    arena.next_values[arena.terminated] = 0.0
+    if ended is None:
+        return
+    steps, envs, last = ended
+    cut = ~arena.terminated[steps, envs]
+    if cut.any():
+        arena.next_values[steps[cut], envs[cut]] = value(cut, last[cut])

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, RloxError, ShapeError
 from rlox.policies.base import Policy, acting
 
-__all__ = ["Actor"]
+__all__ = ["Actor", "ActorOf", "Player"]
+
+P = TypeVar("P", bound=nn.Module)
+
+
+class Player(Protocol):
+    """What plays episodes side by side, one in each place, all of them new at first."""
+
+    def act(
+        self, rows: NDArray[np.float32], generator: torch.Generator | None = None
+    ) -> NDArray[Any]:
+        """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
+
+    def begin(self, place: int) -> None:
+        """A new episode begins in that place."""
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Only these places go on, numbered from 0 in this order."""
 
 
 @dataclass(frozen=True)
-class Actor:
+class ActorOf(ABC, Generic[P]):
     """Normalises as in training, with frozen statistics; Box actions are clipped to the bounds."""
 
-    policy: Policy
+    policy: P
     observations: ObservationCodec
     actions: ActionCodec
     normalizer: Normalizer | None
@@ -35,19 +54,19 @@ class Actor:
         with torch.inference_mode(), acting(self.policy):
             yield
 
-    def act(
-        self, rows: NDArray[np.float32], generator: torch.Generator | None = None
-    ) -> NDArray[Any]:
-        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
+    @abstractmethod
+    def player(self, places: int) -> Player:
+        """What plays that many episodes side by side."""
 
-        The best ones, or sampled ones if there is a generator to sample with.
-        """
+    def seen(self, rows: NDArray[np.float32]) -> Tensor:
+        """Encoded observations `[B, obs_dim]`, which stay as they are, as the policy sees them."""
         if self.normalizer:
             rows = rows.copy()
             self.normalizer.apply(rows)
-        seen = torch.from_numpy(rows).to(self.device)
-        policy = self.policy
-        chosen = policy.mode(seen) if generator is None else policy.sample(seen, generator)
+        return torch.from_numpy(rows).to(self.device)
+
+    def given(self, chosen: Tensor) -> NDArray[Any]:
+        """What the policy chose as the environment takes it."""
         actions: NDArray[Any] = chosen.cpu().numpy()
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
@@ -55,10 +74,8 @@ class Actor:
             )
         return self.actions.to_env(actions)
 
-    def predict(
-        self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None
-    ) -> int | NDArray[Any]:
-        """The action for one raw observation (an `int` for Discrete) or for a batch.
+    def encoded(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[np.float32], bool]:
+        """Raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
 
         A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
         `[n_actions]` or `[N, n_actions]`, 1 where an action is allowed.
@@ -78,8 +95,57 @@ class Actor:
             raise NonFiniteError(
                 f"the observation is not finite: {rows[~np.isfinite(rows).all(1)][0]}"
             )
-        with self.ready():
-            actions = self.act(rows, generator)
+        return rows, single
+
+    def told(self, actions: NDArray[Any], single: bool) -> int | NDArray[Any]:
+        """Actions `[B, ...]` as `predict` gives them."""
         if not single:
             return actions
         return int(actions[0]) if self.actions.discrete else actions[0]
+
+
+class Actor(ActorOf[Policy]):
+    """An actor without a memory: an action depends on nothing but what is seen."""
+
+    def act(
+        self, rows: NDArray[np.float32], generator: torch.Generator | None = None
+    ) -> NDArray[Any]:
+        """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
+
+        The best ones, or sampled ones if there is a generator to sample with.
+        """
+        policy, seen = self.policy, self.seen(rows)
+        return self.given(
+            policy.mode(seen) if generator is None else policy.sample(seen, generator)
+        )
+
+    def player(self, places: int) -> Player:
+        """What plays that many episodes side by side."""
+        return _Forgetful(self)
+
+    def predict(
+        self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None
+    ) -> int | NDArray[Any]:
+        """The action for one raw observation (an `int` for Discrete) or for a batch."""
+        rows, single = self.encoded(obs, action_masks)
+        with self.ready():
+            actions = self.act(rows, generator)
+        return self.told(actions, single)
+
+
+@dataclass(frozen=True)
+class _Forgetful:
+    """Nothing to keep between steps."""
+
+    actor: Actor
+
+    def act(
+        self, rows: NDArray[np.float32], generator: torch.Generator | None = None
+    ) -> NDArray[Any]:
+        return self.actor.act(rows, generator)
+
+    def begin(self, place: int) -> None:
+        pass
+
+    def keep(self, places: Sequence[int]) -> None:
+        pass

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
-from rlox.training.actor import Actor
+from rlox.training.actor import ActorOf
 from rlox.training.video import write_mp4
 
 __all__ = ["Evaluation", "Evaluator"]
@@ -63,7 +63,7 @@ class Evaluation:
 class Evaluator:
     """Plays a policy in fresh environments; `make_env(render_mode)` makes one of them."""
 
-    actor: Actor
+    actor: ActorOf[Any]
     make_env: Callable[[str | None], gym.Env[Any, Any]]
 
     def __call__(
@@ -115,9 +115,9 @@ class Evaluator:
         rows = np.zeros((len(envs), self.actor.observations.dim), np.float32)
         for k, env in enumerate(envs):
             encode_into(env.reset(seed=seed + k)[0], rows[k])
-        upcoming = len(envs)
+        upcoming, player = len(envs), self.actor.player(len(envs))
         while envs and not stopped():
-            given = self.actor.act(rows, generator)
+            given = player.act(rows, generator)
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
@@ -128,11 +128,13 @@ class Evaluator:
                         continue
                     playing[k], upcoming = upcoming, upcoming + 1
                     obs, _ = env.reset(seed=seed + playing[k])
+                    player.begin(k)
                 encode_into(obs, rows[k])
                 kept.append(k)
             if len(kept) < len(envs):
                 envs = [envs[k] for k in kept]
                 playing, rows = [playing[k] for k in kept], rows[kept]
+                player.keep(kept)
         return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed)
 
 

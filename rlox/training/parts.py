@@ -13,7 +13,7 @@ from torch import nn
 from rlox._core import OfflineDatasetBuffer
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
-from rlox.training.actor import Actor
+from rlox.training.actor import ActorOf
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Learner, Source
 
@@ -43,7 +43,7 @@ class Parts:
 
     source: Source[Any]
     learner: Learner[Any]
-    actor: Actor
+    actor: ActorOf[Any]
     evaluate: Evaluate | None  # None without an environment to play in
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from helpers.oracles import numeric_leaves
 
-from rlox.algorithms import ALGORITHMS
+from rlox.algorithms import ALGORITHMS, RecurrentPPO
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError
@@ -36,7 +36,9 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert facade.__bases__ == (Algorithm,)
-        assert own <= {"name", "make", "collector"}
+        # a policy with a memory is asked with a state and answers with the next one
+        remembers = {"predict"} if facade is RecurrentPPO else set()
+        assert own <= {"name", "make", "collector"} | remembers
 
 
 def outcome(algorithm: Any, total: int) -> dict[str, Any]:

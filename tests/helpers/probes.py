@@ -100,6 +100,32 @@ def vector() -> Probe:
     )
 
 
+class Recall(gym.Env[Obs, Any]):
+    """A sign is shown in the first of `steps` observations only, and is to be said in the last step.
+
+    The reward is 1 for the sign that was shown and -1 for the other; what is seen in between is 0, and
+    nothing tells the last step from those before it but how many there were. Without a memory every
+    policy has mean return 0.
+    """
+
+    def __init__(self, steps: int = 5) -> None:
+        self.observation_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.steps = steps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Obs, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t, self.shown = 0, sign(self.np_random)
+        return np.array([self.shown], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        last = self.t == self.steps
+        right = (action == 1) == (self.shown > 0)
+        reward = (1.0 if right else -1.0) if last else 0.0
+        return np.zeros(1, np.float32), reward, last, False, {}
+
+
 # What each state is worth under the best policy.
 VALUES: dict[str, tuple[Callable[[], Probe], dict[float, float]]] = {
     "constant": (constant, {0.0: 1.0}),

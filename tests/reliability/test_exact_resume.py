@@ -65,6 +65,13 @@ def short_rollouts() -> dict[str, Any]:
     return {**config(), "algo": {"name": "a2c", "n_steps": 16, "net_arch": [16]}}
 
 
+def remembering() -> dict[str, Any]:
+    """Recurrent PPO in the same rhythm: kills fall into episodes whose states are known to nobody else."""
+    made = config(n_envs=4, normalize_obs=True)
+    shape = {"lstm_hidden_size": 8, "batch_size": 32, "n_epochs": 2, "net_arch": [16]}
+    return {**made, "algo": {"name": "recurrent_ppo", "n_steps": 16, "anneal_lr": True, **shape}}
+
+
 def cloning() -> dict[str, Any]:
     """BC, 24 ticks of 16 updates, which are what it counts."""
     made = config(n_envs=1)
@@ -84,6 +91,7 @@ CASES = {
     ),
     "Gymnasium's CartPole": config(backend="gymnasium"),
     "A2C": short_rollouts(),
+    "Recurrent PPO": remembering(),
     "DQN, prioritized": replaying(),
     "DQN, masked": masked(),
     "BC": cloning(),
@@ -146,7 +154,7 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
      ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77),
-     ("DQN, masked", 0.58), ("BC", 0.4)],
+     ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path

@@ -43,6 +43,7 @@ class AlgorithmSpec:
     probe: Options = field(default_factory=dict)
     probe_total: int = 4_000
     value: Callable[[Any, Tensor], Tensor] = lambda policy, obs: policy.get_value(obs)
+    action: Callable[[Any, Any], Any] = lambda algorithm, obs: algorithm.predict(obs)
     vectors: bool = True  # whether it takes Box actions
     choices: bool = True  # whether it takes Discrete ones
     # Parts of the state whose change no continuation shows, each with its reason.
@@ -83,7 +84,7 @@ class AlgorithmSpec:
     @property
     def name(self) -> str:
         """As it is registered."""
-        return self.facade.__name__.lower()
+        return self.facade.name
 
 
 SPECS: dict[str, AlgorithmSpec] = {

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.algorithms import A2C, BC, DQN, PPO, RecurrentPPO
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
@@ -51,6 +51,22 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "normalised": (
         PPO,
         {"env_id": "Pendulum-v1", "normalize_obs": True, "normalize_reward": True, **EPOCHS},
+    ),
+    "recurrent": (
+        RecurrentPPO,
+        {"env_id": "CartPole-v1", "lstm_hidden_size": 6, "normalize_obs": True, **EPOCHS},
+    ),
+    "recurrent_box": (
+        RecurrentPPO,
+        {
+            "env_id": "Pendulum-v1",
+            "rnn": "gru",
+            "lstm_hidden_size": 6,
+            "n_lstm_layers": 2,
+            "shared_lstm": True,
+            "enable_critic_lstm": False,
+            **EPOCHS,
+        },
     ),
     "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True, **ROLLOUT}),

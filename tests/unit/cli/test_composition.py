@@ -99,7 +99,14 @@ def test_null_displaces_nothing(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algo", "name"), [("ppo", "rollout"), ("a2c", "rollout"), ("dqn", "auto"), ("bc", "offline")]
+    ("algo", "name"),
+    [
+        ("ppo", "rollout"),
+        ("recurrent_ppo", "rollout"),
+        ("a2c", "rollout"),
+        ("dqn", "auto"),
+        ("bc", "offline"),
+    ],
 )
 def test_the_buffer_that_the_algorithm_uses_can_be_asked_for(
     cli: Cli, algo: str, name: str

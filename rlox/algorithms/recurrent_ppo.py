@@ -1,0 +1,198 @@
+"""Recurrent PPO: PPO (Schulman et al. 2017) whose actor and critic remember the episode so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox.algorithms.on_policy import collector_of, rollout_bytes
+from rlox.algorithms.ppo import ClippedLearner
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
+from rlox.configs import RecurrentPPOConfig, RunConfig
+from rlox.envs.base import VectorEnv
+from rlox.envs.make import EnvSource, render_factory
+from rlox.envs.spaces import ActionCodec
+from rlox.errors import ConfigError
+from rlox.policies.heads import CategoricalHead, GaussianHead, Head
+from rlox.policies.recurrent import RecurrentActorCritic
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.preflight import require_memory, require_networks
+from rlox.sources.rollout import RolloutSource
+from rlox.sources.sequences import Sequences, sequence_minibatches
+from rlox.training.evaluate import Evaluator
+from rlox.training.parts import Parts, Tools
+from rlox.training.recurrent import RecurrentActor
+from rlox.training.setup import (
+    DEFAULT_ENV,
+    config_from_arguments,
+    environment_of,
+    torch_threads,
+)
+from rlox.types import Rollout
+
+__all__ = ["RecurrentPPO", "RecurrentPPOLearner"]
+
+# Numbers that a recurrent layer takes of a row, for each of its width: kept for the gradient, and scored.
+KEPT, SCORED = 14, 8
+
+
+class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
+    """PPO's update on minibatches of whole sequences, replayed from the states that they began with."""
+
+    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Sequences]:
+        return sequence_minibatches(batch, self.config.batch_size, generator)
+
+    def _evaluate(self, minibatch: Sequences) -> tuple[Tensor, Tensor, Tensor]:
+        """Of every row, as later ones follow from it; then of the valid ones."""
+        log_probs, entropy, values = self.policy.evaluate_actions(
+            minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
+        )
+        if (rows := minibatch.valid) is not None:
+            return log_probs[rows], entropy[rows], values[rows]
+        return log_probs, entropy, values
+
+
+def make_policy(
+    config: RecurrentPPOConfig, obs_dim: int, actions: ActionCodec
+) -> RecurrentActorCritic:
+    """The policy that `config` describes for this observation and action space."""
+    head: Head = (
+        CategoricalHead(actions.size)
+        if actions.discrete
+        else GaussianHead(actions.size, config.log_std_init)
+    )
+    return RecurrentActorCritic(
+        obs_dim,
+        head,
+        config.rnn,
+        config.lstm_hidden_size,
+        config.n_lstm_layers,
+        config.critic,
+        config.net_arch,
+        config.critic_net_arch,
+        config.activation,
+        config.ortho_init,
+    )
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """The learner on rollouts of a collector that keeps the states."""
+    algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
+    if tools.policy is not None:
+        raise ConfigError(
+            "recurrent_ppo takes no policy of your own, whose methods know no state; use PPO"
+        )
+    collector = RecurrentCollector(
+        env_config.id if tools.env is None else tools.env,
+        env_config.n_envs,
+        config.seed,
+        tools.device,
+        algo.gamma,
+        algo.gae_lambda,
+        config=env_config,
+    )
+    env = collector.env
+    require_memory(
+        recurrent_bytes(algo, env, tools.device),
+        f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
+        "algo.n_steps, env.n_envs or algo.lstm_hidden_size",
+    )
+    require_networks(*_layers(algo, env.observations.dim, env.actions.size))
+    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
+        policy = make_policy(algo, env.observations.dim, env.actions)
+    policy = policy.to(tools.device)
+    learner = RecurrentPPOLearner(policy, algo, tools.streams)
+    actor = RecurrentActor(
+        policy, env.observations, env.actions, collector.obs_normalizer, tools.device
+    )
+    return Parts(
+        RolloutSource(collector, policy, algo.n_steps),
+        learner,
+        actor,
+        Evaluator(actor, render_factory(env_config, tools.env)),
+    )
+
+
+def recurrent_bytes(config: RecurrentPPOConfig, env: VectorEnv, device: torch.device) -> int:
+    """As `rollout_bytes`, with what recurrences keep of the rows learned from, or scored, at once."""
+    minibatch = max(config.batch_size, config.n_steps)
+    plain = rollout_bytes(config, env, device, minibatch, config.widths)
+    if device.type != "cpu":
+        return plain
+    rows = config.n_steps * env.n_envs
+    recurrences = 2 if config.critic == "own" else 1
+    learned = min(minibatch, rows) * KEPT * config.n_lstm_layers * recurrences
+    scored = min(max(SCORE_ROWS, config.n_steps), rows) * SCORED
+    return plain + 4 * config.lstm_hidden_size * max(learned, scored)  # one after the other
+
+
+def _layers(
+    config: RecurrentPPOConfig, obs_dim: int, action_size: int
+) -> Iterator[tuple[int, ...]]:
+    """Of the actor's and the critic's networks, recurrent layers written as the plain ones of their size."""
+    hidden, gates = config.lstm_hidden_size, 4 if config.rnn == "lstm" else 3
+    for name, widths, out in zip(("actor", "critic"), config.widths, (action_size, 1), strict=True):
+        remembers = name == "actor" or config.critic == "own"
+        for layer in range(config.n_lstm_layers if remembers else 0):
+            inputs = hidden if layer else obs_dim
+            yield inputs + hidden + 1, gates * hidden
+        yield (hidden if remembers or config.critic == "shared" else obs_dim, *widths, out)
+
+
+class RecurrentPPO(Algorithm):
+    """Proximal policy optimisation with a memory: an LSTM or GRU before the MLP of actor and critic.
+
+    Observation and action spaces come from the environment: choices for Discrete actions, Gaussian
+    vectors for Box.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `RecurrentPPOConfig` or `EnvConfig` (its `backend` as
+        `env_backend`), or `device`; unknown names are errors
+    """
+
+    name = "recurrent_ppo"
+    make = staticmethod(make)
+    collector = property(collector_of)
+
+    def __init__(
+        self,
+        env_id: EnvSource = DEFAULT_ENV,
+        n_envs: int = 8,
+        seed: int = 42,
+        logger: LoggerCallback | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        config = config_from_arguments("recurrent_ppo", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, None, logger, callbacks)
+
+    def predict(  # type: ignore[override]  # what is remembered comes in and goes out
+        self,
+        obs: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[int | NDArray[Any], NDArray[Any]]:
+        """The policy's action for one raw observation or for a batch, and the state to give next time.
+
+        `state` is what the last call returned, `None` where episodes begin; `episode_start` (a bool, or
+        one an observation) says whose episode begins here, so that its state is forgotten. Normalised
+        as in training, with frozen statistics; Box actions are clipped to the bounds.
+        `deterministic=False` samples.
+        """
+        self._predictions += not deterministic
+        generator = self._sampling(deterministic, "predict", self._predictions)
+        actor = cast(RecurrentActor, self.parts.actor)
+        return actor.predict(obs, generator, state, episode_start)

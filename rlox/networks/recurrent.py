@@ -1,0 +1,115 @@
+"""Recurrent layers over whole sequences, in which episodes begin and end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+__all__ = ["RNNS", "Pieces", "Recurrence", "cut"]
+
+RNNS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class Pieces(NamedTuple):
+    """How `N` sequences of `T` rows fall into `K` pieces that no episode begins in.
+
+    Rows are numbered in time-major order, t*N + n. Packed rows are those of all pieces' first steps,
+    then of their second ones, and so on, the longest piece first: what torch's recurrent layers run
+    through without a row of padding.
+    """
+
+    rows: Tensor  # [T*N] int64: the row that each packed row is
+    places: Tensor  # [T*N] int64: where each row is packed
+    sizes: Tensor  # [L] int64, on the CPU: how many pieces have a step l
+    envs: Tensor  # [K] int64: the sequence that each piece is of
+    goes_on: Tensor  # [K, 1] bool: begins with its sequence's state, not with a new episode's
+    last: Tensor  # [K] int64: the row that each piece ends with
+
+
+def cut(is_first: NDArray[np.bool_], device: torch.device | str = "cpu") -> Pieces:
+    """The pieces of sequences in which `is_first` `[T, N]` marks the first row of each episode."""
+    n_steps, n_envs = is_first.shape
+    begins = is_first.T.copy()
+    begins[:, 0] = True
+    envs, starts = np.nonzero(begins)
+    lengths = np.diff(np.append(envs * n_steps + starts, n_envs * n_steps))
+    longest_first = np.argsort(-lengths, kind="stable")
+    envs, starts, lengths = envs[longest_first], starts[longest_first], lengths[longest_first]
+    sizes = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]
+    steps = np.repeat(np.arange(len(sizes)), sizes)
+    piece = np.arange(n_steps * n_envs) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows = (starts[piece] + steps) * n_envs + envs[piece]
+    places = np.empty_like(rows)
+    places[rows] = np.arange(len(rows))
+    goes_on = (starts == 0) & ~is_first[0, envs]
+    last = (starts + lengths - 1) * n_envs + envs
+
+    def there(index: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
+        return torch.from_numpy(index).to(device)
+
+    return Pieces(
+        there(rows), there(places), torch.from_numpy(sizes), there(envs), there(goes_on[:, None]),
+        there(last),
+    )  # fmt: skip
+
+
+class Recurrence(nn.Module):
+    """LSTM or GRU layers, as torch has them, whose state is one row of numbers for each sequence.
+
+    A state is `[N, state_size]` float32; zeros begin an episode. A row has the hidden numbers of all
+    layers, then, of an LSTM, their cells.
+
+    Parameters
+    ----------
+    kind : `lstm` or `gru`
+    inputs : length of what it is given at each step
+    hidden : numbers that each layer gives
+    layers : layers on top of one another
+    """
+
+    def __init__(self, kind: str, inputs: int, hidden: int, layers: int = 1) -> None:
+        super().__init__()
+        self.rnn = RNNS[kind](inputs, hidden, layers)
+        self._parts = (2 if kind == "lstm" else 1, layers, hidden)
+        self.state_size = self._parts[0] * layers * hidden
+
+    def orthogonal_init(self) -> None:
+        """Orthogonal weights (gain 1) and zero biases.
+
+        As in "The 37 implementation details of PPO" (Huang et al. 2022), LSTM 1.
+        """
+        for name, parameter in self.rnn.named_parameters():
+            if name.startswith("weight"):
+                nn.init.orthogonal_(parameter, 1.0)
+            else:
+                nn.init.zeros_(parameter)
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of every sequence: `x` `[N, inputs]` -> `[N, hidden]`, and the states after it."""
+        out, after = self.rnn(x.unsqueeze(0), self._unpacked(state))
+        return out.squeeze(0), self._packed(after)
+
+    def forward(self, x: Tensor, state: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
+        """Whole sequences: `x` `[T*N, inputs]` -> `[T*N, hidden]`, both in the order of the rows.
+
+        Sequence n begins with `state[n]`, unless an episode begins there; every episode that begins
+        further on does so with zeros. Also the states `[K, state_size]` at the end of each piece.
+        """
+        begin = state.index_select(0, pieces.envs) * pieces.goes_on
+        packed = PackedSequence(x.index_select(0, pieces.rows), pieces.sizes)
+        out, after = self.rnn(packed, self._unpacked(begin))
+        return out.data.index_select(0, pieces.places), self._packed(after)
+
+    def _unpacked(self, state: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """`[N, state_size]` as torch's layers have it: `[layers, N, hidden]`, of an LSTM two of them."""
+        parts = state.view(len(state), *self._parts).permute(1, 2, 0, 3).contiguous()
+        return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
+
+    def _packed(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+        parts = torch.stack(state) if isinstance(state, tuple) else state.unsqueeze(0)
+        return parts.permute(2, 0, 1, 3).reshape(parts.shape[2], self.state_size)

@@ -1,0 +1,271 @@
+"""What recurrent PPO's update does with a rollout: whole sequences, from the states that they began with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rlox.algorithms import RecurrentPPO
+from rlox.losses import standardize
+from rlox.sources.sequences import Sequences, sequence_minibatches
+from rlox.types import Clock, Rollout
+
+SMALL = {"n_envs": 6, "seed": 3, "n_steps": 20, "lstm_hidden_size": 8, "net_arch": (8,)}
+KINDS: dict[str, dict[str, Any]] = {
+    "lstm": {"env_id": "CartPole-v1"},
+    "gru, shared": {
+        "env_id": "CartPole-v1",
+        "rnn": "gru",
+        "shared_lstm": True,
+        "enable_critic_lstm": False,
+    },
+    "two layers, box": {"env_id": "Pendulum-v1", "n_lstm_layers": 2, "normalize_obs": True},
+    "critic without a memory": {"env_id": "CartPole-v1", "enable_critic_lstm": False},
+}
+
+
+def made(kind: str = "lstm", **options: Any) -> RecurrentPPO:
+    """A policy far from its initial weights, so that what it remembers shows in what it does."""
+    algorithm = RecurrentPPO(**{**SMALL, "batch_size": 40, **KINDS[kind], **options})
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in algorithm.policy.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
+    return algorithm
+
+
+def rollout_of(algorithm: RecurrentPPO, number: int = 2) -> Rollout:
+    """The rollout of that number: later ones begin in mid-episode, with states that are not zeros."""
+    for _ in range(number):
+        rollout = algorithm.source.next(Clock())[0]
+    assert rollout.extras["is_first"].any() or algorithm.env_id == "Pendulum-v1"
+    return rollout
+
+
+def furthest_ratio(algorithm: RecurrentPPO, rollout: Rollout) -> float:
+    """How far a ratio is from 1 when the policy that acted replays the rollout."""
+    far = 0.0
+    for minibatch in sequence_minibatches(rollout, 40, torch.Generator().manual_seed(0)):
+        with torch.no_grad():
+            log_probs, _, values = algorithm.learner._evaluate(minibatch)
+        far = max(far, float(((log_probs - minibatch.log_probs).exp() - 1).abs().max()))
+        far = max(far, float((values - minibatch.values).abs().max()))
+    return far
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replaying_a_rollout_gives_ratio_one_and_the_same_values_everywhere(kind: str) -> None:
+    algorithm = made(kind)
+    for number in (1, 1, 1):
+        assert furthest_ratio(algorithm, rollout_of(algorithm, number)) < 1e-5
+
+
+def begun(rollout: Rollout) -> Tensor:
+    assert rollout.first_state is not None
+    return rollout.first_state
+
+
+LEAKS: dict[str, Callable[[Rollout], Rollout]] = {
+    "a state goes on where an episode begins": lambda r: replace(
+        r, extras={"is_first": torch.zeros_like(r.extras["is_first"])}
+    ),
+    "the state of another environment": lambda r: replace(r, first_state=begun(r).roll(1, 0)),
+    "zeros in place of the stored state": lambda r: replace(r, first_state=begun(r) * 0),
+    "episodes that begin a row late": lambda r: replace(
+        r, extras={"is_first": r.extras["is_first"].roll(r.n_envs, 0)}
+    ),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_the_ratio_tells_when_a_wrong_state_is_replayed(leak: str) -> None:
+    algorithm = made()
+    rollout = rollout_of(algorithm)
+    assert furthest_ratio(algorithm, LEAKS[leak](rollout)) > 1e-2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_minibatch_of_one_epoch_reports_no_kl_and_no_clipping(kind: str) -> None:
+    algorithm = made(kind, n_epochs=1, batch_size=120)
+    metrics = algorithm.learner.update(rollout_of(algorithm), Clock()).metrics
+    assert metrics["policy/approx_kl"] == pytest.approx(0.0, abs=1e-7)
+    assert metrics["policy/clip_fraction"] == 0.0
+
+
+def gradient(algorithm: RecurrentPPO, minibatch: Sequences) -> tuple[float, Tensor]:
+    loss = algorithm.learner._terms(minibatch).total
+    parts = torch.autograd.grad(loss, list(algorithm.policy.parameters()))
+    return float(loss.detach()), torch.cat([part.flatten() for part in parts])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_the_sequences_changes_neither_loss_nor_gradient(kind: str) -> None:
+    algorithm = made(kind, ent_coef=0.01)
+    rollout = rollout_of(algorithm)
+    found = [
+        gradient(
+            algorithm, *sequence_minibatches(rollout, 120, torch.Generator().manual_seed(seed))
+        )
+        for seed in (0, 1)
+    ]
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    torch.testing.assert_close(found[0][1], found[1][1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> None:
+    """With the loss of `test_ppo_update.py`, and a Python loop over rows in place of the sequence pass."""
+    algorithm = made(kind, ent_coef=0.02, vf_coef=0.3)
+    rollout, policy = rollout_of(algorithm), algorithm.policy
+    (minibatch,) = sequence_minibatches(rollout, 120, torch.Generator().manual_seed(0))
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(0))
+
+    def grid(column: Tensor) -> Tensor:
+        return column.view(20, 6, *column.shape[1:])[:, order]
+
+    assert rollout.first_state is not None
+    state, outputs, values = rollout.first_state[order], [], []
+    for obs, is_first in zip(grid(rollout.obs), grid(rollout.extras["is_first"]), strict=True):
+        state = state * ~is_first[:, None]
+        values.append(policy.get_value(obs, state))
+        said, after = policy.act(obs, state[:, : policy.acting_size])
+        outputs.append(said)
+        if policy.critic_rnn is not None:
+            critic = policy.critic_rnn.step(obs, state[:, policy.acting_size :])[1]
+            after = torch.cat([after, critic], -1)
+        state = after
+    seen_values = torch.cat(values)
+    if kind == "gru, shared":  # which only the actor trains
+        seen_values = algorithm.learner._evaluate(minibatch)[2]
+    log_prob, entropy = policy.head.score(torch.cat(outputs), grid(rollout.actions).flatten(0, 1))
+    advantages = standardize(grid(rollout.advantages).flatten())
+    returns = grid(rollout.returns).flatten()
+    loss = (
+        -(advantages * log_prob).mean()
+        + 0.3 * (seen_values - returns).square().mean()
+        - 0.02 * entropy.mean()
+    )
+    parts = torch.autograd.grad(loss, list(policy.parameters()))
+    expected = torch.cat([part.flatten() for part in parts])
+    torch.testing.assert_close(gradient(algorithm, minibatch)[1], expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"),
+    [(40, [2, 2, 2]), (80, [4, 2]), (59, [2] * 3), (1, [1] * 6), (999, [6])],
+)
+def test_minibatches_are_whole_sequences_and_keep_the_remainder(
+    batch_size: int, sizes: list[int]
+) -> None:
+    algorithm = made(n_epochs=1, batch_size=batch_size)
+    rollout = rollout_of(algorithm)
+    marked = replace(rollout, first_state=torch.arange(6.0)[:, None])
+    found = list(sequence_minibatches(marked, batch_size, torch.Generator().manual_seed(0)))
+    assert [len(m.state) for m in found] == sizes
+    assert [len(m.returns) for m in found] == [20 * n for n in sizes]
+    assert sorted(torch.cat([m.state for m in found]).flatten().tolist()) == [0, 1, 2, 3, 4, 5]
+    assert algorithm.learner.update(rollout, Clock()).samples == 120
+
+
+def test_rows_and_state_of_a_sequence_are_of_one_environment_in_their_order() -> None:
+    marked = torch.arange(6.0)[:, None]
+    rollout = replace(rollout_of(made()), first_state=marked)
+    for minibatch in sequence_minibatches(rollout, 40, torch.Generator().manual_seed(1)):
+        for place, n in enumerate(minibatch.state.flatten().int().tolist()):
+            for name in ("obs", "actions", "log_probs", "values", "advantages", "returns"):
+                ours = getattr(minibatch, name)[place::2]
+                assert torch.equal(ours, getattr(rollout, name)[n::6]), name
+            begins = rollout.extras["is_first"].view(20, 6)[1:, n].sum()
+            assert int((minibatch.pieces.envs == place).sum()) == int(begins) + 1
+
+
+def test_every_epoch_shuffles_the_sequences_anew() -> None:
+    algorithm = made(n_epochs=4)
+    rollout, learner, seen = rollout_of(algorithm), algorithm.learner, []
+    original = learner._evaluate
+
+    def noted(minibatch: Sequences) -> Any:
+        seen.append(float(minibatch.returns[0]))
+        return original(minibatch)
+
+    learner._evaluate = noted
+    learner.update(rollout, Clock())
+    epochs = {tuple(seen[3 * k : 3 * k + 3]) for k in range(4)}
+    assert len(seen) == 12
+    assert len(epochs) > 1
+
+
+def with_garbage(rollout: Rollout, valid: Tensor) -> Rollout:
+    """Rows that are no transitions, whose numbers for the loss are nonsense."""
+    names = ("log_probs", "values", "advantages", "returns")
+    columns = {n: torch.where(valid, getattr(rollout, n), torch.tensor(1e6)) for n in names}
+    return replace(rollout, valid=valid, **columns)
+
+
+def test_the_loss_and_the_advantages_are_of_valid_rows_only() -> None:
+    algorithm = made()
+    rollout = rollout_of(algorithm)
+    valid = torch.ones(120, dtype=torch.bool)
+    valid[[7, 30, 31, 119]] = False
+    (minibatch,) = sequence_minibatches(with_garbage(rollout, valid), 120)
+    assert len(minibatch.obs) == 120
+    assert len(minibatch.returns) == 116
+    assert sorted(minibatch.returns.tolist()) == sorted(rollout.returns[valid].tolist())
+    terms = algorithm.learner._terms(minibatch)
+    assert float(terms.approx_kl) == pytest.approx(0.0, abs=1e-6)
+    # with ratio 1 the loss of the policy is minus the mean of standardised advantages
+    assert float(terms.policy) == pytest.approx(0.0, abs=1e-5)
+    error = (rollout.values - rollout.returns)[valid].square().mean()
+    assert float(terms.value) == pytest.approx(float(error), rel=1e-4)
+
+
+def test_no_sequence_reaches_the_gradient_of_another() -> None:
+    """The loss of one environment's rows does not depend on what another one saw."""
+    algorithm = made(normalize_advantages=False)
+    rollout = rollout_of(algorithm)
+    obs = rollout.obs.clone()
+    obs.view(20, 6, -1)[:, 2] += 5
+    others = torch.ones(20, 6, dtype=torch.bool)
+    others[:, 2] = False
+    losses = []
+    for seen in (rollout.obs, obs):
+        changed = replace(rollout, obs=seen, valid=others.flatten())
+        (minibatch,) = sequence_minibatches(changed, 120, torch.Generator().manual_seed(0))
+        losses.append(gradient(algorithm, minibatch))
+    assert losses[0][0] == losses[1][0]
+    assert torch.equal(losses[0][1], losses[1][1])
+
+
+def test_the_memory_is_trained_through_time() -> None:
+    """The gradient of the last row's log-probability reaches what the first row showed."""
+    algorithm = made()
+    rollout = rollout_of(algorithm, 1)
+    no = torch.zeros_like(rollout.extras["is_first"])
+    whole = replace(rollout, extras={"is_first": no})
+    (minibatch,) = sequence_minibatches(whole, 120, torch.Generator().manual_seed(0))
+    obs = minibatch.obs.clone().requires_grad_()
+    log_probs, _, _ = algorithm.learner._evaluate(minibatch._replace(obs=obs))
+    (gradient_of_obs,) = torch.autograd.grad(log_probs.view(20, 6)[-1].sum(), obs)
+    assert gradient_of_obs.view(20, 6, 4)[0].abs().min() > 0
+
+
+def test_target_kl_ends_the_epochs_before_the_step_that_goes_too_far() -> None:
+    algorithm = made(learning_rate=0.05, target_kl=0.001)
+    update = algorithm.learner.update(rollout_of(algorithm), Clock())
+    assert update.metrics["train/epochs"] < 10
+    assert update.samples < 1200
+    assert algorithm.learner.optimizer.steps == update.samples // 40
+
+
+def test_an_update_moves_every_parameter() -> None:
+    algorithm = made()
+    before = copy.deepcopy(algorithm.policy.state_dict())
+    algorithm.learner.update(rollout_of(algorithm), Clock())
+    same = [n for n, p in algorithm.policy.state_dict().items() if torch.equal(p, before[n])]
+    assert same == []

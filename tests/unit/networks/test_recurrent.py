@@ -1,0 +1,123 @@
+"""Recurrent layers over cut sequences are what single steps give, with a state that is reset by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlox.networks import Recurrence
+from rlox.networks.recurrent import cut
+
+T, N, INPUTS, HIDDEN = 9, 4, 3, 5
+KINDS = [("lstm", 1), ("lstm", 2), ("gru", 1), ("gru", 3)]
+
+
+def starts(seed: int = 0) -> NDArray[np.bool_]:
+    """Episodes that begin often, rarely, never and in the first row."""
+    rng = np.random.default_rng(seed)
+    is_first = rng.random((T, N)) < np.array([0.6, 0.2, 0.0, 0.3])
+    is_first[0] = [False, True, False, True]
+    return is_first
+
+
+def made(kind: str, layers: int, seed: int = 0) -> tuple[Recurrence, Tensor, Tensor]:
+    """Layers in float64, inputs `[T*N, INPUTS]` and states."""
+    torch.manual_seed(seed)
+    rnn = Recurrence(kind, INPUTS, HIDDEN, layers).double()
+    return rnn, torch.randn(T * N, INPUTS).double(), torch.randn(N, rnn.state_size).double()
+
+
+def stepped(
+    rnn: Recurrence, x: Tensor, state: Tensor, is_first: NDArray[np.bool_]
+) -> tuple[Tensor, list[Tensor]]:
+    """One row at a time: the outputs `[T*N, HIDDEN]`, and the states after each of the T steps."""
+    outputs, states = [], []
+    for t, row in enumerate(x.view(T, N, INPUTS)):
+        state = torch.where(torch.from_numpy(is_first[t])[:, None], torch.zeros(()).double(), state)
+        out, state = rnn.step(row, state)
+        outputs.append(out)
+        states.append(state)
+    return torch.cat(outputs), states
+
+
+@pytest.mark.parametrize(("kind", "layers"), KINDS)
+def test_a_pass_over_sequences_equals_single_steps(kind: str, layers: int) -> None:
+    rnn, x, state = made(kind, layers)
+    is_first = starts()
+    pieces = cut(is_first)
+    outputs, ends = rnn(x, state, pieces)
+    expected, states = stepped(rnn, x, state, is_first)
+    torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
+    assert len(ends) == len(pieces.last) == int(is_first[1:].sum()) + N
+    for row, end in zip(pieces.last.tolist(), ends, strict=True):
+        torch.testing.assert_close(end, states[row // N][row % N], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "layers"), KINDS)
+def test_gradients_flow_as_through_single_steps(kind: str, layers: int) -> None:
+    rnn, x, state = made(kind, layers)
+    weights = torch.randn(T * N, HIDDEN).double()
+    gradients = [
+        torch.autograd.grad((outputs * weights).sum(), list(rnn.parameters()))
+        for outputs in (rnn(x, state, cut(starts()))[0], stepped(rnn, x, state, starts())[0])
+    ]
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_nothing_before_the_first_row_of_an_episode_reaches_it(kind: str) -> None:
+    rnn, x, state = made(kind, 2)
+    is_first = np.zeros((T, N), np.bool_)
+    is_first[5, 1] = True
+    changed = x.clone()
+    changed.view(T, N, INPUTS)[:5, 1] += 10
+    for cuts, isolated in ((is_first, True), (np.zeros_like(is_first), False)):
+        outputs = [
+            rnn(seen, state, cut(cuts))[0].view(T, N, HIDDEN)[5:, 1] for seen in (x, changed)
+        ]
+        assert torch.equal(*outputs) == isolated
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_the_state_of_one_sequence_reaches_no_other(kind: str) -> None:
+    rnn, x, state = made(kind, 1)
+    changed = state.clone()
+    changed[2] += 1
+    outputs = [rnn(x, s, cut(starts()))[0].view(T, N, HIDDEN) for s in (state, changed)]
+    same = [bool(torch.equal(outputs[0][:, n], outputs[1][:, n])) for n in range(N)]
+    assert same == [True, True, False, True]
+
+
+def test_a_state_is_forgotten_where_an_episode_begins_in_the_first_row() -> None:
+    rnn, x, state = made("lstm", 1)
+    begins = np.zeros((T, N), np.bool_)
+    begins[0] = True
+    outputs = [rnn(x, s, cut(begins))[0] for s in (state, torch.zeros_like(state))]
+    assert torch.equal(*outputs)
+
+
+def test_the_pieces_of_two_short_sequences_by_hand() -> None:
+    """Sequence 0: rows 0, 2, 4 and 6 in one piece; sequence 1: row 1, then 3 and 5, then 7."""
+    is_first = np.array([[0, 1], [0, 1], [0, 0], [0, 1]], np.bool_)
+    pieces = cut(is_first)
+    assert pieces.sizes.tolist() == [4, 2, 1, 1]
+    assert pieces.rows.tolist() == [0, 3, 1, 7, 2, 5, 4, 6]
+    assert pieces.rows[pieces.places].tolist() == list(range(8))
+    assert pieces.envs.tolist() == [0, 1, 1, 1]
+    assert pieces.goes_on.flatten().tolist() == [True, False, False, False]
+    assert pieces.last.tolist() == [6, 5, 1, 7]
+
+
+def test_weights_begin_orthogonal_with_gain_one_and_biases_at_zero() -> None:
+    rnn = Recurrence("lstm", 3, 8, 2)
+    rnn.orthogonal_init()
+    for name, parameter in rnn.rnn.named_parameters():
+        if name.startswith("bias"):
+            assert not parameter.any()
+        else:  # taller than wide: its columns are orthonormal
+            product = parameter.T @ parameter
+            torch.testing.assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-5)
