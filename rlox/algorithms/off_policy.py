@@ -51,7 +51,8 @@ def off_policy_parts(
     goals = _goals(config, env, make_env)
     memory = _memory(config, algo, env, goals, tools)
     # the target network is neither learned nor has it moments
-    require_networks((env.observations.dim, *algo.net_arch, env.actions.size), copies=LEARNED + 2)
+    networks = algo.networks(env.observations.dim, env.actions.size)
+    require_networks(*networks, copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env, tools.device)
     dim = env.observations.dim
@@ -108,7 +109,7 @@ def _require_memory(
             f"lower it to {MAX_DRAWN // batches} or less"
         )
     rows = batches * drawn_bytes(env, memory.goals is not None)
-    learned = 4 * (2 * sum(algo.net_arch) + 4 * max(algo.net_arch, default=0))
+    learned = 4 * algo.learning_numbers(env.actions.size)
     if device.type != "cpu":
         learned = 0
     require_memory(

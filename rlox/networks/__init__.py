@@ -2,5 +2,6 @@
 
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.mlp import inference, mlp, orthogonal_init
+from rlox.networks.noisy import NoisyLinear, NoisyMLP
 
-__all__ = ["DuelingMLP", "inference", "mlp", "orthogonal_init"]
+__all__ = ["DuelingMLP", "NoisyLinear", "NoisyMLP", "inference", "mlp", "orthogonal_init"]

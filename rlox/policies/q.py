@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
-from rlox.networks import DuelingMLP, inference, mlp
+from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
+from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.policies.base import Policy
+from rlox.policies.returns import Expectation, Returns
 
-__all__ = ["EpsilonGreedy", "QPolicy"]
+__all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
 # Exploration is drawn for so many steps at a time, or for so many numbers if that is less.
 BLOCK_STEPS, BLOCK_NUMBERS = 1024, 1 << 18
@@ -30,6 +32,8 @@ class QPolicy(Policy):
     activation : `tanh`, `relu`, `elu` or `silu`
     dueling : separate streams for value and advantage
     epsilon : how often `sample` takes any choice
+    returns : what the network says of a choice; its expectation unless given
+    sigma : of the noise of all linear layers at the start, None: there is none
     """
 
     def __init__(
@@ -40,28 +44,47 @@ class QPolicy(Policy):
         activation: str = "relu",
         dueling: bool = False,
         epsilon: float = 0.05,
+        returns: Returns | None = None,
+        sigma: float | None = None,
     ) -> None:
         super().__init__()
         self.n_actions = n_actions
         self.epsilon = epsilon
-        self.q: nn.Module = (
-            DuelingMLP(obs_dim, n_actions, net_arch, activation)
-            if dueling
-            else mlp((obs_dim, *net_arch, n_actions), activation)
-        )
+        self.returns = returns or Expectation()
+        atoms = self.returns.numbers
+        sizes = (obs_dim, *net_arch, n_actions * (atoms or 1))
+        self.q: nn.Module
+        if dueling:
+            self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, atoms, sigma)
+        elif sigma is None:
+            self.q = mlp(sizes, activation)
+        else:
+            self.q = NoisyMLP(sizes, activation, sigma)
+        self.noise_size = noise_size(self.q)
 
-    def forward(self, obs: Tensor) -> Tensor:
+    def said(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What the network says of each choice, `[..., n_actions]` or `[..., n_actions, numbers]`.
+
+        `noise` `[noise_size]` are the factors of the noisy layers; None: their means alone.
+        """
+        flat = apply(self.q, obs, noise)
+        numbers = self.returns.numbers
+        return flat if numbers is None else flat.unflatten(-1, (self.n_actions, numbers))
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""
-        values: Tensor = self.q(obs)
-        return values
+        return self.returns.values(self.said(obs, noise))
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The best choice `[B]`."""
+        """The best choice `[B]`, without noise."""
         best: Tensor = self(obs).argmax(-1)
         return best
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The best choice `[B]`, or with probability `epsilon` any."""
+        """The best choice `[B]`, or with probability `epsilon` any; of noisy layers the best with noise."""
+        if self.noise_size:
+            chosen: Tensor = self(obs, factors((self.noise_size,), generator).to(obs)).argmax(-1)
+            return chosen
         best = self.mode(obs)
         u = torch.rand((2, *best.shape), generator=generator, device=best.device)
         return torch.where(u[0] < self.epsilon, (u[1] * self.n_actions).long(), best)
@@ -92,8 +115,8 @@ class EpsilonGreedy:
         self._shape = (max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // n_envs)), n_envs)
         self._seed = seed
         self._device = device
-        net = policy.q
-        self._values = inference(net) if isinstance(net, nn.Sequential) else net
+        expected = isinstance(policy.returns, Expectation)  # the network's own outputs
+        self._values = inference(policy.q) if expected else policy
         self._block = -1
 
     def random(self, step: int) -> NDArray[np.int64]:
@@ -123,3 +146,41 @@ class EpsilonGreedy:
             self._choices = self._choices.reshape(self._shape)
             self._block = block
         return row
+
+
+class NoisyGreedy:
+    """Explores with the noisy layers of a `QPolicy`: the best choice by their weights of this step.
+
+    The noise of a step is the same in all environments and new at the next one.
+
+    Parameters
+    ----------
+    policy : whose values decide
+    n_envs : environments that are acted in side by side
+    seed : of the run; the noise of step t is numbers of the stream "noise-acting"
+    device : where the policy is
+    """
+
+    def __init__(self, policy: QPolicy, n_envs: int, seed: int, device: torch.device) -> None:
+        self.policy = policy
+        self._any = EpsilonGreedy(policy, n_envs, lambda elapsed: 1.0, seed, device)
+        self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // policy.noise_size))
+        self._seed = seed
+        self._device = device
+        self._block = -1
+
+    def random(self, step: int) -> NDArray[np.int64]:
+        """Any choice, `[N]`."""
+        return self._any.random(step)
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
+        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        block, row = divmod(step, self._rows)
+        if block != self._block:
+            shape = (self._rows, self.policy.noise_size)
+            noise = stream_factors(self._seed, "noise-acting", block, shape)
+            self._noise = noise.to(self._device).unbind(0)
+            self._block = block
+        seen = torch.from_numpy(obs).to(self._device)
+        best: NDArray[np.int64] = self.policy(seen, self._noise[row]).argmax(-1).cpu().numpy()
+        return best

@@ -33,7 +33,9 @@ def test_a_projection_computed_by_hand() -> None:
     torch.testing.assert_close(shifted, torch.tensor([[0.5, 0.4, 0.1]]))
 
 
-@pytest.mark.parametrize(("v_min", "v_max", "atoms"), [(-10.0, 10.0, 51), (0.0, 100.0, 11), (-3.0, -1.0, 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("v_min", "v_max", "atoms"), [(-10.0, 10.0, 51), (0.0, 100.0, 11), (-3.0, -1.0, 2)]
+)
 def test_a_projection_keeps_the_mass_whatever_falls_where(
     v_min: float, v_max: float, atoms: int
 ) -> None:
