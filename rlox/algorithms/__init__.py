@@ -4,8 +4,15 @@ from rlox.algorithms.a2c import A2C
 from rlox.algorithms.bc import BC
 from rlox.algorithms.dqn import DQN
 from rlox.algorithms.ppo import PPO
+from rlox.algorithms.rainbow import Rainbow
 from rlox.runs.algorithm import Algorithm
 
-__all__ = ["A2C", "ALGORITHMS", "BC", "DQN", "PPO"]
+__all__ = ["A2C", "ALGORITHMS", "BC", "DQN", "PPO", "Rainbow"]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "bc": BC}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "ppo": PPO,
+    "a2c": A2C,
+    "dqn": DQN,
+    "rainbow": Rainbow,
+    "bc": BC,
+}

@@ -17,6 +17,7 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.run import (
     ALGO_CONFIGS,
     LOGGER_CONFIGS,
@@ -47,6 +48,7 @@ __all__ = [
     "OfflineConfig",
     "PPOConfig",
     "PrioritizedConfig",
+    "RainbowConfig",
     "ReplayConfig",
     "RolloutBufferConfig",
     "RunConfig",

@@ -13,12 +13,14 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.rainbow import RainbowConfig
 
-AlgoConfig = PPOConfig | A2CConfig | DQNConfig | BCConfig
+AlgoConfig = PPOConfig | A2CConfig | DQNConfig | RainbowConfig | BCConfig
 ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
     "a2c": A2CConfig,
     "dqn": DQNConfig,
+    "rainbow": RainbowConfig,
     "bc": BCConfig,
 }
 

@@ -39,7 +39,8 @@ def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
     gradient: it is 0 where nothing is left to learn, as a priority should be (Hessel et al. 2018).
     """
     cross = -(target * torch.log_softmax(logits, -1)).sum(-1)
-    return cross - torch.special.entr(target).sum(-1)
+    entropy: Tensor = torch.special.entr(target).sum(-1)
+    return cross - entropy
 
 
 def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
@@ -56,5 +57,5 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
     u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)  # [B, i, j]
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
-    weight = (tau - (u.detach() < 0).to(u.dtype)).abs()
+    weight = (tau - (u < 0).to(u.dtype)).abs()
     return (weight * huber).mean(-1).sum(-1) / kappa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from rlox.networks.mlp import ACTIVATIONS, mlp
@@ -51,12 +52,12 @@ class DuelingMLP(nn.Module):
 
         `noise` has the factors of the noisy layers: shared, value, advantage.
         """
-        parts = (None, None, None) if noise is None else noise.split(self._cuts)
+        parts = (None, None, None) if noise is None else torch.split(noise, self._cuts)
         features = apply(self.shared, obs, parts[0])
         value = apply(self.value, features, parts[1])
         advantage = apply(self.advantage, features, parts[2])
         if self._shape is None:
             return value + advantage - advantage.mean(-1, keepdim=True)
-        advantage = advantage.unflatten(-1, self._shape)
-        each = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
+        advantage = torch.unflatten(advantage, -1, self._shape)
+        each: Tensor = value.unsqueeze(-2) + advantage - advantage.mean(-2, keepdim=True)
         return each.flatten(-2)

@@ -57,9 +57,9 @@ class NoisyMLP(nn.Module):
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """`[..., sizes[0]]` -> `[..., sizes[-1]]`; `noise` has the factors of all layers in a row."""
-        parts = [None] * len(self._cuts) if noise is None else noise.split(self._cuts)
+        parts = () if noise is None else torch.split(noise, self._cuts)
         for n, layer in enumerate(self.layers):
-            x = layer(x, parts[n])
+            x = layer(x, parts[n] if parts else None)
             if n < self._active:
                 x = self.activation(x)
         return x

@@ -69,7 +69,7 @@ class QPolicy(Policy):
         """
         flat = apply(self.q, obs, noise)
         numbers = self.returns.numbers
-        return flat if numbers is None else flat.unflatten(-1, (self.n_actions, numbers))
+        return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""

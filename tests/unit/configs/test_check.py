@@ -55,7 +55,7 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"env": {"num_envs": 4}}, "did you mean 'env.n_envs'"),
         ({"total_step": 4}, "did you mean 'total_steps'"),
         ({"eval": {"evry": 4}}, "unknown key 'eval.evry'"),
-        ({"algo": {"name": "pp0"}}, "expected one of ppo, a2c, dqn, bc; did you mean 'ppo'"),
+        ({"algo": {"name": "pp0"}}, "expected one of ppo, a2c, dqn, rainbow, bc; did you mean 'ppo'"),
         ({"algo": {}}, "algo.name='' is not known"),
         ({"logger": {"x": {"name": "cvs"}}}, "logger.x.name='cvs' .* did you mean 'csv'"),
         ({"algo": "ppo"}, "algo='ppo': expected a group of keys"),
