@@ -51,8 +51,9 @@ SPEC = AlgorithmSpec(
     value=lambda policy, obs: policy(obs).amax(-1),
     vectors=False,
     steady={"beta": 1.0},
-    tiny={"net_arch": (4,), "buffer_size": 64, "n_atoms": 5},
+    tiny={"net_arch": (4,), "buffer_size": 64, "n_atoms": 5, "gradient_steps": 1},
     leaf_cases={"discrete normalised": 180},
+    leaf_more=240,
     without_effect={
         "discrete normalised: state/source/env/elapsed": "counts towards the 500-step limit, which "
         "is out of reach here",
