@@ -1,4 +1,4 @@
-"""DQN: deep Q-learning (Mnih et al. 2015), with double, dueling, n-step and prioritized variants."""
+"""DQN: deep Q-learning (Mnih et al. 2015), and what became of it, part by part (Hessel et al. 2018)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from rlox.configs.schedules import is_known
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.errors import UnsupportedSpaceError
-from rlox.losses import td_loss, td_target
+from rlox.networks.noisy import stream_factors
 from rlox.optim import Adam, FlatParameters
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
-from rlox.policies.q import EpsilonGreedy, QPolicy
+from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
+from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.runs.algorithm import Algorithm
+from rlox.sources.replay import Behaviour
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import copy_weights
 from rlox.training.parts import Parts, Tools
@@ -34,11 +36,17 @@ NAMES = ("loss/q", "value/q_mean", "train/grad_norm")
 
 
 class DQNLearner:
-    """A value network, its target network, and what batches of transitions do to them."""
+    """A value network, its target network, and what batches of transitions do to them.
 
-    def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig) -> None:
+    Of noisy networks each batch has noise of its own, numbers of streams of `seed`: for the values that are
+    learned, for the choice of the next action, and for its value.
+    """
+
+    def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
         self.policy, self.target, self.config = policy, target, config
-        self.optimizer = Adam(policy, config.initial("learning_rate"), eps=1e-8)
+        self.returns = _returns(config)
+        self._seed = seed
+        self.optimizer = Adam(policy, config.initial("learning_rate"), eps=config.adam_eps)
         target.load_state_dict(policy.state_dict())
         self._target = FlatParameters(target.requires_grad_(True))
         target.requires_grad_(False)
@@ -51,7 +59,7 @@ class DQNLearner:
         self._follow(batch.env_steps)
         rows, errors = [], []
         for i in range(len(batch)):
-            row, error = self._step(batch, i)
+            row, error = self._step(batch, i, clock.updates + i)
             rows.append(row)
             errors.append(error)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
@@ -60,12 +68,13 @@ class DQNLearner:
         require_finite_parameters(self.policy, self.optimizer.vector, where)
         metrics = dict(zip(NAMES, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
-        metrics["policy/epsilon"] = epsilon(
-            config, min(batch.env_steps / (clock.horizon or 1), 1.0)
-        )
+        if not config.noisy:
+            elapsed = min(batch.env_steps / (clock.horizon or 1), 1.0)
+            metrics["policy/epsilon"] = epsilon(config, elapsed)
         samples = batch.rewards.numel()
         if batch.weights is None:
             return Update(metrics, len(batch), samples)
+        # of a divergence, which rounding takes below 0, too
         found = torch.cat(errors).abs_().cpu().numpy().astype(np.float64)
         return Update(metrics, len(batch), samples, {"priorities": found}, batch.indices.ravel())
 
@@ -108,24 +117,44 @@ class DQNLearner:
                 else:
                     self._target.vector.lerp_(self.optimizer.vector, part)
 
-    def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
-        """One gradient step; its row of metrics and the errors `[B]`."""
-        device = self.optimizer.vector.device
-        obs, next_obs = batch.obs[i].to(device), batch.next_obs[i].to(device)
+    def noise(self, stream: str, number: int) -> Tensor | None:
+        """The noise of batch `number` of the run, by what it is for; None of plain networks."""
+        size = self.policy.noise_size
+        if not size:
+            return None
+        made = stream_factors(self._seed, stream, number, (size,))
+        return made.to(self.optimizer.vector.device)
+
+    def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
+        """One gradient step; its row of metrics and by how much each row was wrong `[B]`."""
+        device, returns = self.optimizer.vector.device, self.returns
+        obs, actions = batch.obs[i].to(device), batch.actions[i].to(device)
         with torch.no_grad():
-            after: Tensor = self.target(next_obs)
-            if self.config.double_dqn:
-                value = after.gather(-1, self.policy.mode(next_obs).unsqueeze(-1)).squeeze(-1)
-            else:
-                value = after.amax(-1)
-            goal = td_target(batch.rewards[i].to(device), batch.discounts[i].to(device), value)
-        q = self.policy(obs).gather(-1, batch.actions[i].to(device).unsqueeze(-1)).squeeze(-1)
+            rewards, discounts = batch.rewards[i].to(device), batch.discounts[i].to(device)
+            after = self._after(batch.next_obs[i].to(device), number)
+            goal = returns.goal(rewards, discounts, after)
+        said = _of(self.policy.said(obs, self.noise("noise-learning", number)), actions)
         weights = None if batch.weights is None else batch.weights[i].to(device)
-        loss = td_loss(q, goal, self.config.loss, weights)
+        loss, errors = returns.loss(said, goal, weights)
         norm = self.optimizer.backward(loss, self.config.max_grad_norm)
         self.optimizer.step()
-        q = q.detach()
-        return torch.stack([loss.detach(), q.mean(), norm]), q - goal
+        q = returns.values(said.detach())
+        return torch.stack([loss.detach(), q.mean(), norm]), errors
+
+    def _after(self, next_obs: Tensor, number: int) -> Tensor:
+        """What the target network says of the best action, in its own eyes or the online network's."""
+        after = self.target.said(next_obs, self.noise("noise-target", number))
+        if self.config.double_dqn:
+            values = self.policy(next_obs, self.noise("noise-choice", number))
+        else:
+            values = self.target.worth(after, next_obs)
+        return _of(after, values.argmax(-1))
+
+
+def _of(said: Tensor, actions: Tensor) -> Tensor:
+    """What is said of `actions` `[B]`, out of `[B, n_actions]` or `[B, n_actions, numbers]`."""
+    index = actions.view(-1, *(1,) * (said.ndim - 1)).expand(-1, 1, *said.shape[2:])
+    return said.gather(1, index).squeeze(1)
 
 
 def epsilon(config: DQNConfig, elapsed: float) -> float:
@@ -138,24 +167,19 @@ def epsilon(config: DQNConfig, elapsed: float) -> float:
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
-    """DQN's learner on replayed transitions."""
+    """DQN's learner, with whatever parts, on replayed transitions."""
     algo = cast(DQNConfig, config.algo)
 
     def compose(env: VectorEnv) -> OffPolicy:
         if not env.actions.discrete:
             raise UnsupportedSpaceError(
-                f"dqn needs Discrete actions, {config.env.id} has {env.action_space}"
+                f"{algo.name} needs Discrete actions, {config.env.id} has {env.action_space}"
             )
         online, target = (_network(algo, env).to(tools.device) for _ in range(2))
-        explorer = MaskedEpsilonGreedy if env.observations.masked else EpsilonGreedy
-        part = partial(epsilon, algo)
-        explore = explorer(online, env.n_envs, part, config.seed, tools.device)
-        return OffPolicy(online, explore, DQNLearner(online, target, algo))
+        learner = DQNLearner(online, target, algo, config.seed)
+        return OffPolicy(online, _explorer(config, online, env, tools.device), learner)
 
-    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
-        return [(env.observations.seen, *algo.net_arch, env.actions.size)]
-
-    return off_policy_parts(config, tools, compose, widths)
+    return off_policy_parts(config, tools, compose)
 
 
 class DQN(Algorithm):
@@ -168,9 +192,9 @@ class DQN(Algorithm):
     seed : keys every random stream of the run
     logger : receives metrics rows
     callbacks : called during training; one that returns False from `on_step` stops it
-    **config_kwargs : any field of `DQNConfig` (`double_dqn`, `dueling`, `n_step`, `prioritized`, ...), of
-        its buffer (`buffer_size`, `alpha`, `beta`, ...) or of `EnvConfig` (its `backend` as
-        `env_backend`), or `device`; unknown names are errors
+    **config_kwargs : any field of `DQNConfig` (`double_dqn`, `dueling`, `n_step`, `prioritized`, `noisy`,
+        `distribution`, ...), of its buffer (`buffer_size`, `alpha`, `beta`, ...) or of `EnvConfig` (its
+        `backend` as `env_backend`), or `device`; unknown names are errors
     """
 
     name = "dqn"
@@ -199,4 +223,22 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         config.activation,
         config.dueling,
         epsilon(config, 1.0) if is_known(config.exploration_eps) else 0.0,
+        _returns(config),
+        config.noisy_sigma if config.noisy else None,
     )
+
+
+def _returns(config: DQNConfig) -> Returns:
+    if config.distribution == "categorical":
+        return Atoms(config.n_atoms, config.v_min, config.v_max)
+    if config.distribution == "quantile":
+        return Quantiles(config.n_quantiles)
+    return Expectation(config.loss)
+
+
+def _explorer(run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device) -> Behaviour:
+    config = cast(DQNConfig, run.algo)
+    kind = MaskedEpsilonGreedy if env.observations.masked else EpsilonGreedy
+    part = partial(epsilon, config)
+    explore = kind(policy, env.n_envs, part, run.seed, device)
+    return NoisyGreedy(policy, explore, run.seed, device) if config.noisy else explore

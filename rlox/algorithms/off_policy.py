@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import torch
+
 from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
@@ -46,21 +48,17 @@ def off_policy_parts(
     config: RunConfig,
     tools: Tools,
     compose: Callable[[VectorEnv], OffPolicy],
-    widths: Callable[[VectorEnv], list[tuple[int, ...]]],
 ) -> Parts:
-    """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment.
-
-    `widths` are the layers of each network that is learned, its input's and output's too.
-    """
+    """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment."""
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
     goals = _goals(config, env, make_env)
-    networks = widths(env)
-    memory = _memory(config, algo, env, goals, tools, networks)
+    memory = _memory(config, algo, env, goals, tools)
     # the target network is neither learned nor has it moments
+    networks = algo.networks(env.observations.seen, env.actions.size, env.actions.discrete)
     require_networks(*networks, copies=LEARNED + 2)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env)
@@ -91,7 +89,6 @@ def _memory(
     env: VectorEnv,
     goals: Goals | None,
     tools: Tools,
-    networks: list[tuple[int, ...]],
 ) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
@@ -100,20 +97,16 @@ def _memory(
     memory = Memory(buffer, buffer_config, *sizes, goals)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
-        # a row keeps every hidden layer that a gradient flows through, and what went into it
-        hidden = [width for network in networks for width in network[1:-1]]
-        learned = 4 * (2 * sum(hidden) + 4 * max(hidden, default=0))
-        on_cpu = tools.device.type == "cpu"
-        _require_memory(algo, env, memory, said_by, learned if on_cpu else 0)
+        _require_memory(algo, env, memory, said_by, tools.device)
     return memory
 
 
 def _require_memory(
-    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, learned: int
+    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, device: torch.device
 ) -> None:
     """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
 
-    A batch takes its rows and, while it is learned from, `learned` bytes a row for the networks' layers.
+    A batch takes its rows and, while it is learned from on the CPU, the hidden layers of the networks.
     """
     require_memory(
         memory.full_bytes,
@@ -128,6 +121,9 @@ def _require_memory(
             f"lower it to {MAX_DRAWN // batches} or less"
         )
     rows = batches * drawn_bytes(env, memory.goals is not None)
+    learned = 4 * algo.learning_numbers(env.actions.size)
+    if device.type != "cpu":
+        learned = 0
     require_memory(
         memory.full_bytes + algo.batch_size * (rows + learned),
         f"a replay buffer with {drawn}",

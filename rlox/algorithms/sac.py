@@ -152,14 +152,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         of = _choices if env.actions.discrete else _vectors
         return of(config, algo, env, tools)
 
-    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
-        actor, critic = algo.widths
-        obs_dim, size = env.observations.dim, env.actions.size
-        if env.actions.discrete:
-            return [(obs_dim, *actor, size), *[(obs_dim, *critic, size)] * algo.n_critics]
-        return [(obs_dim, *actor, 2 * size), *[(obs_dim + size, *critic, 1)] * algo.n_critics]
-
-    return off_policy_parts(config, tools, compose, widths)
+    return off_policy_parts(config, tools, compose)
 
 
 def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -> OffPolicy:

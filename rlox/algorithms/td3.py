@@ -141,11 +141,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         learner = TD3Learner(policy, algo, UpdateNoise(tools.streams))
         return OffPolicy(policy, NoisyExploration(explore, shape, *run), learner, actions)
 
-    def widths(env: VectorEnv) -> list[tuple[int, ...]]:
-        (actor, critic), dim, size = algo.widths, env.observations.dim, env.actions.size
-        return [(dim, *actor, size), *[(dim + size, *critic, 1)] * algo.n_critics]
-
-    return off_policy_parts(config, tools, compose, widths)
+    return off_policy_parts(config, tools, compose)
 
 
 class TD3(Algorithm):

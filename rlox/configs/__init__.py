@@ -17,6 +17,7 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.run import (
     ALGO_CONFIGS,
@@ -51,6 +52,7 @@ __all__ = [
     "OfflineConfig",
     "PPOConfig",
     "PrioritizedConfig",
+    "RainbowConfig",
     "RecurrentPPOConfig",
     "ReplayConfig",
     "RolloutBufferConfig",

@@ -44,6 +44,16 @@ class ActorCriticConfig(OffPolicyConfig):
         critic = self.critic_net_arch
         return self.net_arch, self.net_arch if critic is None else critic
 
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """The actor's, and each critic's of an observation and a vector."""
+        actor, critic = self.widths
+        return [(obs_dim, *actor, actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
+
+    def learning_numbers(self, actions: int) -> int:
+        """The hidden layers' of the actor and of all critics."""
+        actor, critic = self.widths
+        return 2 * (sum(actor) + self.n_critics * sum(critic)) + 4 * max(*actor, *critic, 1)
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Networks have a hidden layer."""
         super().check(env, buffer)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.code import as_code, plain_argument
 from rlox.configs.params import expectation, inside, object_name
@@ -99,15 +100,26 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     algo = data.get("algo")
     named = algo.get("name") if isinstance(algo, Mapping) else None
     kind = ALGO_CONFIGS.get(named) if isinstance(named, str) else None
-    brings = kind.brings if kind else {}
     given: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
-    for key, value in brings.items():
+    for key, value in (kind.brings if kind else {}).items():
         group, _, name = key.rpartition(".")
+        node = given.get(group, {})
         if not group:
             given = {name: value, **given}
-        elif isinstance(node := given.get(group, {}), Mapping):
-            given[group] = {name: value, **node}
+        elif isinstance(node, Mapping):
+            given[group] = _brought(group, name, value, node, kind)
     return given
+
+
+def _brought(
+    group: str, name: str, value: Any, node: Mapping[str, Any], kind: type[AlgorithmConfig] | None
+) -> Mapping[str, Any]:
+    """A group with a default; a buffer's are of the algorithm's own, which `auto` stands for then."""
+    if group != "buffer" or kind is None:
+        return {name: value, **node}
+    chosen = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
+    # any other is refused by its name, later
+    return {name: value, **node, "name": chosen} if chosen == kind.buffers[0] else node
 
 
 def _with_buffer(run: RunConfig) -> RunConfig:

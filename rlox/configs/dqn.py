@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import OffPolicyConfig
@@ -12,6 +13,15 @@ from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
+# Keys that need another one: that, the value that it must have, and what is missing without it.
+PARTS = {
+    "noisy_sigma": ("noisy", True, "there is no noise"),
+    "n_atoms": ("distribution", "categorical", "there are no atoms"),
+    "v_min": ("distribution", "categorical", "there are no atoms"),
+    "v_max": ("distribution", "categorical", "there are no atoms"),
+    "n_quantiles": ("distribution", "quantile", "there are no quantiles"),
+    "loss": ("distribution", "none", "a distribution has a loss of its own"),
+}
 THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
 
 
@@ -42,12 +52,17 @@ class DQNConfig(OffPolicyConfig):
         source="SB3",
     )
     exploration_fraction: float = param(
-        0.1, "part of total_steps over which epsilon falls", within="(0, 1]", source="SB3"
+        0.1,
+        "part of total_steps over which epsilon falls; without noisy",
+        within="(0, 1]",
+        source="SB3",
     )
     exploration_initial_eps: float = param(
-        1.0, "epsilon at the start", within="[0, 1]", source="Mnih et al. 2015"
+        1.0, "epsilon at the start; without noisy", within="[0, 1]", source="Mnih et al. 2015"
     )
-    exploration_final_eps: float = param(0.05, "epsilon at the end", within="[0, 1]", source="SB3")
+    exploration_final_eps: float = param(
+        0.05, "epsilon at the end; without noisy", within="[0, 1]", source="SB3"
+    )
     exploration_eps: Schedule | None = schedule(
         None,
         "in place of these three: epsilon as a schedule, e.g. [[0,1],[0.1,0.1],[1,0.01]]",
@@ -60,11 +75,50 @@ class DQNConfig(OffPolicyConfig):
     dueling: bool = param(
         False, "separate streams for value and advantage", source="Wang et al. 2016"
     )
+    noisy: bool = param(
+        False,
+        "all linear layers have learned noise, which explores in place of epsilon",
+        instead_of=(*THREE, "exploration_eps"),
+        source="Fortunato et al. 2018; all linear layers: Hessel et al. 2018",
+    )
+    noisy_sigma: float = param(
+        0.5,
+        "of the noise at the start, times 1 / sqrt(inputs of the layer); with noisy",
+        within="[0, inf)",
+        source="Fortunato et al. 2018, section 3.2",
+    )
+    distribution: str = param(
+        "none",
+        "what is learned of returns: their mean, the probabilities of atoms (C51), quantiles (QR-DQN)",
+        choices=("none", "categorical", "quantile"),
+    )
+    n_atoms: int = param(
+        51,
+        "atoms from v_min to v_max; of categorical",
+        within="[2, 1024]",
+        source="Bellemare et al. 2017, section 5",
+    )
+    v_min: float = param(
+        -10.0,
+        "return of the lowest atom; of categorical",
+        within="(-inf, inf)",
+        source="Bellemare et al. 2017, section 5, for rewards clipped to [-1, 1]",
+    )
+    v_max: float = param(
+        10.0,
+        "return of the highest atom; of categorical",
+        within="(-inf, inf)",
+        source="Bellemare et al. 2017, section 5, for rewards clipped to [-1, 1]",
+    )
+    n_quantiles: int = param(
+        200, "of quantile", within="[1, 1024]", source="Dabney et al. 2018, section 5"
+    )
     loss: str = param(
         "huber",
-        "of the temporal-difference error; huber turns linear at 1",
+        "of the temporal-difference error; huber turns linear at 1; of distribution=none",
         choices=("huber", "mse"),
     )
+    adam_eps: float = param(1e-8, "Adam's epsilon", within="(0, inf)", source="SB3, torch")
     max_grad_norm: float = param(
         10.0, "global gradient-norm limit", within="(0, inf)", source="SB3"
     )
@@ -73,18 +127,69 @@ class DQNConfig(OffPolicyConfig):
     )
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Epsilon is said once."""
+        """Exploration is said once, and nothing of a part that is not there."""
         super().check(env, buffer)
-        defaults = {f.name: f.default for f in fields(self)}
-        given = [name for name in THREE if getattr(self, name) != defaults[name]]
-        if self.exploration_eps is not None and given:
+        default = {f.name: f.default for f in fields(self)}
+        changed = [name for name in THREE if getattr(self, name) != default[name]]
+        if self.exploration_eps is not None and changed:
             raise ConfigError(
-                f"algo.exploration_eps and algo.{given[0]}={getattr(self, given[0])}: give one of them"
+                f"algo.exploration_eps and algo.{changed[0]}={getattr(self, changed[0])}: give one of them"
+            )
+        changed += ["exploration_eps"] * (self.exploration_eps is not None)
+        if self.noisy and changed:
+            raise ConfigError(
+                f"algo.noisy=true and algo.{changed[0]}={getattr(self, changed[0])}: noisy layers explore "
+                "without epsilon; give one of them"
+            )
+        for name, (part, needed, missing) in PARTS.items():
+            value, of = getattr(self, name), getattr(self, part)
+            if value != default[name] and of != needed:
+                raise ConfigError(
+                    f"algo.{name}={value} with algo.{part}={_word(of)}: {missing}; set "
+                    f"algo.{part}={_word(needed)}, or leave algo.{name} at {default[name]}"
+                )
+        if self.v_min >= self.v_max:
+            raise ConfigError(
+                f"algo.v_min={self.v_min} and algo.v_max={self.v_max}: the atoms rise from one to the "
+                "other; set algo.v_min below algo.v_max"
             )
 
     @property
     def scheduled(self) -> bool:
-        """Epsilon too."""
-        if self.exploration_eps is not None:
+        """Epsilon too, where there is one."""
+        if self.noisy or self.exploration_eps is not None:
             return super().scheduled
         return super().scheduled or self.exploration_initial_eps != self.exploration_final_eps
+
+    @property
+    def numbers(self) -> int:
+        """What the network says of each action."""
+        return {"none": 1, "categorical": self.n_atoms, "quantile": self.n_quantiles}[
+            self.distribution
+        ]
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
+        """One; of noisy layers another with the deviations."""
+        return [(obs_dim, *self.net_arch, actions * self.numbers)] * (2 if self.noisy else 1)
+
+    def learning_numbers(self, actions: int) -> int:
+        """With what is said of every action, and of a distribution each number beside each."""
+        hidden = super().learning_numbers(actions)
+        if self.distribution == "none":
+            return hidden
+        return hidden + 3 * actions * self.numbers + 4 * self.numbers**2
+
+    def other_function(self, there: AlgorithmConfig) -> str:
+        """Atoms elsewhere are other values; as many quantiles as atoms have the same shapes."""
+        if isinstance(there, DQNConfig):
+            names = ["distribution"]
+            names += ["v_min", "v_max"] if self.distribution == "categorical" else []
+            for name in names:
+                mine, theirs = getattr(self, name), getattr(there, name)
+                if mine != theirs:
+                    return f"algo.{name}={theirs}, this one {mine}; set algo.{name}={theirs}"
+        return super().other_function(there)
+
+
+def _word(value: object) -> str:
+    return str(value).lower()

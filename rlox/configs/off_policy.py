@@ -72,6 +72,14 @@ class OffPolicyConfig(AlgorithmConfig):
         """One step of every environment."""
         return n_envs
 
+    def networks(self, obs_dim: int, actions: int, discrete: bool = True) -> list[tuple[int, ...]]:
+        """Widths of the layers that learn, for the memory that they take."""
+        return [(obs_dim, *self.net_arch, actions)]
+
+    def learning_numbers(self, actions: int) -> int:
+        """Numbers that learning from a row of a batch takes: the hidden layers' of the networks."""
+        return 2 * sum(self.net_arch) + 4 * max(self.net_arch, default=0)
+
     def gradient_steps_between(self, before: int, after: int) -> int:
         """Batches that are due for the environment steps from `before` (excluded) to `after`."""
         first, last = before // self.train_freq, after // self.train_freq  # trainings until then

@@ -13,6 +13,7 @@ from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
@@ -22,6 +23,7 @@ AlgoConfig = (
     | RecurrentPPOConfig
     | A2CConfig
     | DQNConfig
+    | RainbowConfig
     | SACConfig
     | TD3Config
     | DDPGConfig
@@ -32,6 +34,7 @@ ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "recurrent_ppo": RecurrentPPOConfig,
     "a2c": A2CConfig,
     "dqn": DQNConfig,
+    "rainbow": RainbowConfig,
     "sac": SACConfig,
     "td3": TD3Config,
     "ddpg": DDPGConfig,

@@ -57,6 +57,14 @@ class SACConfig(ActorCriticConfig):
             return True, float(match[1] or 1.0)
         return False, float(self.ent_coef)
 
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """Of vectors the actor gives means and deviations; of choices critics say a value of each."""
+        if not discrete:
+            (_, *hidden, _), *critics = super().networks(obs_dim, actions)
+            return [(obs_dim, *hidden, 2 * actions), *critics]
+        actor, critic = self.widths
+        return [(obs_dim, *actor, actions), *[(obs_dim, *critic, actions)] * self.n_critics]
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """The temperature is a word or a number; what is said of gSDE needs gSDE."""
         super().check(env, buffer)

@@ -123,9 +123,10 @@ def annealing(kind: Any) -> dict[str, str]:
 def other_ways(kind: type[Any], given: Mapping[str, Any]) -> list[str]:
     """The fields of a dataclass that say in another way what `given` says: presets' values of them go.
 
-    Declared by `instead_of`, in both directions, and by `anneals` where a schedule is given.
+    Declared by `instead_of`, in both directions, and by `anneals` where a schedule is given. Null and false
+    say nothing.
     """
-    said = {name for name, value in given.items() if value is not None}
+    said = {name for name, value in given.items() if value is not None and value is not False}
     found: dict[str, None] = {}
     for f in fields(kind):
         beside = f.metadata.get("instead_of", ())

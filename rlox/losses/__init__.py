@@ -1,5 +1,11 @@
 """Losses as pure functions, and `PPOLoss`, their composition."""
 
+from rlox.losses.distributional import (
+    categorical_kl,
+    project_atoms,
+    quantile_huber,
+    quantile_midpoints,
+)
 from rlox.losses.policy import (
     clip_fraction,
     clipped_surrogate,
@@ -15,12 +21,16 @@ from rlox.losses.value import clipped_value_loss, value_loss
 __all__ = [
     "PPOLoss",
     "PPOTerms",
+    "categorical_kl",
     "clip_fraction",
     "clipped_surrogate",
     "clipped_value_loss",
     "critics_loss",
     "kl_estimate",
     "policy_gradient",
+    "project_atoms",
+    "quantile_huber",
+    "quantile_midpoints",
     "soft_policy_loss",
     "standardize",
     "td_loss",

@@ -54,16 +54,23 @@ class MaskedDiscretePolicy(DiscretePolicy):
 class MaskedQPolicy(QPolicy):
     """A `QPolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
 
-    def forward(self, obs: Tensor) -> Tensor:
+    def said(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What the network says of each choice, allowed or not."""
+        return super().said(obs[..., : -self.n_actions], noise)
+
+    def worth(self, said: Tensor, obs: Tensor) -> Tensor:
         """Q-values `[..., n_actions]`; the dtype's minimum of choices that are not allowed."""
-        return over_rows(super().forward, self.n_actions)(obs)
+        return allowed_only(super().worth(said, obs), obs[..., -self.n_actions :])
 
     def fast_values(self) -> Net:
         """The Q-values for many small calls without gradients."""
-        return over_rows(super().fast_values(), self.n_actions)
+        net = super().fast_values()
+        return net if net is self else over_rows(net, self.n_actions)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The best choice `[B]`, or with probability `epsilon` any that is allowed."""
+        """The best choice `[B]`, or with probability `epsilon` any that is allowed; with noise the best."""
+        if self.noise_size:
+            return super().sample(obs, generator)
         best, masks = self.mode(obs), obs[..., -self.n_actions :]
         u = torch.rand((2, *best.shape), generator=generator, device=best.device)
         nth = (u[1] * masks.sum(-1)).long()

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
-from rlox.networks import DuelingMLP, inference, mlp
+from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
+from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.policies.base import Policy
+from rlox.policies.returns import Expectation, Returns
 
-__all__ = ["EpsilonGreedy", "QPolicy"]
+__all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
 # Exploration is drawn for so many steps at a time, or for so many numbers if that is less.
 BLOCK_STEPS, BLOCK_NUMBERS = 1024, 1 << 18
@@ -30,6 +32,8 @@ class QPolicy(Policy):
     activation : `tanh`, `relu`, `elu` or `silu`
     dueling : separate streams for value and advantage
     epsilon : how often `sample` takes any choice
+    returns : what the network says of a choice; its expectation unless given
+    sigma : of the noise of all linear layers at the start, None: there is none
     """
 
     def __init__(
@@ -40,32 +44,57 @@ class QPolicy(Policy):
         activation: str = "relu",
         dueling: bool = False,
         epsilon: float = 0.05,
+        returns: Returns | None = None,
+        sigma: float | None = None,
     ) -> None:
         super().__init__()
         self.n_actions = n_actions
         self.epsilon = epsilon
-        self.q: nn.Module = (
-            DuelingMLP(obs_dim, n_actions, net_arch, activation)
-            if dueling
-            else mlp((obs_dim, *net_arch, n_actions), activation)
-        )
+        self.returns = returns or Expectation()
+        atoms = self.returns.numbers
+        sizes = (obs_dim, *net_arch, n_actions * (atoms or 1))
+        self.q: nn.Module
+        if dueling:
+            self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, atoms, sigma)
+        elif sigma is None:
+            self.q = mlp(sizes, activation)
+        else:
+            self.q = NoisyMLP(sizes, activation, sigma)
+        self.noise_size = noise_size(self.q)
 
-    def forward(self, obs: Tensor) -> Tensor:
+    def said(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What the network says of each choice, `[..., n_actions]` or `[..., n_actions, numbers]`.
+
+        `noise` `[noise_size]` are the factors of the noisy layers; None: their means alone.
+        """
+        flat = apply(self.q, obs, noise)
+        numbers = self.returns.numbers
+        return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""
-        values: Tensor = self.q(obs)
-        return values
+        return self.worth(self.said(obs, noise), obs)
+
+    def worth(self, said: Tensor, obs: Tensor) -> Tensor:
+        """The Q-values `[..., n_actions]` of what was `said` of the choices in `obs`."""
+        return self.returns.values(said)
 
     def fast_values(self) -> Callable[[Tensor], Tensor]:
-        """The Q-values for many small calls without gradients."""
-        return inference(self.q) if isinstance(self.q, nn.Sequential) else self.q
+        """The Q-values, without noise, for many small calls without gradients."""
+        if isinstance(self.returns, Expectation) and not self.noise_size:
+            return inference(self.q)  # the network's own outputs
+        return self
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The best choice `[B]`."""
+        """The best choice `[B]`, without noise."""
         best: Tensor = self(obs).argmax(-1)
         return best
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The best choice `[B]`, or with probability `epsilon` any."""
+        """The best choice `[B]`, or with probability `epsilon` any; of noisy layers the best with noise."""
+        if self.noise_size:
+            chosen: Tensor = self(obs, factors((self.noise_size,), generator).to(obs)).argmax(-1)
+            return chosen
         best = self.mode(obs)
         u = torch.rand((2, *best.shape), generator=generator, device=best.device)
         return torch.where(u[0] < self.epsilon, (u[1] * self.n_actions).long(), best)
@@ -125,3 +154,43 @@ class EpsilonGreedy:
             self._choices = (self._picks * self.policy.n_actions).astype(np.int64)
             self._block = block
         return row
+
+
+class NoisyGreedy:
+    """Explores with the noisy layers of a `QPolicy`: the best choice by their weights of this step.
+
+    The noise of a step is the same in all environments and new at the next one.
+
+    Parameters
+    ----------
+    policy : whose values decide
+    warm_up : chooses before anything is learned
+    seed : of the run; the noise of step t is numbers of the stream "noise-acting"
+    device : where the policy is
+    """
+
+    def __init__(
+        self, policy: QPolicy, warm_up: EpsilonGreedy, seed: int, device: torch.device
+    ) -> None:
+        self.policy = policy
+        self._any = warm_up
+        self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // policy.noise_size))
+        self._seed = seed
+        self._device = device
+        self._block = -1
+
+    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Any choice, `[N]`."""
+        return self._any.random(step, obs)
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
+        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        block, row = divmod(step, self._rows)
+        if block != self._block:
+            shape = (self._rows, self.policy.noise_size)
+            noise = stream_factors(self._seed, "noise-acting", block, shape)
+            self._noise = noise.to(self._device).unbind(0)
+            self._block = block
+        seen = torch.from_numpy(obs).to(self._device)
+        best: NDArray[np.int64] = self.policy(seen, self._noise[row]).argmax(-1).cpu().numpy()
+        return best

@@ -94,6 +94,7 @@ CASES = {
     "Recurrent PPO": remembering(),
     "DQN, prioritized": replaying(),
     "DQN, masked": masked(),
+    "Rainbow": replaying(name="rainbow", n_atoms=11, target_update_interval=200),
     "BC": cloning(),
 }
 Whole = tuple[dict[str, Any], list[str]]
@@ -153,7 +154,7 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
-     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77),
+     ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("Rainbow", 0.7),
      ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(

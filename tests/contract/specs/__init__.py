@@ -20,6 +20,8 @@ from rlox.runs.algorithm import Algorithm
 from rlox_cli.help import value_text
 
 Options = Mapping[str, Any]
+# Arguments of a façade that are keys of a replay buffer.
+REPLAY = {"buffer_size": "capacity", "beta": "beta"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class AlgorithmSpec:
         if "dataset" in given:
             tree["buffer"] = {"name": "offline", "path": given.pop("dataset")}
         if "buffer_size" in given:
-            tree["buffer"] = {"name": "auto", "capacity": given.pop("buffer_size")}
+            kept = {key: given.pop(name) for name, key in REPLAY.items() if name in given}
+            tree["buffer"] = {"name": "auto", **kept}
         return {**tree, "algo": {"name": self.name, **given}}
 
     def config(self, case: str) -> RunConfig:

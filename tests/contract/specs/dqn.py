@@ -39,6 +39,21 @@ SPEC = AlgorithmSpec(
         },
         "one update at a time": {"n_envs": 1, "train_freq": 1, "gradient_steps": 1},
         "replay ratio, many environments": {"n_envs": 5, "gradient_steps": 1, "replay_ratio": 0.4},
+        "noisy, double": {"noisy": True, "double_dqn": True, "tau": 0.5},
+        "atoms, dueling, two steps": {
+            "distribution": "categorical",
+            "n_atoms": 11,
+            "v_min": 0.0,
+            "v_max": 20.0,
+            "dueling": True,
+            "n_step": 2,
+        },
+        "quantiles, noisy, prioritized": {
+            "distribution": "quantile",
+            "n_quantiles": 8,
+            "noisy": True,
+            "prioritized": True,
+        },
     },
     total=400,
     probe={

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, BC, DQN, PPO, RecurrentPPO
+from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow, RecurrentPPO
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
@@ -83,6 +83,11 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
             "gradient_steps": 1,
             **{k: v for k, v in REPLAY.items() if k != "gradient_steps"},
         },
+    ),
+    "rainbow": (Rainbow, {"env_id": "CartPole-v1", "n_atoms": 11, "v_min": 0.0, **REPLAY}),
+    "quantile": (
+        DQN,
+        {"env_id": "CartPole-v1", "distribution": "quantile", "n_quantiles": 5, **REPLAY},
     ),
 }
 Arrays = dict[str, NDArray[Any]]

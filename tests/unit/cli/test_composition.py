@@ -93,6 +93,37 @@ def test_a_key_that_is_typed_displaces_that_of_an_experiment_either_way_round(
     assert (typed["capacity"], typed["memory"]) == (70, None)
 
 
+def test_noisy_layers_displace_the_presets_epsilon(cli: Cli) -> None:
+    preset, noisy = (
+        composed(cli, "algo=dqn", *more)["algo"] for more in ((), ("algo.noisy=true",))
+    )
+    assert (preset["exploration_fraction"], preset["exploration_final_eps"]) == (0.16, 0.04)
+    assert (noisy["exploration_fraction"], noisy["exploration_final_eps"]) == (0.1, 0.05)
+    assert noisy["learning_rate"] == preset["learning_rate"]
+    assert composed(cli, "algo=dqn", "algo.noisy=false")["algo"] == preset
+    typed = cli("train", "algo=dqn", "algo.noisy=true", "algo.exploration_fraction=0.3")
+    assert "algo.noisy=true and algo.exploration_fraction=0.3: noisy layers explore" in typed.err
+
+
+def test_rainbow_brings_its_exponent_and_takes_no_other_buffer(cli: Cli, tmp_path: Path) -> None:
+    for given in ((), ("buffer=prioritized",), ("tuned=null",)):
+        assert composed(cli, "algo=rainbow", *given)["buffer"]["alpha"] == 0.5
+    assert composed(cli, "algo=rainbow", "buffer.alpha=0.7")["buffer"]["alpha"] == 0.7
+    assert composed(cli, "algo=dqn", "buffer=prioritized")["buffer"]["alpha"] == 0.6
+    (tmp_path / "mine" / "algo").mkdir(parents=True)
+    (tmp_path / "mine" / "algo" / "wide.yaml").write_text(
+        "defaults: [rainbow, _self_]\nn_atoms: 101\n"
+    )
+    variant = composed(cli, "--config-dir", "mine", "algo=wide")
+    assert (variant["algo"]["n_atoms"], variant["algo"]["v_max"]) == (101, 100)
+    assert variant["buffer"] == composed(cli, "algo=rainbow")["buffer"]
+    refused = cli("train", "algo=rainbow", "buffer=uniform")
+    assert (refused.code, refused.err) == (
+        2,
+        "rlox train: buffer=uniform: rainbow learns from prioritized\n",
+    )
+
+
 def test_null_displaces_nothing(cli: Cli) -> None:
     data = composed(cli, "algo=dqn", "buffer.memory=null", "algo.replay_ratio=null")
     assert (data["buffer"]["capacity"], data["algo"]["gradient_steps"]) == (100_000, 128)
@@ -105,6 +136,10 @@ def test_null_displaces_nothing(cli: Cli) -> None:
         ("recurrent_ppo", "rollout"),
         ("a2c", "rollout"),
         ("dqn", "auto"),
+        ("sac", "auto"),
+        ("td3", "auto"),
+        ("ddpg", "auto"),
+        ("rainbow", "prioritized"),
         ("bc", "offline"),
     ],
 )

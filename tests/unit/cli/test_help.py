@@ -81,6 +81,7 @@ def test_the_general_help_names_every_command(cli: Cli) -> None:
 def test_help_shows_the_defaults_that_an_algorithm_brings(cli: Cli) -> None:
     assert "env.n_envs=8 " in cli("train", "--help").out
     assert "env.n_envs=1 " in cli("train", "algo=dqn", "--help").out
+    assert "buffer.alpha=0.5 " in cli("train", "algo=rainbow", "--help").out
     out = cli("train", "algo=bc", "--help").out
     assert "total_steps=20000 " in out
     assert "checkpoint.every=5000 " in out
@@ -88,7 +89,12 @@ def test_help_shows_the_defaults_that_an_algorithm_brings(cli: Cli) -> None:
 
 
 def test_help_shows_the_keys_of_the_buffer_that_auto_stands_for(cli: Cli) -> None:
-    for algo, keys in (("ppo", "buffer=rollout"), ("dqn", "buffer=auto"), ("bc", "buffer=offline")):
+    for algo, keys in (
+        ("ppo", "buffer=rollout"),
+        ("dqn", "buffer=auto"),
+        ("rainbow", "buffer=prioritized"),
+        ("bc", "buffer=offline"),
+    ):
         plain = cli("train", f"algo={algo}", "--help").out
         assert f"\n{keys} (key=default" in plain
         assert cli("train", f"algo={algo}", "buffer=auto", "--help").out == plain

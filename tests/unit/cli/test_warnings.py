@@ -65,7 +65,7 @@ def test_what_is_meant_is_not_warned_of(cli: Cli, given: tuple[str, ...]) -> Non
 
 
 def test_no_shipped_preset_is_warned_of(cli: Cli) -> None:
-    for algo in ("ppo", "a2c", "dqn"):
+    for algo in ("ppo", "a2c", "dqn", "rainbow"):
         result = cli("train", f"algo={algo}", "dry_run=true")
         assert (result.code, result.err) == (0, "")
 

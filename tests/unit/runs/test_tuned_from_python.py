@@ -9,14 +9,14 @@ import pytest
 from helpers.cli import Cli, cli
 from omegaconf import OmegaConf
 
-from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow
 from rlox.configs import make_run, plain
 from rlox.errors import UnknownNameError
 from rlox.presets import tuned_names
 from rlox_cli.options import CONF, group_options
 
 __all__ = ["cli"]  # a fixture
-FACADES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN}
+FACADES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "rainbow": Rainbow}
 
 
 def test_the_names_are_those_of_the_command_line() -> None:

@@ -1,0 +1,46 @@
+"""Rainbow (Hessel et al. 2018): DQN's learner with double, dueling, n-step, prioritized, noisy and C51."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlox.algorithms.dqn import make
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.envs.make import EnvSource
+from rlox.runs.algorithm import Algorithm
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
+
+__all__ = ["Rainbow"]
+
+
+class Rainbow(Algorithm):
+    """Rainbow for Discrete actions.
+
+    Parameters
+    ----------
+    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    n_envs : parallel environments
+    seed : keys every random stream of the run
+    logger : receives metrics rows
+    callbacks : called during training; one that returns False from `on_step` stops it
+    **config_kwargs : any field of `RainbowConfig` (`v_min`, `v_max`, `n_step`, `noisy`, ...), of its buffer
+        (`buffer_size`, `alpha`, `beta`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or
+        `device`; unknown names are errors
+    """
+
+    name = "rainbow"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        env_id: EnvSource = DEFAULT_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        logger: LoggerCallback | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        **config_kwargs: Any,
+    ) -> None:
+        env_id = environment_of(env_id, DEFAULT_ENV, config_kwargs)
+        config = config_from_arguments("rainbow", env_id, n_envs, seed, config_kwargs)
+        super().__init__(config, env_id, None, logger, callbacks)

@@ -1,0 +1,61 @@
+"""Losses of return distributions: over fixed atoms (C51) and as quantiles (QR-DQN)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["categorical_kl", "project_atoms", "quantile_huber", "quantile_midpoints"]
+
+
+def project_atoms(
+    rewards: Tensor, discounts: Tensor, probabilities: Tensor, v_min: float, v_max: float
+) -> Tensor:
+    """The distribution of r + g Z on the atoms of Z (Bellemare et al. 2017, equation 7); `[B, N]`.
+
+    m_i = sum_j p_j max(0, 1 - |clip(r + g z_j, v_min, v_max) - z_i| / dz): what falls between two atoms is
+    split between them by its distance, what falls on one stays whole. `rewards` and `discounts` `[B]`, the
+    latter 0 where an episode ended in termination, so that all mass is at r; `probabilities` `[B, N]`.
+
+    Each atom sums what reaches it in one order, on a GPU too, where scattered additions have none.
+    """
+    n = probabilities.shape[-1]
+    width = (v_max - v_min) / (n - 1)
+    atoms = torch.linspace(v_min, v_max, n, device=probabilities.device)
+    reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
+    # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
+    at = ((reached - v_min) / width).clamp(0.0, n - 1.0)
+    index = torch.arange(n, device=at.device, dtype=at.dtype)
+    apart = (at.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
+    shares = apart.neg_().add_(1.0).clamp_(min=0.0)
+    return (shares @ probabilities.unsqueeze(-1)).squeeze(-1)
+
+
+def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
+    """KL(m || softmax(logits)) = -sum_i m_i log p_i - H(m), both `[B, N]` -> `[B]`.
+
+    The cross-entropy of Bellemare et al. 2017, algorithm 1, less the entropy of the target, which has no
+    gradient: it is 0 where nothing is left to learn, as a priority should be (Hessel et al. 2018).
+    """
+    cross = -(target * torch.log_softmax(logits, -1)).sum(-1)
+    entropy: Tensor = torch.special.entr(target).sum(-1)
+    return cross - entropy
+
+
+def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
+    """tau_i = (2 i + 1) / 2 N, i from 0: where the `n` quantiles are, `[N]` (Dabney et al. 2018, lemma 2)."""
+    return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
+
+
+def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
+    """sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa, u_ij = T_j - theta_i; `[B, N]`, `[B, M]` -> `[B]`.
+
+    L(u) = u^2 / 2 up to |u| = kappa, kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and
+    10). The sum is over the quantiles that learn, the mean over the targets, as in sb3-contrib.
+    """
+    tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
+    u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)  # [B, i, j]
+    huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
+    weight = (tau - (u < 0).to(u.dtype)).abs()
+    return (weight * huber).mean(-1).sum(-1) / kappa

@@ -1,0 +1,87 @@
+"""Linear layers with learned noise, which explores in place of epsilon (Fortunato et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox.networks.mlp import ACTIVATIONS
+from rlox.rng import Streams
+
+__all__ = ["NoisyLinear", "NoisyMLP", "apply", "factors", "noise_size", "stream_factors"]
+
+
+class NoisyLinear(nn.Module):
+    """y = (W + S * f(e_out) f(e_in)^T) x + b + s * f(e_out), factorised noise (equations 9 to 11).
+
+    W, b ~ U(-1/sqrt p, 1/sqrt p) and S, s = `sigma` / sqrt p for p inputs (section 3.2). Noise is an
+    argument, so that nothing of it has to be saved and none is there unless it is given.
+    """
+
+    def __init__(self, inputs: int, outputs: int, sigma: float) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        bound = inputs**-0.5
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+        """`[..., p]` -> `[..., q]`; `noise` is f(e_in) and f(e_out), `[p + q]`, None: the means alone."""
+        mean = functional.linear(x, self.weight, self.bias)
+        if noise is None:
+            return mean
+        into, out = noise[: self.inputs], noise[self.inputs :]
+        # the noisy weights themselves are never made: the factors go to what is before and behind them
+        spread = functional.linear(x * into, self.weight_sigma, self.bias_sigma)
+        return torch.addcmul(mean, spread, out)
+
+
+class NoisyMLP(nn.Module):
+    """`mlp` of noisy layers; with `ends` an activation behind the last one too."""
+
+    def __init__(
+        self, sizes: Sequence[int], activation: str, sigma: float, ends: bool = False
+    ) -> None:
+        super().__init__()
+        pairs = list(pairwise(sizes))
+        self.layers = nn.ModuleList(NoisyLinear(*pair, sigma) for pair in pairs)
+        self.activation = ACTIVATIONS[activation]()
+        self._active = len(pairs) if ends else len(pairs) - 1
+        self._cuts = [p + q for p, q in pairs]
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+        """`[..., sizes[0]]` -> `[..., sizes[-1]]`; `noise` has the factors of all layers in a row."""
+        parts = () if noise is None else torch.split(noise, self._cuts)
+        for n, layer in enumerate(self.layers):
+            x = layer(x, parts[n] if parts else None)
+            if n < self._active:
+                x = self.activation(x)
+        return x
+
+
+def apply(net: nn.Module, x: Tensor, noise: Tensor | None) -> Tensor:
+    """`net(x)`; with the noise where there is some, which only noisy networks are given."""
+    y: Tensor = net(x) if noise is None else net(x, noise)
+    return y
+
+
+def noise_size(net: nn.Module) -> int:
+    """How many factors the noisy layers of `net` take, 0 where it has none."""
+    return sum(m.inputs + m.outputs for m in net.modules() if isinstance(m, NoisyLinear))
+
+
+def factors(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+    """f(e) = sgn(e) sqrt|e| of standard normal e, `shape` (equation 11)."""
+    e = torch.randn(shape, generator=generator)
+    return e.abs().sqrt_().copysign_(e)
+
+
+def stream_factors(seed: int, stream: str, index: int, shape: tuple[int, ...]) -> Tensor:
+    """`factors` that are a function of the run's seed, the name of a stream and a number in it."""
+    return factors(shape, Streams(seed).generator(stream, index))
