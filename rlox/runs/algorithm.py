@@ -204,10 +204,7 @@ class Algorithm(ABC):
             warnings.warn(told, UserWarning, stacklevel=2)
         self._exact.tell(self.clock.now, self.env_id)
         with reporter() if progress else nullcontext() as report, whole_updates(self.stop):
-            self.fit(
-                total,
-                [shown(report, self.clock.now, lambda: self.recent.mean_return)] if report else (),
-            )
+            self.fit(total, [shown(report, self.clock.now, self.recent)] if report else ())
         return {name: float(value) for name, value in self.summary().items()}
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -124,13 +123,13 @@ class Bar:
         self._progress.update(self._task, completed=now.now, **fields)
 
 
-def shown(report: Lines | Bar, start: int, mean_return: Callable[[], float | None]) -> Hook:
+def shown(report: Lines | Bar, start: int, recent: RecentEpisodes) -> Hook:
     """A hook of the loop that reports after every tick; the run begins at `start` of its unit."""
     began = time.perf_counter()
 
     def hook(clock: Clock, progress: Progress, update: Update) -> None:
         seconds = max(time.perf_counter() - began, 1e-9)
-        report(Snapshot.of(clock, mean_return(), (clock.now - start) / seconds, seconds))
+        report(Snapshot.of(clock, recent.mean_return, (clock.now - start) / seconds, seconds))
 
     return hook
 
