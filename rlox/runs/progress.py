@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from rlox.sources.episodes import RecentEpisodes
     from rlox.training.loop import Hook
     from rlox.types import Clock, Progress, Update
 
