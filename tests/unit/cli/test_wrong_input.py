@@ -44,7 +44,7 @@ WRONG = [
     ("device=gpu", "cuda"),
     ("buffer=rolout", "did you mean 'rollout'"),
     ("buffer=uniform", "ppo learns from rollout"),
-    ("tuned=nope", "ppo/CartPole-v1"),
+    ("tuned=nope", "rlox list tuned"),
     ("tuned=ppo/CartPole-v2", "did you mean 'ppo/CartPole-v1'"),
     ("exp=nope", "exp=nope"),
     ("logger=[csv,nope]", "tensorboard"),
