@@ -83,13 +83,14 @@ def _block(title: str, keys: Iterable[Key], more: str = "") -> str:
 
 def _groups(schema: Schema, shown: Collection[str]) -> str:
     """The options of each group; presets of what is not shown are left out, there are many."""
-    others = {tag for group in schema.groups for tag in group.registry if tag not in shown}
+    tags = (tag for group in schema.groups for tag in group.registry)
+    others = tuple(f"{tag}/" for tag in tags if tag not in shown)
     lines, folders = ["groups (group=option)"], conf_folders()
     listed = {group.name: group.listed for group in schema.groups}
     for group in (*listed, *schema.presets):
-        options = (name.split("/") for name in group_options(group, folders))
-        own = ("/".join(parts) for parts in options if parts[0] not in others or not parts[1:])
-        names = listed.get(group) or ", ".join(own)
+        names = listed.get(group) or ", ".join(
+            name for name in group_options(group, folders) if not name.startswith(others)
+        )
         if names:
             lines += textwrap.wrap(
                 names, _width() - 11, initial_indent=f"  {group:<9}", subsequent_indent=" " * 11
