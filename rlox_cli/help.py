@@ -36,7 +36,7 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
     usage = " ".join(filter(None, ["usage: rlox", command.name, command.takes, "[key=value ...]"]))
     blocks = [usage, command.notes]
     if schema.groups:
-        blocks.append(_groups(schema))
+        blocks.append(_groups(schema, {tag for part in parts for tag in part.tags}))
     for group in schema.groups:
         chosen = [(p.mount, tag) for p in parts if p.group == group for tag in p.tags]
         shown = {tag for _, tag in chosen}
@@ -81,11 +81,16 @@ def _block(title: str, keys: Iterable[Key], more: str = "") -> str:
     return "\n".join([f"{title} (key=default  meaning{more})", *map(_line, keys)])
 
 
-def _groups(schema: Schema) -> str:
+def _groups(schema: Schema, shown: Collection[str]) -> str:
+    """The options of each group; presets of what is not shown are left out, there are many."""
+    tags = (tag for group in schema.groups for tag in group.registry)
+    others = tuple(f"{tag}/" for tag in tags if tag not in shown)
     lines, folders = ["groups (group=option)"], conf_folders()
     listed = {group.name: group.listed for group in schema.groups}
     for group in (*listed, *schema.presets):
-        names = listed.get(group) or ", ".join(group_options(group, folders))
+        names = listed.get(group) or ", ".join(
+            name for name in group_options(group, folders) if not name.startswith(others)
+        )
         if names:
             lines += textwrap.wrap(
                 names, _width() - 11, initial_indent=f"  {group:<9}", subsequent_indent=" " * 11

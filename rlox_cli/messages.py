@@ -94,8 +94,12 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")
     if not names:
         return UnknownNameError(f"{group}={option}: no such option; the group '{group}' has none")
-    shown = f", expected one of {', '.join(names)}" if len(names) <= LISTED_OPTIONS else ""
-    return UnknownNameError(f"{group}={option}: no such option{shown}{nearest(option, names)}")
+    hint = nearest(option, names)
+    if len(names) <= LISTED_OPTIONS:
+        hint = f", expected one of {', '.join(names)}{hint}"
+    return UnknownNameError(
+        f"{group}={option}: no such option{hint or f'; rlox list {group} shows which there are'}"
+    )
 
 
 def _unknown_plugin(choice: str) -> ConfigError:

@@ -18,6 +18,7 @@ from rlox.configs import RunConfig
 from rlox.configs.secrets import masked
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
+ENGINES = ("box2d", "mujoco", "ale-py")  # of environments; most machines lack some
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -33,7 +34,7 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(masked(command)),
         "git": git_state(Path.cwd()),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages(),
         "wheel": _extension(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -46,6 +47,13 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
         },
         "seeds": {"run": config.seed, "eval": config.eval.seed},
     }
+
+
+def packages() -> dict[str, str | None]:
+    """Versions of what a run is made of; of the engines of environments those that are installed."""
+    engines = {name: _version(name) for name in ENGINES}
+    installed = {name: version for name, version in engines.items() if version is not None}
+    return {name: _version(name) for name in PACKAGES} | installed
 
 
 def cores() -> int:

@@ -22,5 +22,6 @@ RUN = Schema(
     presets=("tuned", "exp"),
     choosing=("exp",),
     words=("resume", "trust", "sweep.workers"),
-    hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null",
+    hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null\n"
+    "  presets of every algorithm: rlox list tuned",
 )

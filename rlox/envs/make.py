@@ -36,7 +36,7 @@ EnvSource = str | gym.Env[Any, Any] | EnvFactory
 # What to install when the import that an id needs is missing.
 _EXTRAS = {
     "box2d": "pip install 'gymnasium[box2d]'",
-    "mujoco": "pip install mujoco",
+    "mujoco": "pip install 'rlox[mujoco]'",
     "pygame": "pip install 'rlox[video]'",
 }
 
@@ -139,7 +139,10 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
     try:
         return make()
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        hint = next((v for k, v in _EXTRAS.items() if k in str(error).lower()), None)
+        # What names an engine without missing it, as Gymnasium's word on -v3 of MuJoCo, says all itself.
+        absent = isinstance(error, (gym.error.DependencyNotInstalled, ModuleNotFoundError))
+        hints = (v for k, v in _EXTRAS.items() if absent and k in str(error).lower())
+        hint = next(hints, None)
         raise MissingExtraError(
             f"env={name} needs a package that is not installed: {hint or error}"
         ) from error

@@ -97,7 +97,7 @@ def test_constraints_name_one_exact_version_of_each_requirement():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["dev"], *extras["box2d"]]
-    wanted += [*extras["tensorboard"], *extras["video"]]
+    wanted += [*extras["mujoco"], *extras["tensorboard"], *extras["video"]]
     names = {normal(re.match(r"[\w.-]+", w)[0]) for w in wanted} - {"rlox"}
     assert names - pinned == set()
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow, RecurrentPPO
+from rlox.algorithms import A2C, BC, DDPG, DQN, PPO, SAC, TD3, Rainbow, RecurrentPPO
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
@@ -28,6 +28,7 @@ EPOCHS = {**ROLLOUT, "batch_size": 32, "n_epochs": 2}
 DATA = "tests/golden/datasets/CartPole-v1"  # from the root, as it stands in the saved configuration
 REPLAY = {"learning_starts": 24, "train_freq": 24, "gradient_steps": 4, "batch_size": 16,
           "buffer_size": 60, "target_update_interval": 40, "n_envs": 2}  # fmt: skip
+ACTING = {k: v for k, v in REPLAY.items() if k != "target_update_interval"}
 STEPS = 3 * 32
 
 CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
@@ -89,6 +90,11 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
         DQN,
         {"env_id": "CartPole-v1", "distribution": "quantile", "n_quantiles": 5, **REPLAY},
     ),
+    "sac": (SAC, {"env_id": "Pendulum-v1", "normalize_obs": True, **ACTING}),
+    "sac_gsde": (SAC, {"env_id": "Pendulum-v1", "use_sde": True, "ent_coef": 0.1, **ACTING}),
+    "sac_discrete": (SAC, {"env_id": "CartPole-v1", **ACTING}),
+    "td3": (TD3, {"env_id": "Pendulum-v1", "prioritized": True, "n_step": 2, **ACTING}),
+    "ddpg": (DDPG, {"env_id": "Pendulum-v1", **ACTING}),
 }
 Arrays = dict[str, NDArray[Any]]
 
@@ -107,10 +113,15 @@ def advance(run: Any, updates: int) -> Arrays:
     learned = run.learner.state()
     found = {f"weights/{key}": value.numpy() for key, value in learned["weights"].items()}
     optimizer = learned["optimizer"]
-    kept = optimizer.get("adam", optimizer)["moments"] if updates == UPDATES else {}
-    for key, moments in kept.items():
-        found |= {f"{part}/{key}": tensor.numpy() for part, tensor in moments.items()}
-    found |= {f"target/{key}": value.numpy() for key, value in optimizer.get("target", {}).items()}
+    if updates == UPDATES:
+        for name in ("", "adam", "actor", "critic"):
+            for key, moments in (
+                optimizer.get(name, {} if name else optimizer).get("moments", {}).items()
+            ):
+                at = f"{name}/" if name in ("actor", "critic") else ""
+                found |= {f"{at}{part}/{key}": tensor.numpy() for part, tensor in moments.items()}
+    for name in ("target", "target_actor", "target_critic"):
+        found |= {f"{name}/{key}": value.numpy() for key, value in optimizer.get(name, {}).items()}
     found |= {f"metrics/{key}": np.float64(value) for key, value in run.summary().items()}
     return {f"{updates}/{key}": np.array(value) for key, value in found.items()}
 

@@ -50,7 +50,7 @@ def test_the_help_of_several_algorithms_has_the_keys_of_each(cli: Cli) -> None:
     assert "algo.use_rms_prop=true" in out
     assert "algo.n_steps=5 " in out
     assert "algo.n_steps=256 " in out
-    assert "others: algo=dqn" in out  # what was not chosen is named
+    assert "others: algo=recurrent_ppo, algo=dqn," in out  # what was not chosen is named
 
 
 def test_the_help_of_an_algorithm_has_no_keys_of_another(cli: Cli) -> None:
@@ -66,9 +66,21 @@ def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli
     assert "in (0, 1)" in out
     assert "ppo/CartPole-v1" in out
     assert "csv, jsonl, tensorboard" in out
-    assert "MountainCarContinuous-v0" not in out
+    assert "FrozenLake-v1" not in out
     assert "resume=RUN" in out
     assert "resume=RUN" not in cli("sweep", "--help").out
+
+
+def test_presets_are_shown_of_the_algorithms_whose_keys_are(cli: Cli) -> None:
+    for algo, shown, left_out in (
+        ("ppo", "ppo/Acrobot-v1", "a2c/Acrobot-v1"),
+        ("a2c", "a2c/Acrobot-v1", "ppo/Acrobot-v1"),
+    ):
+        out = cli("train", f"algo={algo}", "--help").out
+        assert shown in out and left_out not in out
+        assert "rlox list tuned" in out and "classic_control" in out
+    both = cli("sweep", "algo=ppo,a2c", "--help").out
+    assert "ppo/Acrobot-v1" in both and "a2c/Acrobot-v1" in both
 
 
 def test_the_general_help_names_every_command(cli: Cli) -> None:

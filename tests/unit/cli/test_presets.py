@@ -1,9 +1,13 @@
-"""Every tuned preset trains: its environment is made, a short rollout is learnt from, a score is had."""
+"""Every tuned preset says where it is from and trains: its environment is made, a short rollout or a few
+batches are learnt from, a score is had.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +15,26 @@ import pytest
 import yaml
 from helpers.cli import Cli, only_run
 
+from rlox._core import native_env_ids
 from rlox.configs import ALGO_CONFIGS
 
 ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))
 # What makes a preset's run long; everything else is tried as it is published.
-SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 64}
+SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 192}
+MUJOCO = ("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer")
+
+
+def names(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def playing(path: Path) -> Any:
+    """A preset to train with: where its environment is slow in the longer tier, without its engine not."""
+    marks: list[Any] = [] if path.stem in native_env_ids() else [pytest.mark.ci]
+    if path.stem.startswith(MUJOCO):
+        marks.append(pytest.mark.skipif(find_spec("mujoco") is None, reason="mujoco is optional"))
+    return pytest.param(path, id=names(path), marks=marks)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -32,7 +50,7 @@ def number(value: Any) -> Any:
         return value
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+@pytest.mark.parametrize("preset", [playing(path) for path in PRESETS])
 def test_a_tuned_preset_trains_with_the_settings_that_it_names(
     preset: Path, cli: Cli, tmp_path: Path
 ) -> None:
@@ -46,7 +64,7 @@ def test_a_tuned_preset_trains_with_the_settings_that_it_names(
     assert ran.code == 0, ran.err
     run = only_run(tmp_path / "runs")
     used = read(run / "config.yaml")
-    for group in ("algo", "env"):
+    for group in ("algo", "env", "buffer"):
         for key, value in named.get(group, {}).items():
             if f"{group}.{key}" not in short:
                 assert number(used[group][key]) == number(value), f"{group}.{key}"
@@ -57,8 +75,26 @@ def test_a_tuned_preset_trains_with_the_settings_that_it_names(
     assert math.isfinite(json.loads((run / "result.json").read_text())["score"])
 
 
-def test_there_are_presets_of_the_environments_of_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (line,) = [line for line in readme.splitlines() if "tuned presets for" in line]
-    shipped = {p.stem for p in PRESETS}
-    assert {name for name in shipped if name in line} == shipped
+@pytest.mark.parametrize("preset", PRESETS, ids=names)
+def test_a_tuned_preset_names_the_row_that_it_is_from_and_what_is_another_environment_there(
+    preset: Path,
+) -> None:
+    lines = preset.read_text(encoding="utf-8").splitlines()
+    said = " ".join(line[2:] for line in lines if line.startswith("# ") and "@" not in line)
+    source = f"rl-baselines3-zoo, hyperparams/{preset.parent.name}.yml, "
+    found = re.match(re.escape(source) + r"(\w+)-(v\d)( there\b)?(.*)", said)
+    assert found, said
+    name, version = preset.stem.split("-")
+    assert found[1] == name
+    if found[2] == version:
+        assert not found[3]
+    else:
+        assert found[3] and re.search(rf"-{version} \w+", found[4]), said
+
+
+def test_the_table_of_presets_is_of_those_that_are_shipped() -> None:
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    section = text.split("\n## Tuned presets\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\w+-v\d) \| ([\w, ]+) \|", section, re.MULTILINE)
+    told = [f"{algo}/{env}" for env, algos in rows for algo in algos.split(", ")]
+    assert sorted(told) == sorted(names(path) for path in PRESETS)

@@ -176,3 +176,12 @@ def test_a_heartbeat_that_the_disk_refuses_is_told_and_does_not_end_the_run(
         folder.at_step(128)
         assert read_status(folder.path)["step"] == 128
         folder.status("done", "total_steps")
+
+
+def test_provenance_has_the_engines_of_environments_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provenance, "_version", {"torch": "2.15.0", "mujoco": "4.0.0"}.get)
+    found = provenance.packages()
+    assert (found["torch"], found["mujoco"], found["numpy"]) == ("2.15.0", "4.0.0", None)
+    assert "box2d" not in found

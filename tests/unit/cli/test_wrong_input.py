@@ -44,7 +44,7 @@ WRONG = [
     ("device=gpu", "cuda"),
     ("buffer=rolout", "did you mean 'rollout'"),
     ("buffer=uniform", "ppo learns from rollout"),
-    ("tuned=nope", "ppo/CartPole-v1"),
+    ("tuned=nope", "rlox list tuned"),
     ("tuned=ppo/CartPole-v2", "did you mean 'ppo/CartPole-v1'"),
     ("exp=nope", "exp=nope"),
     ("logger=[csv,nope]", "tensorboard"),
@@ -94,6 +94,25 @@ def test_an_environment_without_its_engine_gets_the_install_line(
     monkeypatch.setitem(sys.modules, "Box2D", None)
     result = cli("train", "env=LunarLander-v3")
     assert_explained(result, "pip install 'gymnasium[box2d]'", tmp_path)
+
+
+def test_mujoco_without_its_engine_gets_the_install_line(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    result = cli("train", "algo=sac", "env=HalfCheetah-v5")
+    told = "env=HalfCheetah-v5 needs a package that is not installed: pip install 'rlox[mujoco]'"
+    assert_explained(result, told, tmp_path)
+
+
+def test_mujoco_environments_that_moved_elsewhere_get_no_install_line_that_does_not_help(
+    cli: Cli, tmp_path: Path
+) -> None:
+    result = cli("train", "env=HalfCheetah-v3")
+    assert_explained(result, "gymnasium-robotics", tmp_path)
+    assert "rlox[mujoco]" not in result.err
 
 
 def test_tensorboard_without_its_package_gets_the_install_line(

@@ -136,10 +136,11 @@ def test_the_noise_of_a_step_is_a_function_of_seed_and_step_and_new_at_every_ste
 
 def test_random_choices_are_those_of_epsilon() -> None:
     made = policy()
-    noisy, greedy = NoisyGreedy(made, 6, 7, CPU), EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU)
-    assert [noisy.random(t).tolist() for t in range(9)] == [
-        greedy.random(t).tolist() for t in range(9)
-    ]
+    greedy, obs = EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU), np.zeros((6, 3), np.float32)
+    noisy = NoisyGreedy(made, greedy, 7, CPU)
+    drawn = [noisy.random(t, obs).tolist() for t in range(9)]
+    again = EpsilonGreedy(made, 6, lambda t: 0.5, 7, CPU)
+    assert drawn == [again.random(t, obs).tolist() for t in range(9)]
 
 
 def test_streams_of_noise_are_told_apart_by_seed_name_and_number() -> None:
