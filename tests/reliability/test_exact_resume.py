@@ -49,6 +49,12 @@ def replaying(**algo: Any) -> dict[str, Any]:
     }
 
 
+def acting(name: str, **algo: Any) -> dict[str, Any]:
+    """SAC or TD3 with priorities and a normaliser, whose noise is a function of counts."""
+    made = replaying(name=name, **algo)
+    return {**made, "env": {**made["env"], "id": "Pendulum-v1", "normalize_obs": True}}
+
+
 def masked() -> dict[str, Any]:
     """DQN in an environment that raises at an action that is not allowed."""
     made = replaying(double_dqn=True)
@@ -95,6 +101,9 @@ CASES = {
     "DQN, prioritized": replaying(),
     "DQN, masked": masked(),
     "Rainbow": replaying(name="rainbow", n_atoms=11, target_update_interval=200),
+    "SAC": acting("sac", target_update_interval=2),
+    "SAC, gSDE": acting("sac", use_sde=True, ent_coef="0.1"),
+    "TD3": acting("td3"),
     "BC": cloning(),
 }
 Whole = tuple[dict[str, Any], list[str]]
@@ -155,7 +164,8 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
     ("case", "at"),
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
      ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("Rainbow", 0.7),
-     ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55)],
+     ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55),
+     ("SAC", 0.66), ("SAC, gSDE", 0.81), ("TD3", 0.57)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path

@@ -69,7 +69,7 @@ SPEC = AlgorithmSpec(
         "tau": 0.05,
         "net_arch": (16,),
     },
-    probe_total=3_000,
+    probe_total=2_000,
     value=value,
     steady={"anneal_lr": False},
     tiny={"net_arch": (4,), "buffer_size": 64},
