@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,14 +18,14 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.errors import UnsupportedSpaceError
 from rlox.networks.noisy import stream_factors
-from rlox.optim import Adam, FlatParameters
+from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
 from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.replay import Behaviour
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import copy_weights
+from rlox.training.finite import require_finite_parameters
+from rlox.training.learner import copy_weights, learn_each
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
@@ -47,9 +47,7 @@ class DQNLearner:
         self.returns = _returns(config)
         self._seed = seed
         self.optimizer = Adam(policy, config.initial("learning_rate"), eps=config.adam_eps)
-        target.load_state_dict(policy.state_dict())
-        self._target = FlatParameters(target.requires_grad_(True))
-        target.requires_grad_(False)
+        self._follower = TargetNetwork(target, self.optimizer.flat)
         self._copied = 0  # copies that were due by the environment steps so far
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
@@ -57,26 +55,14 @@ class DQNLearner:
         config = self.config
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         self._follow(batch.env_steps)
-        rows, errors = [], []
-        for i in range(len(batch)):
-            row, error = self._step(batch, i, clock.updates + i)
-            rows.append(row)
-            errors.append(error)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
-        table = torch.stack(rows)
-        require_finite(table, NAMES, where)
+        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
         require_finite_parameters(self.policy, self.optimizer.vector, where)
-        metrics = dict(zip(NAMES, table.mean(0).tolist(), strict=True))
-        metrics["train/learning_rate"] = self.optimizer.lr
+        metrics = {**update.metrics, "train/learning_rate": self.optimizer.lr}
         if not config.noisy:
             elapsed = min(batch.env_steps / (clock.horizon or 1), 1.0)
             metrics["policy/epsilon"] = epsilon(config, elapsed)
-        samples = batch.rewards.numel()
-        if batch.weights is None:
-            return Update(metrics, len(batch), samples)
-        # of a divergence, which rounding takes below 0, too
-        found = torch.cat(errors).abs_().cpu().numpy().astype(np.float64)
-        return Update(metrics, len(batch), samples, {"priorities": found}, batch.indices.ravel())
+        return replace(update, metrics=metrics)
 
     def state(self) -> dict[str, Any]:
         """Copies of both networks' weights and of the optimizer's moments."""
@@ -84,21 +70,21 @@ class DQNLearner:
             "weights": copy_weights(self.policy),
             "optimizer": {
                 "adam": self.optimizer.state(),
-                "target": copy_weights(self.target),
+                "target": self._follower.state(),
                 "copied": self._copied,
             },
         }
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones, in both networks."""
-        for network in (self.policy, self.target):
-            network.load_state_dict(dict(weights))
+        self.policy.load_state_dict(dict(weights))
+        self._follower.copy()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.policy.load_state_dict(dict(state["weights"]))
         self.optimizer.restore(state["optimizer"]["adam"])
-        self.target.load_state_dict(dict(state["optimizer"]["target"]))
+        self._follower.restore(state["optimizer"]["target"])
         self._copied = int(state["optimizer"]["copied"])
 
     def _follow(self, env_steps: int) -> None:
@@ -110,12 +96,8 @@ class DQNLearner:
         copies = due - self._copied
         if copies > 0:
             self._copied = due
-            part = self.config.tau if copies == 1 else 1.0 - (1.0 - self.config.tau) ** copies
-            with torch.no_grad():
-                if part == 1.0:
-                    self._target.vector.copy_(self.optimizer.vector)
-                else:
-                    self._target.vector.lerp_(self.optimizer.vector, part)
+            tau = self.config.tau
+            self._follower.follow(tau if copies == 1 else 1.0 - (1.0 - tau) ** copies)
 
     def noise(self, stream: str, number: int) -> Tensor | None:
         """The noise of batch `number` of the run, by what it is for; None of plain networks."""

@@ -36,7 +36,10 @@ class TargetNetwork(Generic[M]):
     @torch.no_grad()
     def follow(self, tau: float) -> None:
         """target <- (1 - tau) target + tau online, in one pass over all parameters."""
-        self._flat.vector.lerp_(self._online.vector, tau)
+        if tau == 1.0:
+            self.copy()
+        else:
+            self._flat.vector.lerp_(self._online.vector, tau)
 
     def state(self) -> dict[str, Tensor]:
         """Copies of the parameters by name."""

@@ -69,7 +69,8 @@ def learn_each(
     """Learn from one batch after the other.
 
     `step(i)` learns from batch i; it returns its numbers, called `names`, and an error of each row
-    `[B]`, whose size becomes the row's priority where rows have one. `where` is what a message says.
+    `[B]`, whose size becomes the row's priority where rows have one (also of a divergence, which
+    rounding takes below 0). `where` is what a message says.
     """
     rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
     table = torch.stack(rows)
