@@ -24,6 +24,7 @@ class Trainer:
     """
 
     facade: ClassVar[Any]
+    example: ClassVar[str] = "CartPole-v1"
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Trainer:
         given = [source for source in (env, options.pop("env_id", None)) if source is not None]
         if len(given) != 1:
             name = type(self).__name__
-            raise ConfigError(f"{name} takes one environment, e.g. {name}(env='Pendulum-v1')")
+            raise ConfigError(f"{name} takes one environment, e.g. {name}(env='{self.example}')")
         self.algo = self.facade(given[0], seed=seed, callbacks=callbacks, logger=logger, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
@@ -50,9 +51,11 @@ class Trainer:
         """`train`, by the name that Stable-Baselines3 has for it."""
         return self.train(total_timesteps, progress)
 
-    def predict(self, obs: Any, deterministic: bool = True) -> int | NDArray[Any]:
-        """The policy's action for an observation or a batch."""
-        action: int | NDArray[Any] = self.algo.predict(obs, deterministic)
+    def predict(
+        self, obs: Any, deterministic: bool = True, action_masks: Any = None
+    ) -> int | NDArray[Any]:
+        """The policy's action for an observation or a batch, as the algorithm's `predict`."""
+        action: int | NDArray[Any] = self.algo.predict(obs, deterministic, action_masks)
         return action
 
     def save(self, path: str | Path) -> None:
@@ -91,16 +94,16 @@ class DQNTrainer(Trainer):
 class SACTrainer(Trainer):
     """SAC by its environment, of which there is one unless `n_envs` says otherwise."""
 
-    facade = SAC
+    facade, example = SAC, "Pendulum-v1"
 
 
 class TD3Trainer(Trainer):
     """TD3 by its environment, of which there is one unless `n_envs` says otherwise."""
 
-    facade = TD3
+    facade, example = TD3, "Pendulum-v1"
 
 
 class DDPGTrainer(Trainer):
     """DDPG by its environment, of which there is one unless `n_envs` says otherwise."""
 
-    facade = DDPG
+    facade, example = DDPG, "Pendulum-v1"

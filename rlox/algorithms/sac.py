@@ -106,7 +106,7 @@ class SACLearner:
         drawn, log_prob = policy.draw(obs, noise[0])
         alpha = self.temperature.alpha
         loss_temperature = self.temperature.learn(log_prob, self.actor.lr)
-        loss_critic, q, error, norm = self._improve_critics(batch, i, alpha, noise[1])
+        loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, noise[1])
         value = policy.value(policy.critic, obs, drawn)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
         self.actor.backward(loss_actor, config.max_grad_norm)
@@ -117,7 +117,7 @@ class SACLearner:
         return torch.stack([*losses, q.mean(), -log_prob.detach().mean(), alpha, norm]), error
 
     def _improve_critics(
-        self, batch: Transitions, i: int, alpha: Tensor, noise: Tensor
+        self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
         policy, like = self.policy, self.critic.vector
@@ -128,7 +128,7 @@ class SACLearner:
             goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
         actions = batch.actions[i].to(like.device)
         actions = actions.to(like) if actions.is_floating_point() else actions
-        q = policy.taken(policy.critic, batch.obs[i].to(like), actions)
+        q = policy.taken(policy.critic, obs, actions)
         weights = None if batch.weights is None else batch.weights[i].to(like)
         loss = 0.5 * critics_loss(q, goal, weights)
         norm = self.critic.backward(loss, self.config.max_grad_norm)

@@ -50,19 +50,22 @@ class TD3Learner:
         self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor.flat)
         self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
         self._actor_losses: list[Tensor] = []  # of the update under way
+        self._actor_loss: float | None = None  # their mean in the last update that had some
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
         lr = self.config.at("learning_rate", clock.remaining)
         self.actor.lr = self.critic.lr = lr
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
-        self._actor_losses.clear()
         update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
         metrics = {**update.metrics, "train/learning_rate": lr}
         if self._actor_losses:
             table = torch.stack(self._actor_losses).unsqueeze(-1)
             require_finite(table, ("loss/actor",), where)
-            metrics["loss/actor"] = float(table.mean())
+            self._actor_loss = float(table.mean())
+            self._actor_losses.clear()
+        if self._actor_loss is not None:
+            metrics["loss/actor"] = self._actor_loss
         for optimizer in (self.actor, self.critic):
             require_finite_parameters(self.policy, optimizer.vector, where)
         return replace(update, metrics=metrics)
@@ -70,6 +73,8 @@ class TD3Learner:
     def state(self) -> dict[str, Any]:
         """Copies of all weights and of the optimizers' moments."""
         kept = {name: part.state() for name, part in zip(PARTS, self._parts, strict=True)}
+        if self._actor_loss is not None:
+            kept["actor_loss"] = self._actor_loss
         return {"weights": copy_weights(self.policy), "optimizer": kept}
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:
@@ -83,6 +88,7 @@ class TD3Learner:
         self.policy.load_state_dict(dict(state["weights"]))
         for name, part in zip(PARTS, self._parts, strict=True):
             part.restore(state["optimizer"][name])
+        self._actor_loss = state["optimizer"].get("actor_loss")
 
     @property
     def _parts(self) -> tuple[Any, ...]:

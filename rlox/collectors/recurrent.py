@@ -71,9 +71,7 @@ class RecurrentCollector(RolloutCollector):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`; environments that cannot be saved start new episodes, at zeros."""
         super().restore(state)
-        if interruption(self.env, state):
-            return
-        memory = state.get("memory")
+        memory = None if interruption(self.env, state) else state.get("memory")
         self._memory = None if memory is None else np.array(memory, np.float32)
 
     def _sampler(

@@ -1,4 +1,4 @@
-"""DQN (Mnih et al. 2015, doi:10.1038/nature14236), with the parts of Rainbow that need no other loss."""
+"""DQN (Mnih et al. 2015, doi:10.1038/nature14236), with the parts of Rainbow."""
 
 from __future__ import annotations
 

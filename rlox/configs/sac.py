@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from rlox.configs.actor_critic import ActorCriticConfig
 from rlox.configs.buffers import BufferConfig
@@ -44,7 +44,9 @@ class SACConfig(ActorCriticConfig):
         False, "state-dependent exploration, gSDE (Box actions)", source="Raffin et al. 2021"
     )
     sde_sample_freq: int = param(
-        -1, "steps between new gSDE noise matrices; -1: once every train_freq", within="[-1, inf)"
+        -1,
+        "steps of each environment between new gSDE noise matrices; -1: as many as train_freq takes",
+        within="[-1, inf)",
     )
     log_std_init: float = param(
         -3.0, "initial log standard deviation under gSDE", within="[-20, 2]", source="SB3"
@@ -82,7 +84,15 @@ class SACConfig(ActorCriticConfig):
                 f"algo.target_entropy={self.target_entropy:g} and algo.ent_coef={self.ent_coef}: only "
                 "a temperature that is learned has a target; set algo.ent_coef=auto"
             )
+        default = {f.name: f.default for f in fields(self)}
+        for name in ("sde_sample_freq", "log_std_init"):
+            value = getattr(self, name)
+            if not self.use_sde and value != default[name]:
+                raise ConfigError(
+                    f"algo.{name}={value} without algo.use_sde: it says something of gSDE alone; set "
+                    f"algo.use_sde=true, or leave algo.{name} out"
+                )
         if self.sde_sample_freq == 0:
             raise ConfigError(
-                "algo.sde_sample_freq is 0, expected -1 (once every train_freq) or at least 1"
+                "algo.sde_sample_freq is 0, expected -1 (as train_freq) or at least 1"
             )

@@ -2,8 +2,9 @@
 
 Observations become float32 vectors (`Box` flattened, `Discrete` one-hot, the parts of a `Dict` one after
 the other). Policies give `int64`
-indices for `Discrete` and unbounded float32 vectors for `Box`; the bounds are applied here, at the
-environment only, so that the stored action and its log-probability stay those of the policy.
+indices for `Discrete` and float32 vectors for `Box`, unbounded ones or ones in [-1, 1]; the bounds are
+applied here, at the environment only, so that the stored action and its log-probability stay those of
+the policy.
 """
 
 from __future__ import annotations

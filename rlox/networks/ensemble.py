@@ -42,13 +42,13 @@ class EnsembleMLP(nn.Module):
 
         `frozen`: no gradient is asked for but that of `x`.
         """
+        weights, biases = list(self.weights), list(self.biases)
+        if frozen:
+            weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
         if isinstance(self.activation, FUSED):
-            weights, biases = list(self.weights), list(self.biases)
-            if frozen:
-                weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
             return fused_layers(x, weights, biases, type(self.activation))
-        x = x.expand(len(self.weights[0]), *x.shape)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        x = x.expand(len(weights[0]), *x.shape)
+        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             if i:
                 x = self.activation(x)
             x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))

@@ -76,15 +76,24 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
         nn.Linear,
         type(layers[1]) if len(layers) > 1 else nn.Module,
     )
-    odd = kinds[1] not in FUSED or len(layers) % 2 == 0
-    if odd or net._forward_hooks or net._forward_pre_hooks:
+    if kinds[1] not in FUSED or len(layers) % 2 == 0 or _hooked(net):
         return None
     for i, layer in enumerate(layers):
-        if type(layer) is not kinds[i % 2] or layer._forward_hooks or layer._forward_pre_hooks:
+        if type(layer) is not kinds[i % 2] or _hooked(layer):
             return None
     # not `layer.weight`: an attribute of a module is looked up in four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
     return [p["weight"] for p in parameters], [p["bias"] for p in parameters], kinds[1]
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Whether somebody wants to know when the module is called."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
 
 
 def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:

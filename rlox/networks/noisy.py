@@ -78,7 +78,8 @@ def noise_size(net: nn.Module) -> int:
 
 def factors(shape: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
     """f(e) = sgn(e) sqrt|e| of standard normal e, `shape` (equation 11)."""
-    e = torch.randn(shape, generator=generator)
+    device = "cpu" if generator is None else generator.device
+    e = torch.randn(shape, generator=generator, device=device)
     return e.abs().sqrt_().copysign_(e)
 
 

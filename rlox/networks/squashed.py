@@ -68,8 +68,8 @@ class SquashedGaussianPolicy(nn.Module):
     def sample(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A sampled action `[B, act_dim]`, with gradient, and its log-density `[B]`."""
-        shape = (len(obs), self.act_dim)
+        """A sampled action `[..., act_dim]`, with gradient, and its log-density `[...]`."""
+        shape = (*obs.shape[:-1], self.act_dim)
         noise = torch.randn(shape, generator=generator, dtype=obs.dtype, device=obs.device)
         return self.draw(obs, noise)
 
@@ -122,8 +122,10 @@ class SquashedSDEPolicy(nn.Module):
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The action of `draw`, without gradient."""
-        return self.draw(obs, noise)[0]
+        """The action of `draw` alone."""
+        mean, theta = self(obs)
+        action: Tensor = mean + (theta.unsqueeze(-2) @ (noise * self.log_std.exp())).squeeze(-2)
+        return action.tanh()
 
     def sample(
         self, obs: Tensor, generator: torch.Generator | None = None

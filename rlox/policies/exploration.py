@@ -55,7 +55,7 @@ class NoisyExploration:
         return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; in inference mode."""
         seen = torch.from_numpy(obs).to(self._device)
         actions: NDArray[np.float32] = self._act(seen, self._noise_of(step)).cpu().numpy()
         return actions
@@ -101,7 +101,7 @@ class SampledChoices:
         return choices
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients.
+        """Choices `[N]` for `obs` `[N, obs_dim]`; in inference mode.
 
         argmax(logits - log(-log u)) is a draw from softmax(logits).
         """

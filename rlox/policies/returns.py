@@ -64,7 +64,9 @@ class Atoms:
 
     def values(self, said: Tensor) -> Tensor:
         """sum_i p_i z_i."""
-        atoms = torch.linspace(self.v_min, self.v_max, self.numbers, device=said.device)
+        atoms = torch.linspace(
+            self.v_min, self.v_max, self.numbers, dtype=said.dtype, device=said.device
+        )
         return torch.softmax(said, -1) @ atoms
 
     def goal(self, rewards: Tensor, discounts: Tensor, after: Tensor) -> Tensor:

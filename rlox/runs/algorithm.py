@@ -271,7 +271,7 @@ class Algorithm(ABC):
     ) -> int | NDArray[Any]:
         """The policy's action for one raw observation (an `int` for Discrete) or for a batch.
 
-        Normalised as in training, with frozen statistics; Box actions are clipped to the bounds.
+        Normalised as in training, with frozen statistics; Box actions are within the bounds.
         `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a batch, say
         what is allowed, for a policy that learned with masks.
         """

@@ -40,7 +40,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class ActorOf(ABC, Generic[P]):
-    """Normalises as in training, with frozen statistics; Box actions are clipped to the bounds."""
+    """Normalises as in training, with frozen statistics; Box actions are within the bounds."""
 
     policy: P
     observations: ObservationCodec

@@ -110,6 +110,11 @@ _HABITS = {
     "verbose": "train(total, progress=True)",
     "tensorboard_log": "the command line's: rlox train logger=tensorboard",
     "clip_range_vf": "clip_vloss",
+    "action_noise": "exploration_noise, its standard deviation",
+    "target_policy_noise": "target_noise",
+    "target_noise_clip": "noise_clip",
+    "replay_buffer_class": "buffer, e.g. buffer='prioritized' or hindsight='future'",
+    "optimize_memory_usage": "what the buffer does anyway: observations are stored once",
 }
 
 

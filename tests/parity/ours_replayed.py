@@ -104,7 +104,9 @@ def merged(
         n: v for tap in taps.values() for row in tap.taken() for n, v in row.gradients.items()
     }
     weights = {name: value for tap in taps.values() for name, value in tap.weights().items()}
-    losses = {name: metrics[f"loss/{name}"] for name in taps if f"loss/{name}" in metrics}
+    # what an optimizer did not step on, another update reported
+    stepped = {name.split(".")[0] for name in gradients}
+    losses = {name: metrics[f"loss/{name}"] for name in taps if name in stepped}
     return Row(losses, apart(gradients), weights=apart(weights))
 
 

@@ -116,7 +116,7 @@ def test_golden_files_name_the_version_that_made_them() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", ["ppo_box", "a2c_tf_like", "dqn", "td3"])
+@pytest.mark.parametrize("name", ["ppo_box", "a2c_tf_like", "dqn", "sac", "td3"])
 def test_the_script_makes_the_golden_file_again(name: str) -> None:
     pytest.importorskip("stable_baselines3")
     from parity.make_sb3 import golden

@@ -65,7 +65,7 @@ SPEC = AlgorithmSpec(
         "gradient_steps": 4,
         "batch_size": 32,
         "buffer_size": 2_000,
-        "ent_coef": 0.001,
+        "ent_coef": 0.01,
         "tau": 0.05,
         "net_arch": (16,),
     },

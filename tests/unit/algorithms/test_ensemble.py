@@ -21,13 +21,13 @@ from rlox.networks.fused import squashed_draw
 from rlox.optim import FlatParameters, TargetNetwork
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu"])
 def test_an_ensemble_gives_what_its_networks_give_by_themselves(activation: str) -> None:
     torch.manual_seed(0)
     ensemble, x = EnsembleMLP(3, (4, 8, 6, 2), activation), torch.randn(5, 4)
     found = ensemble(x)
     assert found.shape == (3, 5, 2)
-    rule = {"relu": torch.relu, "tanh": torch.tanh}[activation]
+    rule = {"relu": torch.relu, "tanh": torch.tanh, "elu": functional.elu}[activation]
     for member in range(3):
         y = x
         for i, (weight, bias) in enumerate(zip(ensemble.weights, ensemble.biases, strict=True)):
@@ -123,9 +123,10 @@ def test_a_network_as_one_node_has_torchs_values_and_gradients(
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-def test_of_a_frozen_ensemble_only_the_input_has_a_gradient() -> None:
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+def test_of_a_frozen_ensemble_only_the_input_has_a_gradient(activation: str) -> None:
     torch.manual_seed(0)
-    ensemble, x = EnsembleMLP(2, (4, 8, 1)), torch.randn(5, 4, requires_grad=True)
+    ensemble, x = EnsembleMLP(2, (4, 8, 1), activation), torch.randn(5, 4, requires_grad=True)
     plain, frozen = ensemble(x), ensemble(x, frozen=True)
     assert torch.equal(plain, frozen)
     assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (plain, frozen)))

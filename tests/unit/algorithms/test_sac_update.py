@@ -158,15 +158,16 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
     made, data = learner(), batches(1)
     critics = vector(made.policy.critic)
-    made._improve_critics(data, 0, torch.tensor(0.2), torch.zeros(12, ACT))
+    made._improve_critics(data, 0, data.obs[0], torch.tensor(0.2), torch.zeros(12, ACT))
     assert not torch.equal(vector(made.policy.critic), critics)
     assert torch.equal(vector(made.policy.actor), vector(squashed().actor))
-    gradients = made.critic.gradient.clone()
     drawn, log_prob = made.policy.draw(data.obs[0], torch.zeros(12, ACT))
     value = made.policy.value(made.policy.critic, data.obs[0], drawn)
-    made.actor.backward(soft_policy_loss(log_prob, value, torch.tensor(0.2)), None)
-    assert made.actor.gradient.abs().sum() > 0
-    assert torch.equal(made.critic.gradient, gradients)
+    soft_policy_loss(log_prob, value, torch.tensor(0.2)).backward()  # to everything that it reaches
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for p in made.policy.actor.parameters()
+    )
+    assert all(p.grad is None for p in made.policy.critic.parameters())
 
 
 def test_the_soft_target_takes_the_entropy_away_and_ends_at_termination() -> None:
@@ -310,6 +311,18 @@ def test_actions_without_bounds_are_refused_by_name() -> None:
         SAC(lambda: Endless([]))
 
 
+@pytest.mark.parametrize("given", [{"log_std_init": -1.0}, {"sde_sample_freq": 8}])
+def test_what_is_said_of_gsde_without_it_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"algo\.{next(iter(given))}=.* without algo\.use_sde"):
+        SAC("Pendulum-v1", **given)
+
+
+def test_a_single_observation_is_sampled_for_as_a_batch_is() -> None:
+    actor = squashed().actor
+    action, log_prob = actor.sample(torch.zeros(OBS), torch.Generator().manual_seed(0))
+    assert (action.shape, log_prob.shape) == ((ACT,), ())
+
+
 def test_gsde_of_choices_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has"):
         SAC("CartPole-v1", use_sde=True)
@@ -342,6 +355,10 @@ def test_a_matrix_of_gsde_is_kept_for_its_steps(freq: int, same: int) -> None:
     explore, obs = algorithm.source.behaviour, np.ones((2, 3), np.float32)
     with torch.inference_mode():
         drawn = [explore.act(obs, step, 0.0).tobytes() for step in range(24)]
+        noise = explore._noise_of(0)
+        seen = torch.from_numpy(obs)
+        by_draw = algorithm.policy.actor.draw(seen, noise)[0].numpy()
+        np.testing.assert_allclose(explore.act(obs, 0, 0.0), by_draw, rtol=1e-6)
     kept = [len(set(drawn[at : at + same])) for at in range(0, 24, same)]
     assert kept == [1] * (24 // same)
     assert len(set(drawn)) == 24 // same

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))
 # What makes a preset's run long; everything else is tried as it is published.
 SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 192}
+OURS = {"rainbow/CartPole-v1"}  # for which nobody has published any
 MUJOCO = ("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer")
 
 
@@ -81,6 +82,9 @@ def test_a_tuned_preset_names_the_row_that_it_is_from_and_what_is_another_enviro
 ) -> None:
     lines = preset.read_text(encoding="utf-8").splitlines()
     said = " ".join(line[2:] for line in lines if line.startswith("# ") and "@" not in line)
+    if names(preset) in OURS:
+        assert said.startswith("Ours: no published recipe"), said
+        return
     source = f"rl-baselines3-zoo, hyperparams/{preset.parent.name}.yml, "
     found = re.match(re.escape(source) + r"(\w+)-(v\d)( there\b)?(.*)", said)
     assert found, said
