@@ -9,6 +9,7 @@ the policy.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -28,9 +29,9 @@ Rows = TypeVar("Rows")  # arrays or tensors
 class CodedSpace(spaces.Dict):
     """A Dict that rlox puts around observations, with a codec of its own."""
 
+    @abstractmethod
     def codec(self, name: str) -> ObservationCodec:
         """The codec for these observations of the environment `name`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class SquashedPolicy(SoftPolicy):
         return self.actor.sample(obs, generator)[0]
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """One vector a row; under gSDE one matrix for all rows, as Stable-Baselines3 draws it."""
+        """One vector a row; under gSDE one matrix for all rows of an observation batch."""
         if isinstance(self.actor, SquashedSDEPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
