@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from rlox.policies.exploration import NoisyExploration, SampledChoices
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import Noise, UpdateNoise, copy_weights, learn_each
+from rlox.training.learner import ActorCriticLearner, Noise, Stateful, UpdateNoise, learn_each
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.training.temperature import LearnedTemperature, Temperature
@@ -42,10 +42,9 @@ NAMES = (
     "policy/temperature",
     "train/grad_norm",
 )
-PARTS = ("actor", "critic", "target", "temperature")
 
 
-class SACLearner:
+class SACLearner(ActorCriticLearner[SoftPolicy]):
     """An actor, critics and their target, a temperature, and what batches of transitions do to them.
 
     `target_entropy` is that of a learned temperature; `noise` gives the standard normal numbers of an
@@ -55,7 +54,7 @@ class SACLearner:
     def __init__(
         self, policy: SoftPolicy, config: SACConfig, target_entropy: float, noise: Noise
     ) -> None:
-        self.policy, self.config, self.noise = policy, config, noise
+        self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
         self.actor = Adam(policy.actor, lr, eps=1e-8)
         self.critic = Adam(policy.critic, lr, eps=1e-8)
@@ -67,6 +66,9 @@ class SACLearner:
             if learned
             else Temperature(alpha, like)
         )
+        parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
+        parts |= {"target": self.target, "temperature": self.temperature}
+        super().__init__(policy, parts, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of everything for each batch."""
@@ -77,26 +79,6 @@ class SACLearner:
         for optimizer in (self.actor, self.critic):
             require_finite_parameters(self.policy, optimizer.vector, where)
         return replace(update, metrics={**update.metrics, "train/learning_rate": lr})
-
-    def state(self) -> dict[str, Any]:
-        """Copies of all weights, of the optimizers' moments and of the temperature."""
-        kept = {name: part.state() for name, part in zip(PARTS, self._parts, strict=True)}
-        return {"weights": copy_weights(self.policy), "optimizer": kept}
-
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones, the target too."""
-        self.policy.load_state_dict(dict(weights))
-        self.target.copy()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        for name, part in zip(PARTS, self._parts, strict=True):
-            part.restore(state["optimizer"][name])
-
-    @property
-    def _parts(self) -> tuple[Any, ...]:
-        return self.actor, self.critic, self.target, self.temperature
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Temperature, critics, actor, target; the numbers `NAMES` and the errors `[B]`."""

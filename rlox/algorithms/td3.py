@@ -23,7 +23,7 @@ from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import Noise, UpdateNoise, copy_weights, learn_each
+from rlox.training.learner import ActorCriticLearner, Noise, Stateful, UpdateNoise, learn_each
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
@@ -31,10 +31,9 @@ from rlox.types import Clock, Transitions, Update
 __all__ = ["TD3", "TD3Learner"]
 
 NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
-PARTS = ("actor", "critic", "target_actor", "target_critic")
 
 
-class TD3Learner:
+class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
     """A deterministic actor and critics, each with a target, and what batches of transitions do to them.
 
     `noise` gives the standard normal numbers of an update.
@@ -43,7 +42,7 @@ class TD3Learner:
     def __init__(
         self, policy: DeterministicPolicy, config: DeterministicConfig, noise: Noise
     ) -> None:
-        self.policy, self.config, self.noise = policy, config, noise
+        self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
         self.actor = Adam(policy.actor, lr, eps=1e-8)
         self.critic = Adam(policy.critic, lr, eps=1e-8)
@@ -51,6 +50,9 @@ class TD3Learner:
         self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
         self._actor_losses: list[Tensor] = []  # of the update under way
         self._actor_loss: float | None = None  # their mean in the last update that had some
+        parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
+        parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
+        super().__init__(policy, parts, [self.target_actor, self.target_critic])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
@@ -71,28 +73,16 @@ class TD3Learner:
         return replace(update, metrics=metrics)
 
     def state(self) -> dict[str, Any]:
-        """Copies of all weights and of the optimizers' moments."""
-        kept = {name: part.state() for name, part in zip(PARTS, self._parts, strict=True)}
+        """With the last loss of the actor, which is told where it does not learn."""
+        state = super().state()
         if self._actor_loss is not None:
-            kept["actor_loss"] = self._actor_loss
-        return {"weights": copy_weights(self.policy), "optimizer": kept}
-
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones, the targets too."""
-        self.policy.load_state_dict(dict(weights))
-        self.target_actor.copy()
-        self.target_critic.copy()
+            state["optimizer"]["actor_loss"] = self._actor_loss
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
-        for name, part in zip(PARTS, self._parts, strict=True):
-            part.restore(state["optimizer"][name])
+        super().restore(state)
         self._actor_loss = state["optimizer"].get("actor_loss")
-
-    @property
-    def _parts(self) -> tuple[Any, ...]:
-        return self.actor, self.critic, self.target_actor, self.target_critic
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """The critics, and when it is their turn the actor and the targets."""

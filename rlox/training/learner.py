@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.optim import Optimizer
+from rlox.optim import Optimizer, TargetNetwork
 from rlox.rng import Streams
 from rlox.training.finite import require_finite
 from rlox.types import Transitions, Update
 
-__all__ = ["Noise", "PolicyLearner", "UpdateNoise", "copy_weights", "learn_each"]
+__all__ = [
+    "ActorCriticLearner",
+    "Noise",
+    "PolicyLearner",
+    "Stateful",
+    "UpdateNoise",
+    "copy_weights",
+    "learn_each",
+]
 
 # Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
 Noise = Callable[[int, tuple[int, ...], Tensor], Tensor]
@@ -41,6 +49,43 @@ class PolicyLearner(Generic[P]):
         """Continue from `state()`."""
         self.policy.load_state_dict(dict(state["weights"]))
         self.optimizer.restore(state["optimizer"])
+
+
+class Stateful(Protocol):
+    """A part of a learner: an optimizer, a target network, a temperature."""
+
+    def state(self) -> dict[str, Any]:
+        """Copies of what it keeps."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+
+
+class ActorCriticLearner(Generic[P]):
+    """A policy with `parts` by name, of which `targets` begin as the networks do that they follow."""
+
+    def __init__(
+        self, policy: P, parts: Mapping[str, Stateful], targets: Sequence[TargetNetwork[Any]]
+    ) -> None:
+        self.policy = policy
+        self._parts, self._targets = parts, targets
+
+    def state(self) -> dict[str, Any]:
+        """Copies of the weights, and the state of every part."""
+        kept = {name: part.state() for name, part in self._parts.items()}
+        return {"weights": copy_weights(self.policy), "optimizer": kept}
+
+    def begin_from(self, weights: Mapping[str, Any]) -> None:
+        """Begin with these weights in place of the initial ones, the targets too."""
+        self.policy.load_state_dict(dict(weights))
+        for target in self._targets:
+            target.copy()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        self.policy.load_state_dict(dict(state["weights"]))
+        for name, part in self._parts.items():
+            part.restore(state["optimizer"][name])
 
 
 def copy_weights(module: nn.Module) -> dict[str, Tensor]:
