@@ -35,6 +35,7 @@ class Leg:
     steps: int
     seeds: int
     label: str = ""  # where a campaign has the environment more than once
+    algo: str = ""  # where a campaign has several
 
     @property
     def name(self) -> str:
@@ -44,7 +45,9 @@ class Leg:
 
 @dataclass(frozen=True)
 class Campaign:
-    """An algorithm and where it is tried; `name` is that of its file and of its experiment."""
+    """Algorithms and where they are tried; `name` is that of its file and of its experiment. `algo` is
+    that of legs which name none.
+    """
 
     name: str
     algo: str
@@ -64,6 +67,10 @@ class Campaign:
         """Where one run's result is."""
         return self.folder / "results" / f"{leg.name}_{system}_s{seed}.json"
 
+    def algo_of(self, leg: Leg) -> str:
+        """What learns there."""
+        return leg.algo or self.algo
+
     def runs(self, leg: Leg) -> Runs | None:
         """Results by system in order of seed; `None` unless all are there."""
         paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in SYSTEMS}
@@ -74,8 +81,9 @@ class Campaign:
 
 def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
     """`rlox train` in a folder of its own; the result is what its run folder says."""
+    algo = campaign.algo_of(leg)
     with tempfile.TemporaryDirectory() as folder:
-        overrides = [f"algo={campaign.algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
+        overrides = [f"algo={algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
         run = train(Path(folder), *overrides, f"seed={seed}")
         result = json.loads((run / "result.json").read_text())
         origin = json.loads((run / "provenance.json").read_text())
@@ -88,9 +96,10 @@ def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
 
 def run_sb3(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
     """The same run in Stable-Baselines3."""
-    path = ROOT / "conf" / "tuned" / campaign.algo / f"{leg.env}.yaml"
+    algo = campaign.algo_of(leg)
+    path = ROOT / "conf" / "tuned" / algo / f"{leg.env}.yaml"
     preset: Any = OmegaConf.to_container(OmegaConf.load(path))
-    model = sb3.make(campaign.algo, leg.env, preset, seed)
+    model = sb3.make(algo, leg.env, preset, seed)
     begun = time.perf_counter()
     ends = sb3.train(model, leg.steps)
     seconds = {"train": time.perf_counter() - begun}

@@ -7,10 +7,12 @@ from importlib.metadata import version
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
 DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
 NAMES = {"learning_rate": "learning_rate", "clip_eps": "clip_range"}  # rlox's key -> SB3's
+POLICY = ("net_arch", "log_std_init")  # SB3 wants these as arguments of the policy
 SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
 Wrap = Callable[[type], type]
 
@@ -30,6 +32,8 @@ def make(algo: str, env: str, preset: Mapping[str, Any], seed: int, wrap: Wrap =
     torch.set_num_threads(1)
     settings, arguments = preset["env"], translate(preset)
     vec = make_vec_env(env, settings["n_envs"], seed=seed)
+    if (sigma := arguments.pop("exploration_noise", None)) is not None:
+        arguments["action_noise"] = _noise(vec.action_space.shape, sigma)
     kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
     if any(kinds.values()):
         vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **kinds)
@@ -50,8 +54,9 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
         value = given.pop(name, DEFAULTS[name] if name in falling else None)
         if value is not None:
             arguments[NAMES[name]] = _linear(value) if name in falling else value
-    if "net_arch" in given:
-        arguments["policy_kwargs"] = {"net_arch": list(given.pop("net_arch"))}
+    policy = {k: given.pop(k) for k in POLICY if k in given}
+    if policy:
+        arguments["policy_kwargs"] = policy
     capacity = preset.get("buffer", {}).get("capacity")
     return arguments | given | ({"buffer_size": capacity} if capacity else {})
 
@@ -59,6 +64,13 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
 def _linear(first: float) -> Callable[[float], float]:
     """From `first` to 0 over the run."""
     return lambda remaining: remaining * first
+
+
+def _noise(shape: tuple[int, ...], sigma: float) -> Any:
+    """Of the deterministic policy, in units of the half range of an action, as ours."""
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    return NormalActionNoise(np.zeros(shape), np.full(shape, sigma))
 
 
 def train(model: Any, steps: int) -> list[tuple[int, float]]:
