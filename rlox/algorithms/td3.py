@@ -95,7 +95,8 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         norm = self.critic.backward(loss, config.max_grad_norm)
         self.critic.step()
         if (update + 1) % config.delays.policy_delay == 0:
-            first = q_values(self.policy.critic, obs, self.policy.act(obs), frozen=True)[0]
+            policy = self.policy
+            first = q_values(policy.critic, obs, policy.act(obs), frozen=True, members=1)
             loss_actor = -first.mean()
             self.actor.backward(loss_actor, config.max_grad_norm)
             self.actor.step()

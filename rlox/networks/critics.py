@@ -43,12 +43,18 @@ class QNetwork(nn.Module):
         return value
 
 
-def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, frozen: bool = False) -> Tensor:
+def q_values(
+    critics: EnsembleMLP,
+    obs: Tensor,
+    actions: Tensor,
+    frozen: bool = False,
+    members: int | None = None,
+) -> Tensor:
     """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`.
 
-    `frozen`: no gradient is asked for but that of the actions.
+    `frozen`: no gradient is asked for but that of the actions. `members`: only so many critics.
     """
-    values: Tensor = critics(torch.cat([obs, actions], -1), frozen)
+    values: Tensor = critics(torch.cat([obs, actions], -1), frozen, members)
     return values.squeeze(-1)
 
 

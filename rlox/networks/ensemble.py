@@ -37,14 +37,16 @@ class EnsembleMLP(nn.Module):
         )
         self.activation = ACTIVATIONS[activation]()
 
-    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+    def forward(self, x: Tensor, frozen: bool = False, members: int | None = None) -> Tensor:
         """`[B, in]`, the same for all members -> `[members, B, out]`.
 
-        `frozen`: no gradient is asked for but that of `x`.
+        `frozen`: no gradient is asked for but that of `x`. `members`: only so many of them, the first.
         """
         weights, biases = list(self.weights), list(self.biases)
         if frozen:
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
+        if members is not None:
+            weights, biases = [w[:members] for w in weights], [b[:members] for b in biases]
         if isinstance(self.activation, FUSED):
             return fused_layers(x, weights, biases, type(self.activation))
         x = x.expand(len(weights[0]), *x.shape)

@@ -87,15 +87,16 @@ class _Layers(torch.autograd.Function):
         saved, needed = ctx.saved_tensors, ctx.needs_input_grad
         layers = len(saved) // 2
         seen, weights = saved[:layers], saved[layers:]
+        product = torch.bmm if gradient.dim() == 3 else torch.mm
         to_weights: list[Tensor | None] = [None] * layers
         to_biases: list[Tensor | None] = [None] * layers
         for i in reversed(range(layers)):
             if needed[2 + i]:
-                to_weights[i] = gradient.mT @ seen[i]
+                to_weights[i] = product(gradient.mT, seen[i])
                 to_biases[i] = gradient.sum(-2)
             if not i and not needed[1]:
                 return None, None, *to_weights, *to_biases
-            gradient = gradient @ weights[i]
+            gradient = product(gradient, weights[i])
             if i and ctx.relu:
                 torch.ops.aten.threshold_backward.grad_input(
                     gradient, seen[i], 0, grad_input=gradient

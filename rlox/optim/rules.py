@@ -79,7 +79,7 @@ class Optimizer(ABC):
 
 
 class Adam(Optimizer):
-    """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1)."""
+    """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1), in one pass over all that a step changes."""
 
     moments = ("exp_avg", "exp_avg_sq")
 
@@ -93,15 +93,18 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(module, lr)
         self.betas, self.eps = betas, eps
+        self._count = torch.zeros(
+            (), device=self.vector.device
+        )  # `steps`, where the kernel wants it
 
     def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
         first, second = moments
         beta1, beta2 = self.betas
-        first.lerp_(gradient, 1.0 - beta1)
-        second.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-        scale = (1.0 - beta2**self.steps) ** 0.5
-        deviation = second.sqrt().div_(scale).add_(self.eps)
-        vector.addcdiv_(first, deviation, value=-self.lr / (1.0 - beta1**self.steps))
+        torch._fused_adam_(
+            [vector], [gradient], [first], [second], [], [self._count.fill_(self.steps)],
+            lr=self.lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=self.eps,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
 
 
 class RMSprop(Optimizer):

@@ -36,6 +36,21 @@ def test_an_ensemble_gives_what_its_networks_give_by_themselves(activation: str)
     assert not torch.equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+def test_the_first_members_alone_give_what_they_give_among_all(activation: str) -> None:
+    torch.manual_seed(0)
+    ensemble = EnsembleMLP(3, (4, 8, 2), activation)
+    x = torch.randn(5, 4, requires_grad=True)
+    weight = torch.randn(2, 5, 2)
+    some = ensemble(x, frozen=True, members=2)
+    assert some.shape == (2, 5, 2)
+    all_of_them = ensemble(x)[:2]
+    torch.testing.assert_close(some, all_of_them)
+    (found,) = torch.autograd.grad((some * weight).sum(), x)
+    (expected,) = torch.autograd.grad((all_of_them * weight).sum(), x)
+    torch.testing.assert_close(found, expected)
+
+
 def test_the_members_of_an_ensemble_begin_as_linear_layers_do() -> None:
     torch.manual_seed(0)
     ensemble = EnsembleMLP(2, (100, 400, 1), "relu")

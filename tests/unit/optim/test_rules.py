@@ -43,6 +43,34 @@ def test_many_steps_equal_torchs_adam_with_clipping(limit: float) -> None:
         assert torch.allclose(a, b, atol=1e-5)
 
 
+def large_steps(threads: int) -> torch.Tensor:
+    """Parameters after three steps along made-up gradients."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        torch.manual_seed(0)
+        adam = Adam(nn.Linear(523, 257), 0.01)
+        for _ in range(3):
+            adam.gradient.normal_()
+            adam.step()
+        return adam.vector.clone()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_steps_are_bit_for_bit_those_of_torchs_fused_adam_whatever_the_threads() -> None:
+    torch.manual_seed(0)
+    adam = Adam(nn.Linear(523, 257), 0.01)
+    theirs = nn.Parameter(adam.vector.clone())
+    reference = torch.optim.Adam([theirs], lr=0.01, eps=1e-5, fused=True)
+    for _ in range(3):
+        theirs.grad = torch.empty_like(theirs).normal_()
+        reference.step()
+    assert torch.equal(large_steps(1), theirs.detach())
+    assert torch.equal(large_steps(2), large_steps(1))
+    assert torch.equal(large_steps(5), large_steps(1))
+
+
 def test_the_modules_values_are_kept_when_it_is_taken_over() -> None:
     net = module()
     before = copy.deepcopy(net.state_dict())
