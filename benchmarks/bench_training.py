@@ -1,7 +1,9 @@
-"""Training beside Stable-Baselines3, rl-zoo3's hyperparameters: A2C (P14) and DQN (P16) on CartPole-v1.
+"""Training beside Stable-Baselines3: PPO (P13), A2C (P14) and DQN (P16) on CartPole-v1, SAC and TD3 (P15)
+on Pendulum-v1.
 
 The whole of a run, and its collection and updates apart, of the same runs, in CPU seconds of their one
-thread. rlox steps its native environments or, beside them, Gymnasium's as Stable-Baselines3 does.
+thread: with rl-zoo3's hyperparameters, and with other networks, batches and numbers of environments.
+rlox steps its native environments or, beside them, Gymnasium's as Stable-Baselines3 does.
 
     pip install -c constraints.txt -e '.[peers]' && python benchmarks/bench_training.py
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +21,106 @@ from harness.cli import Context, run
 from harness.training import PartRunner, Recorded, Stopwatch, Trained
 from omegaconf import OmegaConf
 
-ENV = "CartPole-v1"
 PRESETS = Path(__file__).resolve().parents[1] / "conf" / "tuned"
 PARTS = {"total": "training", "collect": "collection", "update": "updates"}
-A2C_STEPS = 10_000  # 250 rollouts of 40
-DQN_STEPS = 4_096  # the warm-up of 1,000, then 13 trainings of 128 batches
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run with its preset, but for the settings given; `goals` of the native and Gymnasium's steps."""
+
+    row: str
+    algo: str
+    env: str
+    steps: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    n_envs: int | None = None
+    goals: tuple[float, float] | None = None
+
+    @property
+    def preset(self) -> dict[str, Any]:
+        """What conf/tuned says, with the settings."""
+        path = PRESETS / self.algo / f"{self.env}.yaml"
+        preset: Any = OmegaConf.to_container(OmegaConf.load(path))
+        preset["algo"] |= self.settings
+        if self.n_envs:
+            preset["env"]["n_envs"] = self.n_envs
+        return {k: preset[k] for k in ("algo", "env", "buffer") if k in preset}
+
+    @property
+    def size(self) -> str:
+        """How many steps, and what is not the preset's."""
+        names = {"net_arch": "net ", "batch_size": "batch ", "n_steps": "rollout "}
+        parts = [f"{self.steps:,} steps"]
+        for key, name in names.items():
+            if key in self.settings:
+                value = self.settings[key]
+                parts.append(
+                    name + ("x".join(map(str, value)) if key == "net_arch" else str(value))
+                )
+        return ", ".join([*parts, *([f"{self.n_envs} envs"] if self.n_envs else [])])
+
+
+def p13(context: Context) -> Iterator[Case]:
+    """PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
+    pole = ("P13", "ppo", "CartPole-v1")
+    yield from cases(Work(*pole, 4_096, goals=(2.5, 2.5)))
+    yield from cases(Work(*pole, 2_048, {"net_arch": [256, 256]}))
+    yield from cases(Work(*pole, 2_048, {"batch_size": 64}))
+    yield from cases(Work(*pole, 2_048, {"n_steps": 256}, n_envs=1))
 
 
 def p14(context: Context) -> Iterator[Case]:
-    """A2C: 250 updates of 40 transitions."""
-    return cases("P14", "a2c", A2C_STEPS, native=4.5, gymnasium=3.0)
+    """A2C: an update for every 40 transitions."""
+    pole = ("P14", "a2c", "CartPole-v1")
+    yield from cases(Work(*pole, 10_000, goals=(4.5, 3.0)))
+    yield from cases(Work(*pole, 10_000, {"net_arch": [256, 256]}))
+    yield from cases(Work(*pole, 10_000, {"n_steps": 40}, n_envs=1))
+
+
+def p15(context: Context) -> Iterator[Case]:
+    """SAC and TD3: an update for every transition."""
+    goals = {("sac", 256): 2.0, ("td3", 256): 1.8, ("sac", 64): 2.0, ("td3", 64): 2.0}
+    for (algo, width), goal in goals.items():
+        for batch, n_envs in ((256, 1), (64, 1), (256, 8)):
+            each = {"train_freq": n_envs, "gradient_steps": n_envs, "learning_starts": 96}
+            settings = {**each, "net_arch": [width, width], "batch_size": batch}
+            asked = (goal, goal) if (batch, n_envs) == (256, 1) else None
+            steps = 96 + 160 * (512 // width)
+            yield from cases(Work("P15", algo, "Pendulum-v1", steps, settings, n_envs, asked))
 
 
 def p16(context: Context) -> Iterator[Case]:
-    """DQN: 1,664 updates of 64 transitions, two hidden layers of 256."""
-    return cases("P16", "dqn", DQN_STEPS, native=2.0, gymnasium=2.0)
+    """DQN: two hidden layers of 256; the warm-up of 1,000 steps, then trainings of 128 batches."""
+    pole = ("P16", "dqn", "CartPole-v1")
+    yield from cases(Work(*pole, 4_096, goals=(2.0, 2.0)))
+    yield from cases(Work(*pole, 2_048, {"batch_size": 256}, goals=(1.5, 1.5)))
+    yield from cases(Work(*pole, 4_096, {"net_arch": [64, 64]}))
+    yield from cases(Work(*pole, 4_096, n_envs=8))
 
 
-def cases(row: str, algo: str, steps: int, native: float, gymnasium: float) -> Iterator[Case]:
+def cases(work: Work) -> Iterator[Case]:
     """The whole of the runs with its goals, then their parts."""
-    preset: Any = OmegaConf.to_container(OmegaConf.load(PRESETS / algo / f"{ENV}.yaml"))
+    goals = work.goals and dict(zip(("native", "gymnasium"), work.goals, strict=True))
     ours = {
-        "rlox": (Recorded(lambda seed: train_rlox(algo, preset, "native", steps, seed)), native),
-        "rlox, Gymnasium": (
-            Recorded(lambda seed: train_rlox(algo, preset, "gymnasium", steps, seed)),
-            gymnasium,
-        ),
+        (name, backend): Recorded(lambda seed, backend=backend: train_rlox(work, backend, seed))
+        for name, backend in (("rlox", "native"), ("rlox, Gymnasium", "gymnasium"))
     }
-    peer = Recorded(lambda seed: train_sb3(algo, preset, steps, seed))
-    for part, work in PARTS.items():
+    peer = Recorded(lambda seed: train_sb3(work, seed))
+    for part, what in PARTS.items():
+        asked = goals if part == "total" else None
+        systems = (
+            system(name, "rlox", runs, part, *([Goal(asked[backend])] if asked else []))
+            for (name, backend), runs in ours.items()
+        )
         yield Case(
-            row=row,
-            work=f"{algo.upper()} on {ENV}: {work}",
-            size=f"{steps:,} steps",
-            ours=tuple(
-                system(name, "rlox", runs, part, *([Goal(goal)] if part == "total" else []))
-                for name, (runs, goal) in ours.items()
-            ),
+            row=work.row,
+            work=f"{work.algo.upper()} on {work.env}: {what}",
+            size=work.size,
+            ours=tuple(systems),
             peers=(system("SB3", "sb3", peer, part),),
             tolerance=Tolerance(0.0),  # as many steps and updates
-            elements=steps,
+            elements=work.steps,
         )
 
 
@@ -66,16 +129,17 @@ def system(name: str, package: str, runs: Recorded, part: str, *goals: Goal) -> 
     return System(name, package, lambda: PartRunner(runs, part), goals)
 
 
-def train_rlox(algo: str, preset: dict[str, Any], backend: str, steps: int, seed: int) -> Trained:
+def train_rlox(work: Work, backend: str, seed: int) -> Trained:
     """One run of rlox."""
     from rlox.build import build
     from rlox.configs import make_run
 
+    preset = work.preset
     tree = {
-        "algo": {"name": algo, **preset["algo"]},
-        "env": {"id": ENV, **preset["env"], "backend": backend},
+        "algo": {"name": work.algo, **preset["algo"]},
+        "env": {"id": work.env, **preset["env"], "backend": backend},
         "seed": seed,
-        "total_steps": steps,
+        "total_steps": work.steps,
     }
     if "buffer" in preset:
         tree["buffer"] = {"name": "uniform", **preset["buffer"]}
@@ -88,19 +152,23 @@ def train_rlox(algo: str, preset: dict[str, Any], backend: str, steps: int, seed
     return Trained(watch.seconds, {"env_steps": clock.env_steps, "updates": clock.updates})
 
 
-def train_sb3(algo: str, preset: dict[str, Any], steps: int, seed: int) -> Trained:
-    """The same in Stable-Baselines3."""
+def train_sb3(work: Work, seed: int) -> Trained:
+    """The same in Stable-Baselines3, which counts `train_freq` in steps of all its environments at once."""
     from learning import sb3
 
-    model, watch = sb3.make(algo, ENV, preset, seed), Stopwatch()
+    preset = work.preset
+    if "train_freq" in preset["algo"] and work.n_envs:
+        preset["algo"]["train_freq"] = max(1, preset["algo"]["train_freq"] // work.n_envs)
+    model, watch = sb3.make(work.algo, work.env, preset, seed), Stopwatch()
     model.collect_rollouts = watch.timed("collect", model.collect_rollouts)
     model.train = watch.timed("update", model.train)
-    watch.timed("total", model.learn)(steps)
-    counts = {"env_steps": model.num_timesteps, "updates": model._n_updates}
+    watch.timed("total", model.learn)(work.steps)
+    each = getattr(model, "n_epochs", 1)  # which it counts one by one
+    counts = {"env_steps": model.num_timesteps, "updates": model._n_updates // each}
     return Trained(watch.seconds, counts)
 
 
-ROWS = {"P14": p14, "P16": p16}
+ROWS = {"P13": p13, "P14": p14, "P15": p15, "P16": p16}
 
 if __name__ == "__main__":
     sys.exit(run(ROWS, "training", __doc__))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import bench_training
+import pytest
 import run_all
+from bench_training import ROWS, Work
 from harness.training import PartRunner, Recorded, Stopwatch, Trained
 from helpers.benchmarks import NOWHERE
-from omegaconf import OmegaConf
 
 
 def test_goals_are_on_the_whole_of_a_run_and_parts_stand_beside():
-    for row, algo, goals in (("P14", "A2C", [4.5, 3.0]), ("P16", "DQN", [2.0, 2.0])):
-        whole, collect, update = run_all.ROWS[row](NOWHERE)
+    first = {"P13": ("PPO", [2.5, 2.5]), "P14": ("A2C", [4.5, 3.0]),
+             "P15": ("SAC", [2.0, 2.0]), "P16": ("DQN", [2.0, 2.0])}  # fmt: skip
+    for row, (algo, goals) in first.items():
+        whole, collect, update = itertools.islice(run_all.ROWS[row](NOWHERE), 3)
         assert [case.work.rpartition(" ")[2] for case in (whole, collect, update)] == [
             "training", "collection", "updates",
         ]  # fmt: skip
@@ -21,6 +25,33 @@ def test_goals_are_on_the_whole_of_a_run_and_parts_stand_beside():
         assert [[g.minimum for g in s.goals] for s in whole.ours] == [[goal] for goal in goals]
         assert not any(s.goals for case in (collect, update) for s in case.ours)
         assert {peer.name for case in (whole, collect, update) for peer in case.peers} == {"SB3"}
+
+
+def test_networks_batches_and_environments_are_varied_and_say_so_in_the_size():
+    sizes = {(c.row, c.work.split()[0], c.size) for row in ROWS for c in run_all.ROWS[row](NOWHERE)}
+    for algo in ("SAC", "TD3"):
+        of = {size.partition(" steps, ")[2] for row, name, size in sizes if name == algo}
+        wide = {f"net {net}, batch {b}, 1 envs" for net in ("64x64", "256x256") for b in (64, 256)}
+        assert of == wide | {f"net {net}, batch 256, 8 envs" for net in ("64x64", "256x256")}
+    for row in ROWS:
+        of = {size for name, _, size in sizes if name == row}
+        assert len(of) > 2
+        assert any("256x256" in size for size in of) or row == "P16"  # whose preset it is
+
+
+@pytest.mark.parametrize(
+    ("work", "updates"),
+    [
+        (Work("P13", "ppo", "CartPole-v1", 512, {"net_arch": [8], "n_epochs": 2}), 2),
+        (Work("P15", "sac", "Pendulum-v1", 112, {"train_freq": 8, "gradient_steps": 8,
+              "learning_starts": 96, "net_arch": [8, 8], "batch_size": 8}, n_envs=8), 16),
+        (Work("P16", "dqn", "CartPole-v1", 1_536, {"net_arch": [8], "batch_size": 8}, n_envs=8), 384),
+    ],
+)  # fmt: skip
+def test_both_systems_do_as_many_steps_and_updates(work: Work, updates: int):
+    ours = bench_training.train_rlox(work, "native", seed=0)
+    theirs = bench_training.train_sb3(work, seed=0)
+    assert ours.counts == theirs.counts == {"env_steps": work.steps, "updates": updates}
 
 
 def test_parts_are_of_the_same_runs_and_cost_none_of_their_own():
@@ -55,9 +86,9 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
 
 
 def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
-    preset = OmegaConf.to_container(OmegaConf.load(bench_training.PRESETS / "a2c/CartPole-v1.yaml"))
+    work = Work("P14", "a2c", "CartPole-v1", 400)
     for backend in ("native", "gymnasium"):
-        trained = bench_training.train_rlox("a2c", preset, backend, 400, seed=0)
+        trained = bench_training.train_rlox(work, backend, seed=0)
         assert trained.counts == {"env_steps": 400, "updates": 10}
         assert set(trained.seconds) == {"total", "collect", "update"}
         assert trained.seconds["total"] > trained.seconds["collect"] + trained.seconds["update"] > 0
