@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from faults.cases import CASES, UPDATES
 from faults.child import Nursery
 from faults.fingerprint import difference, fingerprint
 from faults.report import FULL, record
@@ -75,6 +76,25 @@ def test_a_thread_task_for_every_environment_changes_nothing(
         assert nursery.run(run, few, **forced) == 0
         assert difference(fingerprint(run), expected) == []
     record(f"determinism, parallel from 1, {n_envs} {env_id}", {"threads": 3, "mismatches": 0})
+
+
+LEARNERS = sorted(CASES.keys() - {"256 CartPoles", "Gymnasium's CartPole", "BC"})
+
+
+@pytest.mark.parametrize("case", LEARNERS if FULL else ["SAC", "Rainbow", "Recurrent PPO"])
+def test_no_algorithm_learns_otherwise_where_threads_share_its_environments(
+    case: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    found = {}
+    for threads in (1, 2, 7):
+        environ = {"RAYON_NUM_THREADS": str(threads)}
+        forced = {"tiling": {"shard": 1, "parallel_from": 1}, "environ": environ}
+        run = tmp_path / str(threads)
+        assert nursery.run(run, CASES[case], **forced) == 0
+        found[threads] = fingerprint(run)
+    assert difference(found[2], found[1]) == []
+    assert difference(found[7], found[1]) == []
+    record(f"determinism, rayon threads 1, 2, 7, {case}", {"updates": UPDATES, "mismatches": 0})
 
 
 def test_another_seed_gives_another_run(

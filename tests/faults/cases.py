@@ -1,0 +1,110 @@
+"""Small runs of every algorithm, one rhythm for all: what is killed, and what threads may not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from helpers.masked import BY_INFO, BY_METHOD
+from helpers.small import small_ppo
+
+UPDATES = 24
+
+
+def config(**env: Any) -> dict[str, Any]:
+    """24 updates; a checkpoint every second, an evaluation every fifth."""
+    env = {"id": "CartPole-v1", "n_envs": 8, **env}
+    rollout = 16 * env["n_envs"]
+    algo = small_ppo(n_epochs=2, net_arch=[16], anneal_lr=True, batch_size=rollout // 2)
+    return {
+        "algo": algo,
+        "env": env,
+        "seed": 3,
+        "total_steps": UPDATES * rollout,
+        "checkpoint": {"every": 2 * rollout},
+        "eval": {"every": 5 * rollout, "episodes": 2},
+        "log": {"every": rollout},
+        "device": "cpu",
+    }
+
+
+def replaying(**algo: Any) -> dict[str, Any]:
+    """DQN with priorities, 24 trainings, in the same rhythm; rows are overwritten on the way."""
+    learning = {"learning_starts": 100, "train_freq": 64, "gradient_steps": 6, "batch_size": 16}
+    made = config(n_envs=4)
+    return {
+        **made,
+        "algo": {"name": "dqn", **learning, "net_arch": [16], "n_step": 3, **algo},
+        "buffer": {"name": "prioritized", "capacity": 600},
+    }
+
+
+def acting(name: str, **algo: Any) -> dict[str, Any]:
+    """SAC or TD3 with priorities and a normaliser, whose noise is a function of counts."""
+    made = replaying(name=name, **algo)
+    return {**made, "env": {**made["env"], "id": "Pendulum-v1", "normalize_obs": True}}
+
+
+def masked() -> dict[str, Any]:
+    """DQN in an environment that raises at an action that is not allowed."""
+    made = replaying(double_dqn=True)
+    doors = {
+        "id": BY_METHOD,
+        "action_mask": "method",
+        "normalize_obs": True,
+    }
+    return {**made, "env": {**made["env"], **doors}}
+
+
+def masked_rollouts() -> dict[str, Any]:
+    """PPO in the same environment, its masks in the infos."""
+    doors = {"id": BY_INFO, "action_mask": "info"}
+    made = config(n_envs=4)
+    return {**made, "env": {**made["env"], **doors}}
+
+
+def short_rollouts() -> dict[str, Any]:
+    """A2C in the same rhythm, without an update a step."""
+    return {**config(), "algo": {"name": "a2c", "n_steps": 16, "net_arch": [16]}}
+
+
+def remembering() -> dict[str, Any]:
+    """Recurrent PPO in the same rhythm: kills fall into episodes whose states are known to nobody else."""
+    made = config(n_envs=4, normalize_obs=True)
+    shape = {"lstm_hidden_size": 8, "batch_size": 32, "n_epochs": 2, "net_arch": [16]}
+    return {**made, "algo": {"name": "recurrent_ppo", "n_steps": 16, "anneal_lr": True, **shape}}
+
+
+def cloning() -> dict[str, Any]:
+    """BC, 24 ticks of 16 updates, which are what it counts."""
+    made = config(n_envs=1)
+    data = Path(__file__).parents[1] / "golden" / "datasets" / "CartPole-v1"
+    return {
+        **made,
+        "algo": {"name": "bc", "batch_size": 16, "net_arch": [16], "anneal_lr": True},
+        "buffer": {"name": "offline", "path": str(data)},
+    }
+
+
+CASES = {
+    "8 CartPoles": config(),
+    "256 CartPoles": config(n_envs=256),
+    "Pendulum, both normalisers": config(
+        id="Pendulum-v1", normalize_obs=True, normalize_reward=True
+    ),
+    "Gymnasium's CartPole": config(backend="gymnasium"),
+    "A2C": short_rollouts(),
+    "Recurrent PPO": remembering(),
+    "DQN, prioritized": replaying(),
+    "DQN, masked": masked(),
+    "Rainbow": replaying(name="rainbow", n_atoms=11, target_update_interval=200),
+    "SAC": acting("sac", target_update_interval=2),
+    "SAC, gSDE": acting("sac", use_sde=True, ent_coef="0.1"),
+    "SAC, choices": replaying(name="sac"),
+    "TD3": acting("td3"),
+    "DDPG": acting("ddpg"),
+    "C51": replaying(distribution="categorical", n_atoms=11, noisy=True),
+    "QR-DQN": replaying(distribution="quantile", n_quantiles=10),
+    "PPO, masked": masked_rollouts(),
+    "BC": cloning(),
+}
