@@ -29,6 +29,7 @@ THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fracti
 class DQNConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
 
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
     masks: ClassVar[bool] = True
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
