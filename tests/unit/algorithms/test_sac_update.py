@@ -374,7 +374,7 @@ def test_a_matrix_of_gsde_is_kept_for_its_steps(freq: int, same: int) -> None:
     explore, obs = algorithm.source.behaviour, np.ones((2, 3), np.float32)
     with torch.inference_mode():
         drawn = [explore.act(obs, step, 0.0).tobytes() for step in range(24)]
-        noise = explore._noise_of(0)
+        noise = explore._noise[0]
         seen = torch.from_numpy(obs)
         by_draw = algorithm.policy.actor.draw(seen, noise)[0].numpy()
         np.testing.assert_allclose(explore.act(obs, 0, 0.0), by_draw, rtol=1e-6)
