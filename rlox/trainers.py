@@ -8,12 +8,20 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
+from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3, RecurrentPPO
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
 
-__all__ = ["A2CTrainer", "DDPGTrainer", "DQNTrainer", "PPOTrainer", "SACTrainer", "TD3Trainer"]
+__all__ = [
+    "A2CTrainer",
+    "DDPGTrainer",
+    "DQNTrainer",
+    "PPOTrainer",
+    "RecurrentPPOTrainer",
+    "SACTrainer",
+    "TD3Trainer",
+]
 
 
 class Trainer:
@@ -77,6 +85,25 @@ class PPOTrainer(Trainer):
     """PPO by its environment; `n_envs` is 8 unless given."""
 
     facade = PPO
+
+
+class RecurrentPPOTrainer(Trainer):
+    """Recurrent PPO by its environment; `n_envs` is 8 unless given."""
+
+    facade = RecurrentPPO
+
+    def predict(  # type: ignore[override]  # what is remembered comes in and goes out
+        self,
+        obs: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[int | NDArray[Any], NDArray[Any]]:
+        """The action for an observation or a batch, and the state to give next time: the algorithm's."""
+        given: tuple[int | NDArray[Any], NDArray[Any]] = self.algo.predict(
+            obs, state, episode_start, deterministic
+        )
+        return given
 
 
 class A2CTrainer(Trainer):

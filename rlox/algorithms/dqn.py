@@ -16,7 +16,6 @@ from rlox.configs import DQNConfig, RunConfig
 from rlox.configs.schedules import is_known
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
-from rlox.errors import UnsupportedSpaceError
 from rlox.networks.noisy import stream_factors
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
@@ -153,10 +152,6 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     algo = cast(DQNConfig, config.algo)
 
     def compose(env: VectorEnv) -> OffPolicy:
-        if not env.actions.discrete:
-            raise UnsupportedSpaceError(
-                f"{algo.name} needs Discrete actions, {config.env.id} has {env.action_space}"
-            )
         online, target = (_network(algo, env).to(tools.device) for _ in range(2))
         learner = DQNLearner(online, target, algo, config.seed)
         return OffPolicy(online, _explorer(config, online, env, tools.device), learner)

@@ -8,14 +8,14 @@ from typing import cast
 
 import torch
 
-from rlox.configs import ReplayConfig, RunConfig, UniformConfig
+from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.envs.spaces import ActionCodec
-from rlox.errors import ConfigError
+from rlox.envs.spaces import ActionCodec, short
+from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
@@ -55,6 +55,7 @@ def off_policy_parts(
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
+    _require_actions(config, env)
     goals = _goals(config, env, make_env)
     memory = _memory(config, algo, env, goals, tools)
     # the target network is neither learned nor has it moments
@@ -71,6 +72,22 @@ def off_policy_parts(
     actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
     return Parts(
         source, made.learner, actor, Evaluator(actor, render_factory(env_config, tools.env))
+    )
+
+
+def _require_actions(config: RunConfig, env: VectorEnv) -> None:
+    """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
+    algo, kind = config.algo, "Discrete" if env.actions.discrete else "Box"
+    if kind in algo.actions:
+        return
+    *others, last = (
+        name
+        for name, other in ALGO_CONFIGS.items()
+        if kind in other.actions and other.unit == algo.unit
+    )
+    raise UnsupportedSpaceError(
+        f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "
+        f"{short(env.action_space)}; use algo={', '.join(others)} or {last}"
     )
 
 

@@ -66,7 +66,8 @@ def make_policy(
     if actions.discrete:
         if config.use_sde:
             raise ConfigError(
-                "algo.use_sde=true needs Box actions; this environment's are Discrete"
+                "algo.use_sde=true needs Box actions, this environment's are Discrete; leave "
+                "algo.use_sde out"
             )
         kind = MaskedDiscretePolicy if masked else DiscretePolicy
         return kind(obs_dim, actions.size, **shared)

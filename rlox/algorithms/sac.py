@@ -163,7 +163,8 @@ def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
     """Of a Discrete space (Christodoulou 2019)."""
     if algo.use_sde:
         raise ConfigError(
-            f"algo.use_sde=true needs Box actions, {config.env.id} has {env.action_space}"
+            f"algo.use_sde=true needs Box actions, {config.env.id} has {env.action_space}; leave "
+            "algo.use_sde out"
         )
     sizes = (env.observations.dim, env.actions.size, algo.n_critics, *algo.widths)
     policy = CategoricalSoftPolicy(*sizes, algo.activation).to(tools.device)

@@ -197,6 +197,8 @@ def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
         return make(cast(type[Any], hint), _mapping(value, path), path)
     if f.metadata.get("code") in ("one", "many"):
         return as_code(f, value, path)
+    if isinstance(value, str) and value == f.metadata.get("null_word"):
+        return None
     if f.metadata.get("scheduled"):
         return None if value is None and f.default is None else as_schedule(f, value, path)
     try:

@@ -29,6 +29,7 @@ THREE = ("exploration_initial_eps", "exploration_final_eps", "exploration_fracti
 class DQNConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3, whose recipe is Atari's; small tasks want their preset."""
 
+    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
     masks: ClassVar[bool] = True
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
@@ -119,8 +120,8 @@ class DQNConfig(OffPolicyConfig):
         choices=("huber", "mse"),
     )
     adam_eps: float = param(1e-8, "Adam's epsilon", within="(0, inf)", source="SB3, torch")
-    max_grad_norm: float = param(
-        10.0, "global gradient-norm limit", within="(0, inf)", source="SB3"
+    max_grad_norm: float | None = param(
+        10.0, "global gradient-norm limit; null: none", within="(0, inf)", source="SB3"
     )
     net_arch: tuple[int, ...] = param(
         (64, 64), "hidden layer widths", within="[1, 65536]", source="SB3"

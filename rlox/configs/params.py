@@ -29,6 +29,7 @@ def param(
     anneals: str | None = None,
     code: str | None = None,
     hint: str | None = None,
+    null_word: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
@@ -39,7 +40,7 @@ def param(
     says that it is a path or the like: any text, also on the command line; `scheduled` that it may
     change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
     `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's;
-    `hint` what is said of a value of another type besides.
+    `hint` what is said of a value of another type besides; `null_word` a word that means null.
     """
     if within is not None:
         parse_interval(within)
@@ -55,6 +56,7 @@ def param(
         "anneals": anneals,
         "code": code,
         "hint": hint,
+        "null_word": null_word,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

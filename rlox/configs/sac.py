@@ -33,9 +33,11 @@ class SACConfig(ActorCriticConfig):
     )
     target_entropy: float | None = param(
         None,
-        "entropy that a learned temperature aims at; null: -dim(A), of choices 0.98 log|A|",
+        "entropy that a learned temperature aims at; null or auto: -dim(A), of choices 0.98 log|A|",
+        within="(-inf, inf)",
         source="Haarnoja et al. 2018; Christodoulou 2019",
-        hint="null: -dim(A) of vectors, 0.98 log|A| of choices",
+        hint="null or auto: -dim(A) of vectors, 0.98 log|A| of choices",
+        null_word="auto",
     )
     target_update_interval: int = param(
         1, "updates between steps of the target network", within="[1, inf)", source="SB3"

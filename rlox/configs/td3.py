@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rlox.configs.actor_critic import ActorCriticConfig
 from rlox.configs.params import param
@@ -21,6 +21,8 @@ class Delays(NamedTuple):
 @dataclass(frozen=True)
 class DeterministicConfig(ActorCriticConfig):
     """Noise is in units of the half range of an action: policies act in [-1, 1]."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Box",)
 
     learning_rate: Schedule = schedule(
         1e-3, "Adam step size of actor and critics", within="(0, inf)", source="SB3"

@@ -256,9 +256,8 @@ class ActionCodec:
         return bounded
 
     def unit(self, name: str, algo: str) -> UnitCodec:
-        """The codec of policies whose vectors lie in [-1, 1], or `UnsupportedSpaceError`."""
-        if not isinstance(self.space, spaces.Box):
-            raise UnsupportedSpaceError(f"{algo} needs Box actions, {name} has {self.space}")
+        """Of a Box the codec of policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
+        assert isinstance(self.space, spaces.Box)
         low, high = self.space.low, self.space.high
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise UnsupportedSpaceError(

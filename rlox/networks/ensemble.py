@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.fused import FUSED, fused_layers
+from rlox.networks.fused import FUSED, affine, fused_layers
 from rlox.networks.mlp import ACTIVATIONS
 
 __all__ = ["EnsembleMLP"]
@@ -47,11 +47,11 @@ class EnsembleMLP(nn.Module):
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
         if members is not None:
             weights, biases = [w[:members] for w in weights], [b[:members] for b in biases]
-        if isinstance(self.activation, FUSED):
+        if type(self.activation) in FUSED:
             return fused_layers(x, weights, biases, type(self.activation))
         x = x.expand(len(weights[0]), *x.shape)
         for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             if i:
                 x = self.activation(x)
-            x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+            x = affine(x, weight, bias)
         return x

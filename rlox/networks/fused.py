@@ -8,7 +8,7 @@ tests hold them against torch's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,13 +16,17 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-__all__ = ["FUSED", "fused_layers", "squashed_draw"]
+from rlox.networks.density import LOG_SQRT_2PI
+
+__all__ = ["FUSED", "affine", "fused_layers", "squashed_draw"]
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
-# Activations whose gradient is a function of what came out.
-FUSED: tuple[type[nn.Module], ...] = (nn.ReLU, nn.Tanh)
+# Activations whose gradient is a function of what came out, as they are applied in place.
+FUSED: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu_,
+    nn.Tanh: torch.tanh_,
+}
 
 
 def fused_layers(
@@ -33,11 +37,17 @@ def fused_layers(
     `x` `[B, in]` with weights `[out, in]` and biases `[out]` gives `[B, out]`; with weights
     `[n, out, in]` and biases `[n, out]` of n networks, all of the same `x`, it gives `[n, B, out]`.
     """
-    relu = activation is nn.ReLU
     if torch.is_grad_enabled():
-        found: Tensor = _Layers.apply(relu, x, *weights, *biases)
+        found: Tensor = _Layers.apply(activation, x, *weights, *biases)
         return found
-    return _forward(relu, x, weights, biases)[-1]
+    return _forward(activation, x, weights, biases)[-1]
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W^T + b of one network, or of n that have each an `x` and parameters with a first dimension n."""
+    if weight.dim() == 3:
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+    return functional.linear(x, weight, bias)
 
 
 def squashed_draw(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,21 +62,14 @@ def squashed_draw(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _forward(
-    relu: bool, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    activation: type[nn.Module], x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
 ) -> list[Tensor]:
     """What goes into each layer, and what comes out of the last."""
-    several = weights[0].dim() == 3
-    seen = [x.expand(len(weights[0]), *x.shape) if several else x]
-    last = len(weights) - 1
+    seen = [x.expand(len(weights[0]), *x.shape) if weights[0].dim() == 3 else x]
+    last, active = len(weights) - 1, FUSED[activation]
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        out = (
-            torch.baddbmm(bias.unsqueeze(1), seen[-1], weight.transpose(1, 2))
-            if several
-            else functional.linear(seen[-1], weight, bias)
-        )
-        if i < last:
-            out = out.relu_() if relu else out.tanh_()
-        seen.append(out)
+        out = affine(seen[-1], weight, bias)
+        seen.append(active(out) if i < last else out)
     return seen
 
 
@@ -74,11 +77,11 @@ class _Layers(torch.autograd.Function):
     """dW = g^T x, db = sum g, dx = g W, with g times the activation's slope on the way down."""
 
     @staticmethod
-    def forward(ctx: Any, relu: bool, x: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, activation: type[nn.Module], x: Tensor, *parameters: Tensor) -> Tensor:
         half = len(parameters) // 2
-        *seen, out = _forward(relu, x, parameters[:half], parameters[half:])
+        *seen, out = _forward(activation, x, parameters[:half], parameters[half:])
         ctx.save_for_backward(*seen, *parameters[:half])
-        ctx.relu = relu
+        ctx.relu = activation is nn.ReLU
         return out
 
     @staticmethod
@@ -118,7 +121,7 @@ def _drawn(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     u = mean + far
     rest = functional.softplus(-2.0 * u).add_(u).mul_(2.0)
     rest.sub_(log_std).sub_(noise.square().mul_(0.5))
-    constant = (2.0 * math.log(2.0) + _LOG_SQRT_2PI) * noise.shape[-1]
+    constant = (2.0 * math.log(2.0) + LOG_SQRT_2PI) * noise.shape[-1]
     return u.tanh_(), rest.sum(-1).sub_(constant), far
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,12 +19,6 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "elu": nn.ELU,
     "silu": nn.SiLU,
-}
-
-
-_IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
-    nn.Tanh: torch.tanh_,
-    nn.ReLU: torch.relu_,
 }
 
 
@@ -50,7 +43,7 @@ def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
     if plain is None:
         return net
     weights, biases, kind = plain
-    linear, activation = list(zip(weights, biases, strict=True)), _IN_PLACE[kind]
+    linear, activation = list(zip(weights, biases, strict=True)), FUSED[kind]
 
     def forward(x: Tensor) -> Tensor:
         for weight, bias in linear[:-1]:

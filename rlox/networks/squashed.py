@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlox.networks.density import log_normal
 from rlox.networks.fused import LOG_STD_MAX, LOG_STD_MIN, squashed_draw
 from rlox.networks.mlp import inference, learning, mlp
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
 
 SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as in Stable-Baselines3
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -23,8 +23,7 @@ def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 
     log(1 - tanh^2 u) as 2 (log 2 - u - softplus(-2 u)), which is finite for any u.
     """
-    z = (u - mean) * (-log_std).exp()
-    density = -0.5 * z.square() - log_std - _LOG_SQRT_2PI
+    density = log_normal(u, mean, log_std)
     squeeze = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
     return (density - squeeze).sum(-1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -10,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.networks import mlp
+from rlox.networks.density import log_normal
 from rlox.policies.base import Policy
+from rlox.policies.heads import sample_choices, sample_vectors
 
 __all__ = ["CategoricalActor", "GaussianActor"]
 
@@ -32,8 +33,7 @@ class CategoricalActor(Policy):
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled choice `[B]`."""
-        p = torch.softmax(self.net(obs), -1)
-        return torch.multinomial(p, 1, generator=generator).squeeze(-1)
+        return sample_choices(self.net(obs), generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of choices `[B]`, and the most likely ones `[B]`."""
@@ -58,13 +58,9 @@ class GaussianActor(Policy):
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled vector `[B, act_dim]`."""
-        mean = self.mode(obs)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-        return mean + self.log_std.exp() * noise
+        return sample_vectors(self.mode(obs), self.log_std, generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
         mean = self.mode(obs)
-        deviation = (actions - mean) * (-self.log_std).exp()
-        density = -0.5 * deviation.square() - self.log_std - 0.5 * math.log(2 * math.pi)
-        return density.sum(-1), mean
+        return log_normal(actions, mean, self.log_std).sum(-1), mean

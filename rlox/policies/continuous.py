@@ -6,19 +6,18 @@ stored log-probability is that of the action the policy chose.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from rlox.networks import inference
-from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.networks.density import LOG_SQRT_2PI, log_normal
+from rlox.policies.base import Sampler
+from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic
 
-__all__ = ["LOG_SQRT_2PI", "ContinuousPolicy", "SDEPolicy", "log_normal"]
-
-LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+__all__ = ["ContinuousPolicy", "SDEPolicy"]
 
 
 class GaussianPolicy(MLPActorCritic):
@@ -54,28 +53,21 @@ class ContinuousPolicy(GaussianPolicy):
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Mean plus scaled normal noise."""
-        std = self.log_std.detach().exp()
-        noise = NoiseBlocks(
-            lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
-            n_steps,
-            (n_envs, self.act_dim),
-        )
+        noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
         actor = inference(self.actor)
         return lambda obs, t: actor(obs).add_(noise[t])
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
-        log_prob = log_normal(actions, self.actor(obs), self.log_std).sum(-1)
-        entropy = (self.log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(obs))
-        return log_prob, entropy, self.get_value(obs)
+        scores = score_vectors(self.actor(obs), self.log_std, actions)
+        return *scores, self.get_value(obs)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """A sampled action `[B, act_dim]` and its log-probability `[B]`."""
         mean = self.actor(obs)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-        action = (mean + noise * self.log_std.exp()).detach()
+        action = sample_vectors(mean, self.log_std, generator).detach()
         return action, log_normal(action, mean, self.log_std).sum(-1)
 
 
@@ -136,8 +128,7 @@ class SDEPolicy(GaussianPolicy):
         """An action drawn with a fresh noise matrix for each row, and its log-probability."""
         mean, features = self._heads(obs)
         log_std = self._log_deviation(features)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-        action = (mean + noise * log_std.exp()).detach()
+        action = sample_vectors(mean, log_std, generator).detach()
         return action, log_normal(action, mean, log_std).sum(-1)
 
     def _heads(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,9 +138,3 @@ class SDEPolicy(GaussianPolicy):
     def _log_deviation(self, features: Tensor) -> Tensor:
         variance = features.detach().square() @ self.log_std.exp().square()
         return 0.5 * (variance + 1e-6).log()
-
-
-def log_normal(x: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log density of Normal(mean, exp(log_std)) at x, elementwise."""
-    z = (x - mean) * (-log_std).exp()
-    return -0.5 * z.square() - log_std - LOG_SQRT_2PI

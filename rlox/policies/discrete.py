@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from rlox.networks import inference
-from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.policies.base import Sampler
+from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
 
-__all__ = ["DiscretePolicy", "gumbel"]
+__all__ = ["DiscretePolicy"]
 
 
 class DiscretePolicy(MLPActorCritic):
@@ -53,18 +54,13 @@ class DiscretePolicy(MLPActorCritic):
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Gumbel-max: argmax(logits + g) with g = -log(-log u) is a draw from softmax(logits)."""
-        noise = NoiseBlocks(
-            lambda shape: gumbel(shape, generator), n_steps, (n_envs, self.n_actions)
-        )
+        noise = choice_noise(n_steps, n_envs, self.n_actions, generator)
         logits = self.fast_logits()
         return lambda obs, t: logits(obs).add_(noise[t]).argmax(-1)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
-        log_p = torch.log_softmax(self.logits(obs), -1)
-        log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        entropy = -(log_p.exp() * log_p).sum(-1)
-        return log_prob, entropy, self.get_value(obs)
+        return *score_choices(self.logits(obs), actions), self.get_value(obs)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
@@ -75,12 +71,6 @@ class DiscretePolicy(MLPActorCritic):
     ) -> tuple[Tensor, Tensor]:
         """A sampled choice `[B]` and its log-probability `[B]`."""
         log_p = torch.log_softmax(self.logits(obs), -1)
-        u = torch.rand(log_p.shape, generator=generator, device=log_p.device)
-        action = (log_p.detach() - (-u.clamp_min(1e-20).log()).log()).argmax(-1)
+        noise = gumbel(tuple(log_p.shape), generator, log_p.device)
+        action = (log_p.detach() + noise).argmax(-1)
         return action, log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-
-
-def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
-    u = torch.rand(shape, generator=generator, device=generator.device)
-    return u.clamp_min_(1e-20).log_().neg_().log_().neg_()

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
+from rlox.policies.blocks import StepBlocks
 
 __all__ = ["NoisyExploration", "SampledChoices"]
-
-# Noise is drawn for so many steps at a time, or for so many numbers if that is less.
-BLOCK_STEPS, BLOCK_NUMBERS = 1024, 1 << 18
 
 
 class NoisyExploration:
@@ -45,9 +43,7 @@ class NoisyExploration:
         self._act = act
         self._seed, self._device, self._every = seed, device, every
         self._noise_shape, self._action_shape = (n_envs, *shape), (n_envs, act_dim)
-        numbers = math.prod(self._noise_shape)
-        self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // numbers))
-        self._block, self._noise = -1, torch.empty(0)
+        self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
 
     def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Any vectors, `[N, act_dim]`, uniformly."""
@@ -57,17 +53,14 @@ class NoisyExploration:
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
         """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; in inference mode."""
         seen = torch.from_numpy(obs).to(self._device)
-        actions: NDArray[np.float32] = self._act(seen, self._noise_of(step)).cpu().numpy()
+        noise = self._noise[step // self._every]
+        actions: NDArray[np.float32] = self._act(seen, noise).cpu().numpy()
         return actions
 
-    def _noise_of(self, step: int) -> Tensor:
-        block, row = divmod(step // self._every, self._rows)
-        if block != self._block:
-            shape = (self._rows, *self._noise_shape)
-            drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
-            self._noise = torch.from_numpy(drawn.reshape(shape)).to(self._device, torch.float32)
-            self._block = block
-        return self._noise[row]
+    def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
+        shape = (rows, *self._noise_shape)
+        drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
+        return torch.from_numpy(drawn.reshape(shape)).to(self._device, torch.float32).unbind(0)
 
 
 class SampledChoices:

@@ -11,14 +11,73 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import NoiseBlocks
-from rlox.policies.continuous import LOG_SQRT_2PI, log_normal
-from rlox.policies.discrete import gumbel
 
-__all__ = ["CategoricalHead", "Explorer", "GaussianHead", "Head"]
+__all__ = [
+    "CategoricalHead",
+    "Explorer",
+    "GaussianHead",
+    "Head",
+    "choice_noise",
+    "gumbel",
+    "normal_noise",
+    "sample_choices",
+    "sample_vectors",
+    "score_choices",
+    "score_vectors",
+]
 
 # Maps the outputs `[N, size]` of rollout step t to actions `[N]` or `[N, size]`.
 Explorer = Callable[[Tensor, int], Tensor]
+
+
+def gumbel(
+    shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
+) -> Tensor:
+    """g = -log(-log u) of uniform u: the argmax of logits + g is a draw from their softmax."""
+    u = torch.rand(shape, generator=generator, device=device)
+    return u.clamp_min_(1e-20).log_().neg_().log_().neg_()
+
+
+def choice_noise(n_steps: int, n_envs: int, n: int, generator: torch.Generator) -> NoiseBlocks:
+    """What is added to logits `[n_envs, n]` at each step of a rollout, before the greatest is taken."""
+    device = generator.device
+    return NoiseBlocks(lambda shape: gumbel(shape, generator, device), n_steps, (n_envs, n))
+
+
+def normal_noise(n_steps: int, n_envs: int, std: Tensor, generator: torch.Generator) -> NoiseBlocks:
+    """What is added to means `[n_envs, n]` at each step of a rollout, for deviations `std` `[n]`."""
+    return NoiseBlocks(
+        lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
+        n_steps,
+        (n_envs, len(std)),
+    )
+
+
+def sample_choices(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A choice `[B]` by logits `[B, n]`."""
+    p = torch.softmax(logits, -1)
+    return torch.multinomial(p, 1, generator=generator).squeeze(-1)
+
+
+def sample_vectors(mean: Tensor, log_std: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A vector `[B, n]` by means `[B, n]` and deviations `[n]` or `[B, n]`."""
+    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+    return mean + noise * log_std.exp()
+
+
+def score_choices(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """log softmax(logits) at `actions`, and -sum p log p, each `[B]`."""
+    log_p = torch.log_softmax(logits, -1)
+    log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return log_prob, -(log_p.exp() * log_p).sum(-1)
+
+
+def score_vectors(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-density of `actions` `[B, n]` by means `[B, n]` and `log_std` `[n]`, and entropy, each `[B]`."""
+    log_prob = log_normal(actions, mean, log_std).sum(-1)
+    return log_prob, (log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(mean))
 
 
 class Head(nn.Module, ABC):
@@ -50,13 +109,12 @@ class CategoricalHead(Head):
 
     def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
         """Gumbel-max: argmax(logits + g) is a draw from softmax(logits)."""
-        noise = NoiseBlocks(lambda shape: gumbel(shape, generator), n_steps, (n_envs, self.size))
+        noise = choice_noise(n_steps, n_envs, self.size, generator)
         return lambda outputs, t: (outputs + noise[t]).argmax(-1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled choice `[B]`."""
-        p = torch.softmax(outputs, -1)
-        return torch.multinomial(p, 1, generator=generator).squeeze(-1)
+        return sample_choices(outputs, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""
@@ -64,9 +122,7 @@ class CategoricalHead(Head):
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """log softmax(outputs) at `actions`, and -sum p log p."""
-        log_p = torch.log_softmax(outputs, -1)
-        log_prob = log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        return log_prob, -(log_p.exp() * log_p).sum(-1)
+        return score_choices(outputs, actions)
 
 
 class GaussianHead(Head):
@@ -78,18 +134,12 @@ class GaussianHead(Head):
 
     def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
         """Means plus scaled normal noise."""
-        std = self.log_std.detach().exp()
-        noise = NoiseBlocks(
-            lambda shape: torch.randn(shape, generator=generator, device=std.device).mul_(std),
-            n_steps,
-            (n_envs, self.size),
-        )
+        noise = normal_noise(n_steps, n_envs, self.log_std.detach().exp(), generator)
         return lambda outputs, t: outputs + noise[t]
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """A sampled vector `[B, size]`."""
-        noise = torch.randn(outputs.shape, generator=generator, device=outputs.device)
-        return outputs + noise * self.log_std.exp()
+        return sample_vectors(outputs, self.log_std, generator)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The means."""
@@ -97,5 +147,4 @@ class GaussianHead(Head):
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Log-density of `actions`, dimensions independent, and the entropy."""
-        log_prob = log_normal(actions, outputs, self.log_std).sum(-1)
-        return log_prob, (self.log_std + 0.5 + LOG_SQRT_2PI).sum().expand(len(outputs))
+        return score_vectors(outputs, self.log_std, actions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,12 +14,12 @@ from rlox._core import Stream
 from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
 from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.policies.base import Policy
+from rlox.policies.blocks import StepBlocks
 from rlox.policies.returns import Expectation, Returns
 
 __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
 
-# Exploration is drawn for so many steps at a time, or for so many numbers if that is less.
-BLOCK_STEPS, BLOCK_NUMBERS = 1024, 1 << 18
+Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 class QPolicy(Policy):
@@ -122,38 +123,32 @@ class EpsilonGreedy:
     ) -> None:
         self.policy = policy
         self.epsilon = epsilon
-        self._shape = (max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // n_envs)), n_envs)
+        self._n_envs = n_envs
         self._seed = seed
         self._device = device
         self._values = policy.fast_values()
-        self._block = -1
+        self._draws = StepBlocks(self._draw, n_envs)
 
     def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice, `[N]`."""
-        row = self._row(step)
-        choices: NDArray[np.int64] = self._choices[row]
-        return choices
+        return self._draws[step][2]
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
         """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
         choices = self.random(step, obs)
-        exploring = self._u[self._row(step)] < self.epsilon(elapsed)
+        exploring = self._draws[step][0] < self.epsilon(elapsed)
         if exploring.all():
             return choices
         seen = torch.from_numpy(obs).to(self._device)
         best: NDArray[np.int64] = self._values(seen).argmax(-1).cpu().numpy()
         return np.where(exploring, choices, best) if exploring.any() else best
 
-    def _row(self, step: int) -> int:
-        """Where the draws of `step` are in the block that has them."""
-        block, row = divmod(step, self._shape[0])
-        if block != self._block:
-            count = self._shape[0] * self._shape[1]
-            draws = Stream(self._seed, "explore", block).uniform(2 * count)
-            self._u, self._picks = draws.reshape(2, *self._shape)
-            self._choices = (self._picks * self.policy.n_actions).astype(np.int64)
-            self._block = block
-        return row
+    def _draw(self, block: int, rows: int) -> Sequence[Draws]:
+        """Of each step two uniform numbers an environment, `[N]`, and the choices that the second gives."""
+        shape = (2, rows, self._n_envs)
+        u, picks = Stream(self._seed, "explore", block).uniform(math.prod(shape)).reshape(shape)
+        choices: NDArray[np.int64] = (picks * self.policy.n_actions).astype(np.int64)
+        return list(zip(u, picks, choices, strict=True))
 
 
 class NoisyGreedy:
@@ -174,10 +169,9 @@ class NoisyGreedy:
     ) -> None:
         self.policy = policy
         self._any = warm_up
-        self._rows = max(1, min(BLOCK_STEPS, BLOCK_NUMBERS // policy.noise_size))
         self._seed = seed
         self._device = device
-        self._block = -1
+        self._noise = StepBlocks(self._draw, policy.noise_size)
 
     def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice, `[N]`."""
@@ -185,12 +179,11 @@ class NoisyGreedy:
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
         """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
-        block, row = divmod(step, self._rows)
-        if block != self._block:
-            shape = (self._rows, self.policy.noise_size)
-            noise = stream_factors(self._seed, "noise-acting", block, shape)
-            self._noise = noise.to(self._device).unbind(0)
-            self._block = block
         seen = torch.from_numpy(obs).to(self._device)
-        best: NDArray[np.int64] = self.policy(seen, self._noise[row]).argmax(-1).cpu().numpy()
+        best: NDArray[np.int64] = self.policy(seen, self._noise[step]).argmax(-1).cpu().numpy()
         return best
+
+    def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
+        shape = (rows, self.policy.noise_size)
+        noise = stream_factors(self._seed, "noise-acting", block, shape)
+        return noise.to(self._device).unbind(0)

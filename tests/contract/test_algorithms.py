@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from helpers.oracles import numeric_leaves
 from rlox.algorithms import ALGORITHMS, RecurrentPPO
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
-from rlox.errors import ConfigError, RloxError
+from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import Checkpoint
 from rlox.sources.store import InMemory
@@ -25,11 +26,34 @@ from rlox_cli.main import main
 
 from .specs import CASES, LEAF_CASES, SPECS
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "algorithms.md"
+
 
 def test_every_registered_algorithm_has_a_spec_a_configuration_and_nothing_else_has() -> None:
     assert set(SPECS) == set(ALGORITHMS) == set(ALGO_CONFIGS)
     assert all(spec.facade is ALGORITHMS[name] for name, spec in SPECS.items())
     assert {name: facade.name for name, facade in ALGORITHMS.items()} == {n: n for n in ALGORITHMS}
+
+
+def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_says_the_same() -> (
+    None
+):
+    said = {name: kind.actions for name, kind in ALGO_CONFIGS.items()}
+    kinds = {n: {"Discrete": s.choices, "Box": s.vectors} for n, s in SPECS.items()}
+    assert said == {n: tuple(kind for kind in of if of[kind]) for n, of in kinds.items()}
+    rows = re.findall(
+        r"^\| (`.*`) \|.*\| ([^|]*) \|$", PAGE.read_text("utf-8").split("\n\n")[2], re.M
+    )
+    shown = {name: cell for names, cell in rows for name in re.findall(r"`(\w+)`", names)}
+    words = {n: tuple(kind for kind in kinds[n] if kind in cell) for n, cell in shown.items()}
+    assert {n: words[n] for n in sorted(words)} == {n: said[n] for n in sorted(said)}
+
+
+@pytest.mark.parametrize("name", [n for n, s in SPECS.items() if not (s.choices and s.vectors)])
+def test_an_algorithm_refuses_the_actions_that_it_does_not_take(name: str) -> None:
+    env = "Pendulum-v1" if SPECS[name].choices else "CartPole-v1"
+    with pytest.raises(UnsupportedSpaceError, match=rf"^{name} needs .*; use algo=ppo, "):
+        ALGORITHMS[name](env)  # type: ignore[arg-type]
 
 
 def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:

@@ -16,6 +16,7 @@ from parity.cases import (
     BATCH,
     CHOICES,
     EPOCHS,
+    HIDDEN,
     MINIBATCHES,
     OBS,
     TRAIN_FREQ,
@@ -128,8 +129,12 @@ def _noise(case: Case, rng: np.random.Generator) -> Arrays:
             0, case.settings["target_policy_noise"], generator=generator
         )
         return {"noise_target": drawn.numpy(), "torch_seed": np.array(seed)}
-    zeros, ones = torch.zeros(BATCH, ACT), torch.ones(BATCH, ACT)
+    gsde = case.settings["use_sde"]
+    shape = (HIDDEN[-1], ACT) if gsde else (BATCH, ACT)
+    zeros, ones = torch.zeros(shape), torch.ones(shape)
     first, second = (torch.normal(zeros, ones, generator=generator).numpy() for _ in range(2))
+    if gsde:
+        second = first  # one matrix for both observations
     return {"noise_obs": first, "noise_next": second, "torch_seed": np.array(seed)}
 
 

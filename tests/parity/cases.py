@@ -31,7 +31,7 @@ A2C = {**ACTOR_CRITIC, "learning_rate": 7e-4, "normalize_advantages": False,
 REPLAY = {"learning_rate": 3e-3, "gamma": 0.97}
 DQN = {**REPLAY, "max_grad_norm": 0.5, "target_update_interval": 20, "tau": 1.0, "loss": "huber",
        "double_dqn": False, "dueling": False}  # fmt: skip
-SAC = {**REPLAY, "tau": 0.05, "target_entropy": -float(ACT)}
+SAC = {**REPLAY, "tau": 0.05, "target_entropy": -float(ACT), "use_sde": False}
 TD3 = {**REPLAY, "tau": 0.05, "policy_delay": 2, "target_policy_noise": 0.2,
        "target_noise_clip": 0.3}  # fmt: skip
 TRAIN_FREQ = 4  # environment steps between DQN's batches
@@ -51,6 +51,13 @@ class Case:
     def trains(self) -> int:
         """How often a learner is handed a batch."""
         return UPDATES // self.updates
+
+    @property
+    def clipped_together(self) -> tuple[str, ...]:
+        """How the names of the tensors begin whose gradients have one norm; of each a norm is limited."""
+        if "max_grad_norm" not in self.settings:
+            return ()
+        return ("actor.", "critic.") if self.algo == "sac" else ("",)
 
     @property
     def updates(self) -> int:
@@ -84,6 +91,15 @@ CASES = {
         extras=("steps", "weights"),
     ),
     "sac": Case("sac", SAC, box=True),
+    "sac_n_step": Case("sac", SAC, box=True, extras=("steps",)),
+    "sac_gsde": Case("sac", {**SAC, "use_sde": True}, box=True),
+    "sac_parts": Case(
+        "sac",
+        {**SAC, "max_grad_norm": 0.5},
+        box=True,
+        sb3=False,
+        extras=("steps", "weights"),
+    ),
     "td3": Case("td3", TD3, box=True),
 }
 
@@ -95,9 +111,13 @@ def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             add_layer(out, f"{name}.{i}", inputs, outputs, rng)
     if case.algo == "sac":
-        for head, centre in (("mean", 0.0), ("log_std", -1.2)):  # far from where tanh is flat
+        heads = {"mean": 0.0} if case.settings["use_sde"] else {"mean": 0.0, "log_std": -1.2}
+        for head, centre in heads.items():  # far from where tanh is flat
             add_layer(out, f"actor.{head}", HIDDEN[-1], ACT, rng)
             out[f"actor.{head}.bias"] += np.float32(centre)
+        if case.settings["use_sde"]:
+            out["actor.log_std"] = rng.uniform(-3, -2, (HIDDEN[-1], ACT)).astype(np.float32)
+            out["actor.mean.bias"][-1] += 1.6  # so that the mean is cut off in some rows
         out["log_alpha"] = np.float32([-1.5])
     elif case.box and case.algo != "td3":
         out["log_std"] = np.float32([-0.4, 0.2])

@@ -60,10 +60,13 @@ class Spaces(gym.Env[Any, Any]):
 
 
 class InOrder(ReplayBuffer):
-    """Gives its rows as they lie, not drawn."""
+    """Gives its rows as they lie, not drawn; `discounts` `[rows, 1]` as SB3's own for m-step returns."""
+
+    discounts: torch.Tensor | None = None
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        return self._get_samples(np.arange(batch_size), env)
+        samples = self._get_samples(np.arange(batch_size), env)
+        return samples._replace(discounts=self.discounts)
 
 
 def made(case: Case, init: Arrays) -> Any:
@@ -104,7 +107,7 @@ def arguments(case: Case) -> dict[str, Any]:
     out["replay_buffer_class"] = InOrder
     more = {
         "dqn": ("max_grad_norm", "target_update_interval"),
-        "sac": ("target_entropy",),
+        "sac": ("target_entropy", "use_sde"),
         "td3": ("policy_delay", "target_policy_noise", "target_noise_clip"),
     }
     return out | {name: s[name] for name in more[case.algo]}
@@ -201,6 +204,9 @@ def fill(case: Case, model: Any, batch: Arrays) -> None:
         buffer.advantages[:, 0], buffer.returns[:, 0] = batch["advantages"], batch["returns"]
         return
     model.replay_buffer.reset()
+    if "steps" in case.extras:
+        discounts = np.float32(case.settings["gamma"]) ** batch["steps"][:, None]
+        model.replay_buffer.discounts = torch.from_numpy(discounts.astype(np.float32))
     for i in range(rows):
         ended = batch["terminated"][i] or batch["truncated"][i]
         info = [{"TimeLimit.truncated": bool(batch["truncated"][i])}]

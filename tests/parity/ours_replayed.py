@@ -18,7 +18,7 @@ from parity.traces import Row, trace
 from rlox.algorithms.sac import SACLearner
 from rlox.algorithms.td3 import TD3Learner
 from rlox.configs import SACConfig, TD3Config, make
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.soft import SquashedPolicy
 from rlox.training.learner import Noise
@@ -37,13 +37,13 @@ def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
             out |= {f"critic.{k}.{match[2]}.{part}": value[k] for k in range(CRITICS)}
         elif match := re.fullmatch(r"actor\.(?:net\.)?(\d)\.(weight|bias)", name):
             layer = int(match[1])
-            if "net" in name and layer == LAYERS - 1:
-                heads = zip(("mean", "log_std"), value.chunk(2), strict=True)
+            if "net" in name and layer == LAYERS - 1:  # under gSDE of the mean alone
+                heads = zip(("mean", "log_std"), value.split(ACT), strict=False)
                 out |= {f"actor.{head}.{match[2]}": half for head, half in heads}
             else:
                 out[f"actor.{layer}.{match[2]}"] = value
         else:
-            out[name.replace("temperature.log", "log_alpha")] = value.reshape(-1)
+            out[name.replace("temperature.log", "log_alpha")] = torch.atleast_1d(value)
     return out
 
 
@@ -55,7 +55,8 @@ def begin(policy: nn.Module, init: Arrays) -> None:
 
 
 def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
-    actor = SquashedGaussianPolicy(OBS, ACT, net_arch=HIDDEN)
+    kind = SquashedSDEPolicy if case.settings["use_sde"] else SquashedGaussianPolicy
+    actor = kind(OBS, ACT, net_arch=HIDDEN)
     policy = SquashedPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1)))
     begin(policy, init)
     settings = {**case.settings, "ent_coef": f"auto_{math.exp(float(init['log_alpha'][0]))!r}"}
@@ -100,14 +101,15 @@ def merged(
 ) -> Row:
     """One update, with what passed through each optimizer."""
     metrics = learner.update(transitions(case, batch, dtype), Clock(updates=i)).metrics
-    gradients = {
-        n: v for tap in taps.values() for row in tap.taken() for n, v in row.gradients.items()
-    }
+    passed = [row for tap in taps.values() for row in tap.taken()]
+    gradients = {name: value for row in passed for name, value in row.gradients.items()}
+    clipped = {name: value for row in passed for name, value in row.clipped.items()}
     weights = {name: value for tap in taps.values() for name, value in tap.weights().items()}
     # what an optimizer did not step on, another update reported
     stepped = {name.split(".")[0] for name in gradients}
     losses = {name: metrics[f"loss/{name}"] for name in taps if name in stepped}
-    return Row(losses, apart(gradients), weights=apart(weights))
+    clipped = apart(clipped) if case.clipped_together else {}
+    return Row(losses, apart(gradients), clipped, apart(weights))
 
 
 def targets(networks: Mapping[str, nn.Module]) -> dict[str, Tensor]:

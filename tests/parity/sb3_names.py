@@ -21,6 +21,7 @@ MODULES = {
     "dqn": {"q_net.q_net": "q", "q_net_target.q_net": "target.q"},
     "sac": {
         "actor.latent_pi": "actor",
+        "actor.mu.0": "actor.mean",  # under gSDE, where what cuts it off comes after it
         "actor.mu": "actor.mean",
         "actor.log_std": "actor.log_std",
         **CRITICS,

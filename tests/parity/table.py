@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from parity.cases import CASES, load, made_by_sb3
-from parity.ours import DRIVERS, driven
+from parity.ours import driven
 from parity.traces import Difference, difference, transcribed
 
 FLOAT64, FLOAT32 = 1e-6, 1e-4  # what a difference may be, against the papers and against SB3
@@ -20,26 +20,30 @@ HEAD = """\
 | | ours, float64, and the paper | | | ours, float32, and SB3 | | | paper and SB3 |
 |---|---|---|---|---|---|---|---|
 | | losses | gradients | weights | losses | gradients | weights | largest |"""
+FIGURES = 7
 
 
 def row(name: str) -> str:
-    """The line of one case."""
+    """The line of one case, figures to one digit."""
+    cells = [f"{value:.0e}" for value in measured(name)]
+    return f"| `{name}` | " + " | ".join(cells + [""] * (FIGURES - len(cells))) + " |"
+
+
+def measured(name: str) -> list[float]:
+    """The figures of one case: the first three, of one that Stable-Baselines3 has settings for all."""
     case, file = CASES[name], load(name)
     init, batches = file["init"], file["batch"]
     paper, _ = transcribed(case, init, batches)
-    sb3, cells = made_by_sb3(file), [""] * 7
-    if case.algo in DRIVERS:
-        cells[:3] = shown(difference(driven(case, init, batches, torch.float64), paper))
-    if case.algo in DRIVERS and sb3:
-        cells[3:6] = shown(difference(driven(case, init, batches, torch.float32), sb3))
-    if sb3:
-        cells[6] = f"{difference(paper, sb3).largest:.0e}"
-    return f"| `{name}` | " + " | ".join(cells) + " |"
+    found = parts(difference(driven(case, init, batches, torch.float64), paper))
+    if not case.sb3:
+        return found
+    sb3 = made_by_sb3(file)
+    found += parts(difference(driven(case, init, batches, torch.float32), sb3))
+    return [*found, difference(paper, sb3).largest]
 
 
-def shown(found: Difference) -> list[str]:
-    """Losses, gradients, weights, to one digit."""
-    return [f"{value:.0e}" for value in (found.losses, found.gradients, found.weights)]
+def parts(found: Difference) -> list[float]:
+    return [found.losses, found.gradients, found.weights]
 
 
 def main() -> None:

@@ -203,10 +203,23 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_named() -> None:
         learner(loss="mse").update(data, Clock(horizon=1000))
 
 
+def test_without_a_limit_no_gradient_is_clipped() -> None:
+    weights = []
+    for limit in (None, 1e9, 1e-3):
+        made = learner(max_grad_norm=limit, adam_eps=1.0)  # so that the size of a gradient matters
+        made.update(batches(3), Clock(horizon=1000))
+        weights.append(torch.cat([p.detach().flatten() for p in made.policy.parameters()]))
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.allclose(weights[0], weights[2], rtol=0.0, atol=1e-3)
+    assert DQN(max_grad_norm=None).config.algo.max_grad_norm is None
+
+
 def test_box_actions_are_refused_by_name() -> None:
-    with pytest.raises(
-        UnsupportedSpaceError, match="dqn needs Discrete actions, Pendulum-v1 has Box"
-    ):
+    told = (
+        r"^dqn needs Discrete actions, Pendulum-v1 has Box\(-2\.0, 2\.0, \(1,\), float32\); use "
+        r"algo=ppo, recurrent_ppo, a2c, sac, td3 or ddpg$"
+    )
+    with pytest.raises(UnsupportedSpaceError, match=told):
         DQN("Pendulum-v1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import gymnasium as gym
@@ -21,6 +22,7 @@ from rlox.losses import soft_policy_loss, temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
 from rlox.rng import Streams
+from rlox.trainers import SACTrainer
 from rlox.training.learner import UpdateNoise
 from rlox.types import Clock, Transitions
 
@@ -226,6 +228,21 @@ def test_the_target_entropy_is_minus_the_dimensions_or_98_percent_of_the_most_th
     assert entropy("Pendulum-v1") == -1.0
     assert entropy("CartPole-v1") == pytest.approx(0.98 * math.log(2))
     assert entropy("CartPole-v1", target_entropy=0.3) == 0.3
+    assert entropy("Pendulum-v1", target_entropy="auto") == -1.0
+    assert entropy("CartPole-v1", target_entropy="auto") == entropy("CartPole-v1")
+    assert SACTrainer("Pendulum-v1", target_entropy="auto").algo.config.algo == SACConfig()
+    assert (
+        SAC("Pendulum-v1", ent_coef=0.1, target_entropy="auto").config.algo.target_entropy is None
+    )
+
+
+@pytest.mark.parametrize("given", ["automatic", "Auto", "-1 ", ""])
+def test_a_target_entropy_that_is_no_number_is_refused(given: str) -> None:
+    told = f"algo.target_entropy={given!r}: expected a number; null or auto: -dim(A) of vectors"
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
+        SAC("Pendulum-v1", target_entropy=given)
+    with pytest.raises(ConfigError, match=r"^algo\.target_entropy=nan: expected a value in"):
+        SAC("Pendulum-v1", target_entropy=math.nan)
 
 
 def test_the_target_follows_by_tau_at_each_update_or_at_every_nth() -> None:
@@ -324,7 +341,9 @@ def test_a_single_observation_is_sampled_for_as_a_batch_is() -> None:
 
 
 def test_gsde_of_choices_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has"):
+    with pytest.raises(
+        ConfigError, match=r"algo\.use_sde=true needs Box actions, CartPole-v1 has .*out$"
+    ):
         SAC("CartPole-v1", use_sde=True)
 
 
@@ -355,7 +374,7 @@ def test_a_matrix_of_gsde_is_kept_for_its_steps(freq: int, same: int) -> None:
     explore, obs = algorithm.source.behaviour, np.ones((2, 3), np.float32)
     with torch.inference_mode():
         drawn = [explore.act(obs, step, 0.0).tobytes() for step in range(24)]
-        noise = explore._noise_of(0)
+        noise = explore._noise[0]
         seen = torch.from_numpy(obs)
         by_draw = algorithm.policy.actor.draw(seen, noise)[0].numpy()
         np.testing.assert_allclose(explore.act(obs, 0, 0.0), by_draw, rtol=1e-6)

@@ -141,7 +141,9 @@ def test_what_is_learned_does_not_depend_on_how_many_batches_come_at_once() -> N
 
 @pytest.mark.parametrize("facade", [TD3, DDPG])
 def test_choices_are_refused_by_name(facade: Any) -> None:
-    with pytest.raises(
-        UnsupportedSpaceError, match=r"needs Box actions, CartPole-v1 has Discrete\(2\)"
-    ):
+    told = (
+        rf"^{facade.name} needs Box actions, CartPole-v1 has Discrete\(2\); use algo=ppo, "
+        "recurrent_ppo, a2c, dqn, rainbow or sac$"
+    )
+    with pytest.raises(UnsupportedSpaceError, match=told):
         facade("CartPole-v1")

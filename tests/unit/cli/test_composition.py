@@ -56,6 +56,16 @@ def test_the_command_line_wins_over_the_preset(cli: Cli, order: int) -> None:
     assert config.algo.n_epochs == 4
 
 
+def test_a_word_that_stands_for_null_is_null(cli: Cli) -> None:
+    of = ("algo=sac", "env=Pendulum-v1")
+    config = make_run(composed(cli, *of, "algo.target_entropy=auto"))
+    assert config.algo.target_entropy is None
+    assert config == make_run(composed(cli, *of))
+    refused = cli("train", *of, "algo.target_entropy=automatic")
+    assert refused.code == 2
+    assert "algo.target_entropy='automatic': expected a number; null or auto:" in refused.err
+
+
 # DQN's preset for CartPole-v1 has the capacity and the gradient steps.
 DISPLACED = [
     ("buffer.memory=20MB", "buffer.memory", "buffer.capacity"),

@@ -145,7 +145,7 @@ def test_the_engine_of_the_environment_can_be_chosen_from_the_facade() -> None:
 
 
 def test_gsde_with_discrete_actions_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="use_sde=true needs Box"):
+    with pytest.raises(ConfigError, match=r"use_sde=true needs Box.*; leave algo\.use_sde out"):
         PPO("CartPole-v1", use_sde=True)
 
 

@@ -23,11 +23,13 @@ from rlox.trainers import (
     DDPGTrainer,
     DQNTrainer,
     PPOTrainer,
+    RecurrentPPOTrainer,
     SACTrainer,
     TD3Trainer,
 )
 
 SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "net_arch": (4,)}
+RECURRENT: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "lstm_hidden_size": 4}
 
 
 @pytest.mark.parametrize("facade", [PPO, A2C, DQN])
@@ -56,20 +58,37 @@ def test_trainers_and_offline_algorithms_take_both_names_too() -> None:
 @pytest.mark.parametrize(
     ("trainer", "env"),
     [(A2CTrainer, "CartPole-v1"), (DQNTrainer, "CartPole-v1"), (SACTrainer, "Pendulum-v1"),
-     (TD3Trainer, "Pendulum-v1"), (DDPGTrainer, "Pendulum-v1")],
+     (TD3Trainer, "Pendulum-v1"), (DDPGTrainer, "Pendulum-v1"),
+     (RecurrentPPOTrainer, "CartPole-v1")],
 )  # fmt: skip
 def test_a_trainer_is_its_algorithm_and_comes_back_from_its_checkpoint(
     trainer: Any, env: str, tmp_path: Path
 ) -> None:
     replay = {"learning_starts": 8, "batch_size": 8, "buffer_size": 50}
-    more = {"n_steps": 8} if trainer is A2CTrainer else replay
+    rollouts = {A2CTrainer: {"n_steps": 8}, RecurrentPPOTrainer: RECURRENT}
+    more = rollouts.get(trainer, replay)
     made = trainer(env, {"net_arch": (4,)}, seed=3, n_envs=1, **more)
     assert trainer.__name__ == type(made.algo).__name__ + "Trainer"
     made.train(24)
     made.save(tmp_path / "saved")
     again, obs = trainer.from_checkpoint(tmp_path / "saved"), np.ones((5, 3 + (env[0] == "C")))
     assert again.algo.clock == made.algo.clock
-    np.testing.assert_array_equal(again.predict(obs), made.predict(obs))
+    np.testing.assert_equal(again.predict(obs), made.predict(obs))
+
+
+def test_the_recurrent_trainer_takes_and_gives_a_state_as_its_algorithm_does() -> None:
+    made = RecurrentPPOTrainer("CartPole-v1", n_envs=1, **RECURRENT)
+    made.train(16)
+    obs = np.ones((3, 4))
+    _, first = made.predict(obs)
+    starts = [True, False, False]
+    action, second = made.predict(obs, first, starts)
+    expected = made.algo.predict(obs, first, starts)
+    np.testing.assert_equal((action, second), expected)
+    np.testing.assert_array_equal(second[0], first[0])  # it began again
+    assert (second[1:] != first[1:]).any(1).all()
+    with pytest.raises(TypeError, match="action_masks"):
+        made.predict(obs, action_masks=np.ones((3, 2)))  # type: ignore[call-arg]
 
 
 def test_the_habit_of_naming_a_policy_first_is_answered() -> None:

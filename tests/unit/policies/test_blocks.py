@@ -1,0 +1,32 @@
+"""Draws of a step are a function of its number, made for a block of steps at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlox.policies.blocks import BLOCK_NUMBERS, BLOCK_STEPS, StepBlocks
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rows"),
+    [(1, BLOCK_STEPS), (BLOCK_NUMBERS // 16, 16), (BLOCK_NUMBERS, 1), (3 * BLOCK_NUMBERS, 1)],
+)
+def test_a_block_has_as_many_steps_as_it_may_and_one_at_least(numbers: int, rows: int) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def draw(block: int, rows: int) -> list[tuple[int, int]]:
+        asked.append((block, rows))
+        return [(block, row) for row in range(rows)]
+
+    blocks = StepBlocks(draw, numbers)
+    steps = [0, rows - 1, rows, 2 * rows, 0]
+    assert [blocks[step] for step in steps] == [divmod(step, rows) for step in steps]
+    assert asked[0] == (0, rows)
+    assert [block for block, _ in asked] == [0, 1, 2, 0]
+
+
+def test_a_block_is_drawn_once_while_its_steps_are_asked_for() -> None:
+    asked: list[int] = []
+    blocks = StepBlocks(lambda block, rows: asked.append(block) or range(rows), 1)
+    assert [blocks[step] for step in range(2 * BLOCK_STEPS)] == [*range(BLOCK_STEPS)] * 2
+    assert asked == [0, 1]
