@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from rlox_cli.provenance import cpu_model
 
 SYSTEMS = ("rlox", "sb3")
 PARTS = ("total", "collect", "update", "evaluate")
@@ -149,7 +150,7 @@ def compare(steps: int, repeats: int) -> dict[str, Any]:
         "benchmark": "ppo_training",
         "env": "CartPole-v1",
         "steps": steps,
-        "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "machine": {"cpu": cpu_model(), "cores": os.cpu_count()},
         "versions": {p: version(p) for p in ("rlox", "stable-baselines3", "torch", "gymnasium")},
         "threads": 1,
         "runs": runs,

@@ -19,6 +19,7 @@ from rlox.configs.secrets import masked
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
 ENGINES = ("box2d", "mujoco", "ale-py")  # of environments; most machines lack some
+KINDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of one name, on x86
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -103,15 +104,20 @@ def _extension() -> dict[str, str] | None:
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def cpu_model() -> str:
-    """The processor's name as the kernel has it, else what Python knows."""
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the kernel has it and which one of that name, else what Python knows.
+
+    Of one name, such as AMD EPYC, there are several kinds, whose sums differ in the last bit.
+    """
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        lines = []
+    said = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    if "model name" not in said:
+        return platform.processor() or platform.machine()
+    kind = [f"{name} {said[key]}" for key, name in KINDS.items() if key in said]
+    return said["model name"] + (f" ({', '.join(kind)})" if kind else "")
 
 
 def _gpu() -> str | None:

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harness.peers import PACKAGES
+from rlox_cli.provenance import cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def describe_machine() -> dict[str, str | int | float]:
     """Processor, cores, system, and how busy the machine was at the start."""
     return {
-        "cpu": cpu_model(Path("/proc/cpuinfo")),
+        "cpu": cpu_model(),
+        "blas": blas(),
         "cores": os.cpu_count() or 0,
         "architecture": platform.machine(),
         "system": platform.system(),
@@ -25,14 +27,12 @@ def describe_machine() -> dict[str, str | int | float]:
     }
 
 
-def cpu_model(cpuinfo: Path) -> str:
-    """The processor's name as the kernel has it, else what Python knows."""
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
+def blas() -> str:
+    """What multiplies torch's matrices, and with which instructions."""
+    import torch
+
+    version = "MKL" if torch.backends.mkl.is_available() else "another BLAS"
+    return f"{version}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def installed_versions(original: str | None) -> dict[str, str]:

@@ -33,11 +33,12 @@ def heading(report: Report) -> str:
     changed = " with local changes" if report.commit.get("changed") else ""
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     threads = ", ".join(f"{name}={value}" for name, value in report.threads.items())
+    cpu = ", ".join(str(report.machine[k]) for k in ("cpu", "blas") if k in report.machine)
     return "\n".join(
         [
             f"# Measured: {report.benchmark}{' (quick)' if report.quick else ''}",
             "",
-            f"{report.date}, commit {commit[:12]}{changed}; {report.machine['cpu']}, "
+            f"{report.date}, commit {commit[:12]}{changed}; {cpu}, "
             f"{report.machine['cores']} cores, load {report.machine['load']} at the start.",
             f"Versions: {versions}.",
             f"Threads: {threads}.",

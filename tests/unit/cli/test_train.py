@@ -26,6 +26,7 @@ from rlox.errors import (
 from rlox.runs import progress
 from rlox_cli import plot, run_folder
 from rlox_cli.exit_codes import exit_code
+from rlox_cli.provenance import cpu_model
 from rlox_cli.run_folder import read_config, read_status
 
 LEARNING_CURVE = plot.learning_curve
@@ -133,6 +134,19 @@ def test_provenance_records_command_versions_machine_and_seeds(cli: Cli, tmp_pat
     assert data["cpu"]["model"] and data["cpu"]["cores"] >= 1
     assert data["packages"]["torch"] and data["packages"]["gymnasium"]
     assert set(data) >= {"git", "gpu", "wheel", "python", "platform", "started"}
+
+
+def test_processors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Their sums differ in the last bit, so that they are not one machine type."""
+    said = (
+        "processor\t: 0\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nstepping\t: 1\n"
+    )
+    for model in (1, 17):
+        (tmp_path / f"{model}").write_text((said.format(model) + "\n") * 2)
+    assert cpu_model(tmp_path / "1") == "AMD EPYC (family 25, model 1, stepping 1)"
+    assert cpu_model(tmp_path / "17") == "AMD EPYC (family 25, model 17, stepping 1)"
+    (tmp_path / "arm").write_text("processor\t: 0\nBogoMIPS\t: 243.75\n")
+    assert cpu_model(tmp_path / "arm") == cpu_model(tmp_path / "none") != ""
 
 
 def test_a_run_needs_no_call_that_only_linux_has(
