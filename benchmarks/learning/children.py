@@ -11,9 +11,11 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS
 
 
 def python(*arguments: str | Path) -> str:
-    """What this interpreter printed with these arguments."""
+    """What this interpreter printed with these arguments; it finds the environments beside this file."""
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD})
+    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
     return done.stdout

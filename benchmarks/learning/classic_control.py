@@ -1,9 +1,10 @@
 """Campaigns on classic control beside Stable-Baselines3: the runs, table and figure of
 experiments/<name>. A campaign is a file beside this one that says its algorithm and its legs.
 
-Both systems read their hyperparameters from the same files, conf/tuned/<algo>/<env>.yaml (rl-zoo3), and
-are judged on the same 50 episodes, `reset(seed=100000 + i)`, with the final deterministic policy and
-frozen normalisers. A run that is there already is kept, so a campaign can be stopped and started.
+The systems of a leg read their hyperparameters from the same files, conf/tuned/<algo>/<env>.yaml
+(rl-zoo3), where the campaign does not say them, and are judged on the same 50 episodes,
+`reset(seed=100000 + i)`, with the final deterministic policy and frozen normalisers. A run that is there
+already is kept, so a campaign can be stopped and started.
 """
 
 from __future__ import annotations
@@ -12,19 +13,44 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import sb3
+import solving
+import tables
 from children import python, train
 from omegaconf import OmegaConf
-from tables import LAST, SYSTEMS, Runs, curve, report
+from tables import LAST, Runs, Whole, curve
 
 ROOT = Path(__file__).resolve().parents[2]
 EPISODES, EVAL_SEED = 50, 100_000
+Settings = Mapping[str, Mapping[str, Any]]  # keys of algo, env and buffer
+
+
+@dataclass(frozen=True)
+class System:
+    """Who learns, and by what settings."""
+
+    name: str
+    library: str = "rlox"  # or sb3, with its contributions
+    algo: str = ""  # where it is not that of the leg
+    settings: Settings | None = None  # in place of conf/tuned/<algo>/<env>.yaml
+
+    def overrides(self) -> list[str]:
+        """The settings for the command line."""
+        if self.settings is None:
+            return []
+        keys = [(f"{of}.{k}", v) for of, group in self.settings.items() for k, v in group.items()]
+        return ["tuned=null", *(f"{k}={json.dumps(v, separators=(',', ':'))}" for k, v in keys)]
+
+
+PAIR = (System("rlox"), System("sb3", "sb3"))
 
 
 @dataclass(frozen=True)
@@ -36,10 +62,13 @@ class Leg:
     seeds: int
     label: str = ""  # where a campaign has the environment more than once
     algo: str = ""  # where a campaign has several
+    systems: tuple[System, ...] = PAIR
+    task: str = ""  # the environment in words, where its id does not say it
+    solved: float | None = None  # the return that solves it, where that is the question
 
     @property
     def name(self) -> str:
-        """What its files and its line of the table are called."""
+        """What its files and its part of expected.json are called."""
         return self.label or self.env
 
 
@@ -59,32 +88,48 @@ class Campaign:
         return Path(__file__).with_name(f"{self.name}.py")
 
     @property
+    def form(self) -> ModuleType:
+        """What summarises and shows its legs: a comparison of two systems, or what solves a task."""
+        return tables if self.legs[0].solved is None else solving
+
+    @property
     def folder(self) -> Path:
         """The experiment."""
         return ROOT / "experiments" / self.name
 
     def path(self, leg: Leg, system: str, seed: int) -> Path:
         """Where one run's result is."""
-        return self.folder / "results" / f"{leg.name}_{system}_s{seed}.json"
+        name = f"{leg.name}_{system.replace(' ', '-')}_s{seed}.json"
+        return self.folder / "results" / name
 
-    def algo_of(self, leg: Leg) -> str:
+    def algo_of(self, leg: Leg, system: System) -> str:
         """What learns there."""
-        return leg.algo or self.algo
+        return system.algo or leg.algo or self.algo
 
     def runs(self, leg: Leg) -> Runs | None:
         """Results by system in order of seed; `None` unless all are there."""
-        paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in SYSTEMS}
+        names = [system.name for system in leg.systems]
+        paths = {s: [self.path(leg, s, seed) for seed in range(leg.seeds)] for s in names}
         if not all(path.exists() for of in paths.values() for path in of):
             return None
         return {s: [json.loads(path.read_text()) for path in of] for s, of in paths.items()}
 
+    def complete(self) -> list[Whole]:
+        """The legs whose runs are all there."""
+        found = [(leg, self.runs(leg)) for leg in self.legs]
+        return [
+            Whole(leg.name, leg.task or leg.env, leg.steps, runs, leg.solved)
+            for leg, runs in found
+            if runs
+        ]
 
-def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
+
+def run_rlox(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str, Any]:
     """`rlox train` in a folder of its own; the result is what its run folder says."""
-    algo = campaign.algo_of(leg)
+    algo = campaign.algo_of(leg, system)
     with tempfile.TemporaryDirectory() as folder:
         overrides = [f"algo={algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
-        run = train(Path(folder), *overrides, f"seed={seed}")
+        run = train(Path(folder), *overrides, *system.overrides(), f"seed={seed}")
         result = json.loads((run / "result.json").read_text())
         origin = json.loads((run / "provenance.json").read_text())
         episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
@@ -94,17 +139,20 @@ def run_rlox(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
     return outcome(leg, result["episodes"], ends, seconds) | {"provenance": kept}
 
 
-def run_sb3(campaign: Campaign, leg: Leg, seed: int) -> dict[str, Any]:
-    """The same run in Stable-Baselines3."""
-    algo = campaign.algo_of(leg)
-    path = ROOT / "conf" / "tuned" / algo / f"{leg.env}.yaml"
-    preset: Any = OmegaConf.to_container(OmegaConf.load(path))
-    model = sb3.make(algo, leg.env, preset, seed)
+def run_sb3(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[str, Any]:
+    """The same run in Stable-Baselines3 or its contributions."""
+    algo = campaign.algo_of(leg, system)
+    settings: Any = system.settings
+    if settings is None:
+        path = ROOT / "conf" / "tuned" / algo / f"{leg.env}.yaml"
+        settings = OmegaConf.to_container(OmegaConf.load(path))
+    model = sb3.make(algo, leg.env, settings, seed)
     begun = time.perf_counter()
     ends = sb3.train(model, leg.steps)
     seconds = {"train": time.perf_counter() - begun}
-    returns = sb3.evaluate(model, leg.env, EPISODES, EVAL_SEED)
-    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance()}
+    played = sb3.playing(leg.env, settings["env"])
+    returns = sb3.evaluate(model, played, EPISODES, EVAL_SEED)
+    return outcome(leg, returns, ends, seconds) | {"provenance": sb3.provenance(model)}
 
 
 def outcome(
@@ -134,10 +182,9 @@ def measure(campaign: Campaign, leg: Leg, system: str, seed: int) -> None:
 
 def write(campaign: Campaign) -> None:
     """expected.json, the table and the figure of the legs that are complete."""
-    found = {leg: campaign.runs(leg) for leg in campaign.legs}
-    whole = [(leg.name, leg.env, leg.steps, runs) for leg, runs in found.items() if runs]
-    if whole:
-        report(campaign.folder, whole)
+    legs = campaign.complete()
+    if legs:
+        tables.report(campaign.folder, legs, campaign.form.summarize, campaign.form.render)
 
 
 def main(campaign: Campaign, about: str | None) -> None:
@@ -145,16 +192,17 @@ def main(campaign: Campaign, about: str | None) -> None:
     legs = {leg.name: leg for leg in campaign.legs}
     parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
     parser.add_argument("--legs", nargs="+", choices=list(legs), default=list(legs))
-    parser.add_argument("--one", choices=SYSTEMS, help="run one system once and print its result")
+    parser.add_argument("--one", help="run this system once and print its result")
     parser.add_argument("--seed", type=int, default=0, help="of the one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     args = parser.parse_args()
     chosen = [legs[name] for name in args.legs]
     if args.one:
-        run = run_rlox if args.one == "rlox" else run_sb3
-        print(json.dumps(run(campaign, chosen[0], args.seed)))
+        (system,) = (s for s in chosen[0].systems if s.name == args.one)
+        run = run_rlox if system.library == "rlox" else run_sb3
+        print(json.dumps(run(campaign, chosen[0], system, args.seed)))
         return
-    jobs = [(leg, s, seed) for leg in chosen for seed in range(leg.seeds) for s in SYSTEMS]
+    jobs = [(leg, s.name, i) for leg in chosen for i in range(leg.seeds) for s in leg.systems]
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda job: measure(campaign, *job), jobs))
     write(campaign)

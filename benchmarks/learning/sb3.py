@@ -1,18 +1,27 @@
-"""Stable-Baselines3 with the hyperparameters of conf/tuned."""
+"""Stable-Baselines3 and its contributions with hyperparameters in the form of conf/tuned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import version
+from inspect import signature
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.velocities import HideVelocities
 
 PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
 DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
 NAMES = {"learning_rate": "learning_rate", "clip_eps": "clip_range"}  # rlox's key -> SB3's
-POLICY = ("net_arch", "log_std_init")  # SB3 wants these as arguments of the policy
+POLICY = (  # SB3 wants these as arguments of the policy
+    "net_arch", "log_std_init", "ortho_init", "n_quantiles", "lstm_hidden_size", "enable_critic_lstm",
+)  # fmt: skip
+ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
+WRAPPERS = {"hide_velocities": HideVelocities}
 SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
 Wrap = Callable[[type], type]
 
@@ -24,21 +33,70 @@ def plain(kind: type) -> type:
 
 def make(algo: str, env: str, preset: Mapping[str, Any], seed: int, wrap: Wrap = plain) -> Any:
     """An untrained model on one torch thread; `wrap` may make another class of its class."""
-    import stable_baselines3
     import torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
     torch.set_num_threads(1)
     settings, arguments = preset["env"], translate(preset)
-    vec = make_vec_env(env, settings["n_envs"], seed=seed)
+    vec = make_vec_env(playing(env, settings), settings["n_envs"], seed=seed)
     if (sigma := arguments.pop("exploration_noise", None)) is not None:
         arguments["action_noise"] = _noise(vec.action_space.shape, sigma)
     kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
     if any(kinds.values()):
         vec = VecNormalize(vec, gamma=arguments.get("gamma", 0.99), **kinds)
-    kind = wrap(getattr(stable_baselines3, algo.upper()))
-    return kind("MlpPolicy", vec, seed=seed, device="cpu", **arguments)
+    kind, policy = _learner(algo, preset)
+    return wrap(kind)(policy, vec, seed=seed, device="cpu", **arguments)
+
+
+def _learner(algo: str, preset: Mapping[str, Any]) -> tuple[type, str]:
+    """The class that has what is asked for, and its policy."""
+    if algo == "recurrent_ppo":
+        return _of("sb3_contrib", "RecurrentPPO"), "MlpLstmPolicy"
+    if algo == "ppo" and "action_mask" in preset["env"]:
+        return _of("sb3_contrib", "MaskablePPO"), "MlpPolicy"
+    if algo == "dqn" and preset["algo"].get("distribution") == "quantile":
+        return _of("sb3_contrib", "QRDQN"), "MlpPolicy"
+    return _of("stable_baselines3", algo.upper()), "MlpPolicy"
+
+
+def _of(library: str, name: str) -> type:
+    found: type = getattr(import_module(library), name)
+    return found
+
+
+def playing(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, Any]]:
+    """What makes the environment, in the wrappers that the settings name."""
+
+    def made() -> gym.Env[Any, Any]:
+        one = gym.make(env)
+        for name in settings.get("wrappers", ()):
+            one = WRAPPERS[name](one)
+        return TellMasks(one) if settings.get("action_mask") == "info" else one
+
+    return made
+
+
+class TellMasks(gym.Wrapper[Any, Any, Any, Any]):
+    """The mask of the last info as the method that sb3-contrib asks for."""
+
+    mask: Any = None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        obs, info = self.env.reset(**options)
+        self.mask = info["action_mask"]
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """After an end there may be none."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.mask = info.get("action_mask", self.mask)
+        return obs, reward, terminated, truncated, info
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """What is allowed now, `[n]`."""
+        return np.asarray(self.mask, bool)
 
 
 def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +112,13 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
         value = given.pop(name, DEFAULTS[name] if name in falling else None)
         if value is not None:
             arguments[NAMES[name]] = _linear(value) if name in falling else value
+    if given.get("distribution") == "quantile":
+        del given["distribution"]  # the class says it
     policy = {k: given.pop(k) for k in POLICY if k in given}
+    if "adam_eps" in given:
+        policy["optimizer_kwargs"] = {"eps": given.pop("adam_eps")}
+    if "activation" in given:
+        policy["activation_fn"] = _of("torch.nn", ACTIVATIONS[given.pop("activation")])
     if policy:
         arguments["policy_kwargs"] = policy
     capacity = preset.get("buffer", {}).get("capacity")
@@ -89,23 +153,32 @@ def train(model: Any, steps: int) -> list[tuple[int, float]]:
     return ends
 
 
-def evaluate(model: Any, env: str, episodes: int, first_seed: int) -> list[float]:
+def evaluate(
+    model: Any, make_env: Callable[[], gym.Env[Any, Any]], episodes: int, first_seed: int
+) -> list[float]:
     """Returns of whole episodes of the deterministic policy, normalisers frozen."""
     normalizer = model.get_vec_normalize_env()
+    masked = "action_masks" in signature(model.predict).parameters
     returns = []
     for i in range(episodes):
-        one = gym.make(env)
+        one = make_env()
         obs, _ = one.reset(seed=first_seed + i)
-        total, ended = 0.0, False
+        total, ended, state, first = 0.0, False, None, True
         while not ended:
             seen = normalizer.normalize_obs(obs) if normalizer else obs
-            action, _ = model.predict(seen, deterministic=True)
-            obs, reward, terminated, truncated, _ = one.step(action)
-            total, ended = total + float(reward), terminated or truncated
+            told: dict[str, Any] = {"state": state, "episode_start": np.array([first])}
+            if masked:
+                told["action_masks"] = one.get_wrapper_attr("action_masks")()
+            action, state = model.predict(seen, deterministic=True, **told)
+            chosen = action.item() if action.ndim == 0 else action  # Taxi looks choices up
+            obs, reward, terminated, truncated, _ = one.step(chosen)
+            total, ended, first = total + float(reward), terminated or truncated, False
         returns.append(total)
     return returns
 
 
-def provenance() -> dict[str, Any]:
+def provenance(model: Any) -> dict[str, Any]:
     """What ran."""
-    return {"packages": {name: version(name) for name in PACKAGES}}
+    contributed = type(model).__module__.startswith("sb3_contrib")
+    names = (*PACKAGES, *(["sb3-contrib"] if contributed else []))
+    return {"packages": {name: version(name) for name in names}}

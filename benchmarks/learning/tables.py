@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 from rlox.statistics import iqm
 
 SYSTEMS = ("rlox", "sb3")
-COLORS = ("#0b559f", "#d94801")
+COLORS = ("#0b559f", "#d94801", "#2a8a43", "#7a3c9e")  # by system
+ACROSS = 4  # panels beside one another
 GRID = 50  # points of a learning curve
 LAST = 100  # episodes at the end of training
 RESAMPLES = 10_000
 
 Runs = dict[str, list[dict[str, Any]]]  # results by system, in order of seed
-Whole = tuple[str, str, int, Runs]  # a complete leg: name, environment, steps, results
+
+
+class Whole(NamedTuple):
+    """A complete leg; `task` is the environment, `solved` the return that solves it, if that is asked."""
+
+    name: str
+    task: str
+    steps: int
+    runs: Runs
+    solved: float | None = None
 
 
 def curve(ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
@@ -33,19 +43,31 @@ def curve(ends: Sequence[tuple[int, float]], steps: int) -> list[float | None]:
     return points
 
 
-def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """IQM over seeds of each system with its interval, and the interval of the difference."""
+def estimate(
+    scores: dict[str, NDArray[Any]],
+) -> tuple[dict[str, dict[str, Any]], dict[str, NDArray[Any]]]:
+    """IQM over seeds of each system with its interval, and the bootstrap estimates behind it."""
     rng = np.random.default_rng(0)
     draws = {s: middle(x[rng.integers(0, len(x), (RESAMPLES, len(x)))]) for s, x in scores.items()}
-    found: dict[str, Any] = {
+    found: dict[str, dict[str, Any]] = {
         s: {"iqm": iqm(x), "ci95": interval(draws[s]), "scores": [float(score) for score in x]}
         for s, x in scores.items()
     }
-    found["difference"] = {
-        "iqm": found["rlox"]["iqm"] - found["sb3"]["iqm"],
-        "ci95": interval(draws["rlox"] - draws["sb3"]),
-    }
-    return found
+    return found, draws
+
+
+def difference(
+    found: dict[str, dict[str, Any]], draws: dict[str, NDArray[Any]], one: str, other: str
+) -> dict[str, Any]:
+    """By how much the first system is above the other, with the interval."""
+    apart = found[one]["iqm"] - found[other]["iqm"]
+    return {"iqm": apart, "ci95": interval(draws[one] - draws[other])}
+
+
+def compare(scores: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Estimates of both systems, and of their difference."""
+    found, draws = estimate(scores)
+    return {**found, "difference": difference(found, draws, *SYSTEMS)}
 
 
 def middle(draws: NDArray[Any]) -> NDArray[Any]:
@@ -60,12 +82,22 @@ def interval(draws: NDArray[Any]) -> list[float]:
     return [float(q) for q in np.quantile(draws, [0.025, 0.975])]
 
 
-def summarize(steps: int, runs: Runs) -> dict[str, Any]:
+def finals(runs: Runs) -> dict[str, NDArray[Any]]:
+    """Scores of the final policies, by system `[seeds]`."""
+    return {s: np.array([np.mean(r["returns"]) for r in of]) for s, of in runs.items()}
+
+
+def trained(runs: Runs) -> dict[str, NDArray[Any]]:
+    """Returns of the last episodes of training, by system `[seeds]`."""
+    return {s: np.array([r["training"] for r in of]) for s, of in runs.items()}
+
+
+def summarize(leg: Whole) -> dict[str, Any]:
     """The final policies' scores, and beside them the last episodes of training where runs have them."""
-    scores = {s: np.array([np.mean(r["returns"]) for r in of]) for s, of in runs.items()}
-    found = {"total_steps": steps, "seeds": len(runs["rlox"]), **compare(scores)}
+    runs = leg.runs
+    found = {"total_steps": leg.steps, "seeds": len(runs["rlox"]), **compare(finals(runs))}
     if all("training" in r for of in runs.values() for r in of):
-        found["training"] = compare({s: np.array([r["training"] for r in runs[s]]) for s in runs})
+        found["training"] = compare(trained(runs))
     return found
 
 
@@ -73,7 +105,7 @@ def versions(legs: Sequence[Whole]) -> dict[str, Any]:
     """What the runs say they were made with; several of a kind are all named."""
     wheels: set[str] = set()
     packages: dict[str, set[str]] = {}
-    for origin in (r["provenance"] for *_, runs in legs for of in runs.values() for r in of):
+    for origin in (r["provenance"] for leg in legs for of in leg.runs.values() for r in of):
         for name, number in origin["packages"].items():
             packages.setdefault(name, set()).add(number)
         wheels |= {origin["wheel"]["sha256"]} if "wheel" in origin else set()
@@ -81,16 +113,21 @@ def versions(legs: Sequence[Whole]) -> dict[str, Any]:
     return {"versions": names, "wheel_sha256": sorted(wheels)}
 
 
-def report(folder: Path, legs: Sequence[Whole]) -> None:
+def report(
+    folder: Path,
+    legs: Sequence[Whole],
+    summarize: Callable[[Whole], dict[str, Any]],
+    render: Callable[[Sequence[tuple[str, dict[str, Any]]]], str],
+) -> None:
     """Write expected.json, the table and the figure of complete legs."""
-    tables = {name: summarize(steps, runs) for name, _, steps, runs in legs}
+    tables = {leg.name: summarize(leg) for leg in legs}
     document: dict[str, Any] = {"schema_version": 1}
-    if all("provenance" in r for *_, runs in legs for of in runs.values() for r in of):
+    if all("provenance" in r for leg in legs for of in leg.runs.values() for r in of):
         document |= versions(legs)
     else:  # runs that do not say keep what was said of them
         document["versions"] = json.loads((folder / "expected.json").read_text())["versions"]
     (folder / "expected.json").write_text(json.dumps(document | tables, indent=1) + "\n")
-    text = render([(env, tables[name]) for name, env, *_ in legs])
+    text = render([(leg.task, tables[leg.name]) for leg in legs])
     (folder / "table.md").write_text(text)
     print(text, end="")
     draw(folder / "learning_curves.png", legs)
@@ -107,16 +144,24 @@ def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
         rows.append([*leg, *(["final policy"] if both else []), *cells(table)])
         if "training" in table:
             rows.append(["", "", "", f"last {LAST} training episodes", *cells(table["training"])])
+    return markdown(rows)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table, its head first."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
 
 
 def cells(table: dict[str, Any]) -> list[str]:
     """Estimates with their intervals."""
-    return [
-        f"{table[k]['iqm']:.1f} [{table[k]['ci95'][0]:.1f}, {table[k]['ci95'][1]:.1f}]"
-        for k in (*SYSTEMS, "difference")
-    ]
+    return [cell(table[k]) for k in (*SYSTEMS, "difference")]
+
+
+def cell(found: dict[str, Any], digits: int = 1) -> str:
+    """An estimate with its interval."""
+    low, high = (f"{end:.{digits}f}" for end in found["ci95"])
+    return f"{found['iqm']:.{digits}f} [{low}, {high}]"
 
 
 def draw(path: Path, legs: Sequence[Whole]) -> None:
@@ -126,21 +171,37 @@ def draw(path: Path, legs: Sequence[Whole]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    size = (13 / 3 * len(legs), 4)
-    figure, axes = plt.subplots(1, len(legs), figsize=size, layout="constrained", squeeze=False)
+    across = min(len(legs), ACROSS)
+    down = -(-len(legs) // across)
+    size = (13 / 3 * across, 4 * down)
+    figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
     rng = np.random.default_rng(0)
-    for axis, (_, env, steps, found) in zip(axes[0], legs, strict=True):
-        at = np.linspace(steps / GRID, steps, GRID)
-        for system, color in zip(SYSTEMS, COLORS, strict=True):
-            runs = np.array([r["curve"] for r in found[system]], np.float64)
-            shown = ~np.isnan(runs).any(axis=0)
-            draws = runs[rng.integers(0, len(runs), (2000, len(runs)))].mean(axis=1)
-            low, high = np.quantile(draws[:, shown], [0.025, 0.975], axis=0)
-            axis.plot(at[shown], runs.mean(axis=0)[shown], color=color, label=system, lw=2)
-            axis.fill_between(at[shown], low, high, color=color, alpha=0.2, lw=0)
-        axis.set_title(f"{env} ({len(found['rlox'])} seeds)", loc="left", fontweight="bold")
-        axis.set_xlabel("environment steps")
-        axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("training return, last 20 episodes")
-    axes[0][0].legend(frameon=False)
+    named: list[str] = []  # by the last legend
+    for axis, leg in zip(axes.flat, legs, strict=False):
+        panel(axis, leg, rng)
+        if named != list(leg.runs):
+            axis.legend(frameon=False)
+            named = list(leg.runs)
+    for axis in axes.flat[len(legs) :]:
+        axis.set_axis_off()
+    for row in axes:
+        row[0].set_ylabel("training return, last 20 episodes")
     figure.savefig(path, dpi=120)
+
+
+def panel(axis: Any, leg: Whole, rng: np.random.Generator) -> None:
+    """The curves of one leg, and the return that solves it."""
+    at = np.linspace(leg.steps / GRID, leg.steps, GRID)
+    for (system, of), color in zip(leg.runs.items(), COLORS, strict=False):
+        runs = np.array([r["curve"] for r in of], np.float64)
+        shown = ~np.isnan(runs).any(axis=0)
+        draws = runs[rng.integers(0, len(runs), (2000, len(runs)))].mean(axis=1)
+        low, high = np.quantile(draws[:, shown], [0.025, 0.975], axis=0)
+        axis.plot(at[shown], runs.mean(axis=0)[shown], color=color, label=system, lw=2)
+        axis.fill_between(at[shown], low, high, color=color, alpha=0.2, lw=0)
+    if leg.solved is not None:
+        axis.axhline(leg.solved, color="0.4", lw=1, ls="--")
+    seeds = len(next(iter(leg.runs.values())))
+    axis.set_title(f"{leg.task} ({seeds} seeds)", loc="left", fontweight="bold")
+    axis.set_xlabel("environment steps")
+    axis.grid(alpha=0.3)

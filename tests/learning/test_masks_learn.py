@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.masked import Lock
+from lock import Lock
 
 from rlox.algorithms import DQN, PPO
 

@@ -10,6 +10,7 @@ import children
 import classic_control
 import dqn_classic_control
 import numpy as np
+import one_task_each
 import ppo_classic_control
 import pytest
 import sb3
@@ -23,6 +24,7 @@ CAMPAIGNS = {
     module.CAMPAIGN.name: module.CAMPAIGN
     for module in (ppo_classic_control, a2c_classic_control, dqn_classic_control)
 }
+ALL = CAMPAIGNS | {one_task_each.CAMPAIGN.name: one_task_each.CAMPAIGN}
 LEG = Leg("CartPole-v1", 1_000, seeds=2)
 
 
@@ -71,22 +73,16 @@ def test_the_legs_and_their_seeds():
     assert all(campaign.script.is_file() for campaign in CAMPAIGNS.values())
 
 
-def complete(campaign: Campaign) -> list[tables.Whole]:
-    found = [(leg, campaign.runs(leg)) for leg in campaign.legs]
-    return [(leg.name, leg.env, leg.steps, runs) for leg, runs in found if runs]
-
-
-@pytest.mark.parametrize("campaign", CAMPAIGNS.values(), ids=list(CAMPAIGNS))
+@pytest.mark.parametrize("campaign", ALL.values(), ids=list(ALL))
 def test_the_committed_figures_follow_from_the_committed_runs(campaign):
-    expected = campaign.folder / "expected.json"
+    expected, legs = campaign.folder / "expected.json", campaign.complete()
     if not expected.exists():
-        assert complete(campaign) == []
+        assert legs == []
         return
-    legs = complete(campaign)
     document = json.loads(expected.read_text())
-    found = {name: tables.summarize(steps, runs) for name, _, steps, runs in legs}
+    found = {leg.name: campaign.form.summarize(leg) for leg in legs}
     assert {k: v for k, v in document.items() if isinstance(v, dict) and k != "versions"} == found
-    table = tables.render([(env, found[name]) for name, env, *_ in legs])
+    table = campaign.form.render([(leg.task, found[leg.name]) for leg in legs])
     assert (campaign.folder / "table.md").read_text() == table
     assert table in (campaign.folder / "README.md").read_text()
 

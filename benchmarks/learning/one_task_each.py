@@ -1,0 +1,137 @@
+"""One task each that recurrent and masked PPO, masked DQN, discrete SAC, DDPG, noisy DQN, C51, QR-DQN and
+Rainbow solve: the runs, table and figure of experiments/one_task_each.
+
+    pip install '.[peers]' && python benchmarks/learning/one_task_each.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from classic_control import Campaign, Leg, System, main
+
+Group = dict[str, Any]
+
+# rl-zoo3, hyperparams/ppo_lstm.yml, CartPoleNoVel-v1, the half of it that PPO without a memory has too.
+MEMORYLESS: Group = {
+    "n_steps": 32, "batch_size": 256, "n_epochs": 20, "gamma": 0.98, "gae_lambda": 0.8, "ent_coef": 0.0,
+    "learning_rate": 1e-3, "anneal_lr": True, "clip_eps": 0.2, "anneal_clip": True,
+    "activation": "relu", "ortho_init": False, "net_arch": [64],
+}  # fmt: skip
+RECURRENT = MEMORYLESS | {"lstm_hidden_size": 64, "enable_critic_lstm": True}
+ONE: Group = {"n_envs": 1}
+EIGHT: Group = {"n_envs": 8}
+MASKS: Group = {"action_mask": "info"}
+MASKED = EIGHT | MASKS
+BLIND = EIGHT | {"wrappers": ["hide_velocities"], "normalize_obs": True, "normalize_reward": True}
+
+# Ours, as in tests/learning/test_masks_learn.py: nobody publishes settings for the lock.
+LOCK_PPO: Group = {
+    "n_steps": 64, "batch_size": 128, "learning_rate": 2e-3, "ent_coef": 0.02, "net_arch": [32],
+}  # fmt: skip
+LOCK_DQN: Group = {
+    "learning_rate": 2e-3, "batch_size": 64, "learning_starts": 500, "train_freq": 8, "gradient_steps": 4,
+    "target_update_interval": 200, "exploration_fraction": 0.5, "gamma": 0.95, "net_arch": [64],
+}  # fmt: skip
+# Ours, tried with seed 100: masked, it played as well as can be.
+TAXI: Group = {
+    "n_steps": 128, "batch_size": 256, "n_epochs": 10, "learning_rate": 3e-3, "anneal_lr": True,
+    "ent_coef": 0.05, "net_arch": [64],
+}  # fmt: skip
+# rl-zoo3, hyperparams/ddpg.yml, Pendulum, whose updates are as many as steps; here one after each.
+DDPG: Group = {
+    "learning_rate": 1e-3, "gamma": 0.98, "learning_starts": 10_000, "train_freq": 1, "gradient_steps": 1,
+    "exploration_noise": 0.1, "net_arch": [400, 300],
+}  # fmt: skip
+
+DQN: dict[str, Group] = {"env": ONE, "buffer": {"capacity": 100_000}}
+# rl-zoo3, hyperparams/dqn.yml and qrdqn.yml, CartPole-v1, which differ in n_quantiles alone.
+NOISY: Group = {
+    "learning_rate": 2.3e-3, "batch_size": 64, "learning_starts": 1000, "gamma": 0.99,
+    "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "net_arch": [256, 256],
+}  # fmt: skip
+GREEDY = NOISY | {"exploration_fraction": 0.16, "exploration_final_eps": 0.04}
+# Ours, tried with seed 100: the rhythm of those, and smoother.
+DISCRETE_SAC: Group = {
+    "learning_rate": 1e-3, "anneal_lr": True, "batch_size": 64, "learning_starts": 1000, "tau": 0.05,
+    "train_freq": 256, "gradient_steps": 128, "ent_coef": "0.05", "net_arch": [256, 256],
+}  # fmt: skip
+# A return of 500 rewards of 1, discounted by 0.99, is 99.3.
+CATEGORICAL = GREEDY | {"distribution": "categorical", "v_min": 0, "v_max": 100}
+# sb3-contrib's QRDQN has this epsilon, 0.01 / batch_size, and no limit of the gradient.
+QUANTILE = GREEDY | {
+    "distribution": "quantile", "n_quantiles": 10, "adam_eps": 0.01 / 64, "max_grad_norm": 1e6,
+}  # fmt: skip
+
+
+RLOX, CONTRIB = "rlox", "sb3"
+
+CAMPAIGN = Campaign(
+    "one_task_each",
+    "ppo",
+    (
+        Leg(
+            "CartPole-v1", 100_000, seeds=5, label="recurrent_PPO", solved=475,
+            task="CartPole-v1 without velocities", systems=(
+                System("recurrent PPO", RLOX, "recurrent_ppo", {"env": BLIND, "algo": RECURRENT}),
+                System("PPO", RLOX, "ppo", {"env": BLIND, "algo": MEMORYLESS}),
+                System(
+                    "sb3-contrib RecurrentPPO", CONTRIB, "recurrent_ppo",
+                    {"env": BLIND, "algo": RECURRENT},
+                ),
+            ),
+        ),
+        Leg(
+            "lock:Lock-v0", 16_384, seeds=5, label="masked_PPO", solved=1, task="Lock",
+            systems=(
+                System("masked PPO", RLOX, "ppo", {"env": MASKED, "algo": LOCK_PPO}),
+                System("PPO", RLOX, "ppo", {"env": EIGHT, "algo": LOCK_PPO}),
+                System("sb3-contrib MaskablePPO", CONTRIB, "ppo", {"env": MASKED, "algo": LOCK_PPO}),
+            ),
+        ),
+        Leg(
+            "lock:Lock-v0", 8_000, seeds=5, label="masked_DQN", solved=1, task="Lock",
+            systems=(
+                System("masked DQN", RLOX, "dqn", {"env": {**ONE, **MASKS}, "algo": LOCK_DQN}),
+                System("DQN", RLOX, "dqn", {"env": ONE, "algo": LOCK_DQN}),
+            ),
+        ),
+        Leg(
+            "Taxi-v4", 200_000, seeds=5, label="masked_PPO_Taxi", solved=7.5, task="Taxi-v4",
+            systems=(
+                System("masked PPO", RLOX, "ppo", {"env": MASKED, "algo": TAXI}),
+                System("PPO", RLOX, "ppo", {"env": EIGHT, "algo": TAXI}),
+                System("sb3-contrib MaskablePPO", CONTRIB, "ppo", {"env": MASKED, "algo": TAXI}),
+            ),
+        ),
+        Leg(
+            "CartPole-v1", 50_000, seeds=5, label="discrete_SAC", solved=475, task="CartPole-v1",
+            systems=(System("discrete SAC", RLOX, "sac", {"env": ONE, "algo": DISCRETE_SAC}),),
+        ),
+        Leg(
+            "Pendulum-v1", 20_000, seeds=5, label="DDPG", solved=-200, task="Pendulum-v1",
+            systems=(
+                System(
+                    "DDPG", RLOX, "ddpg",
+                    {"env": ONE, "buffer": {"capacity": 200_000}, "algo": DDPG},
+                ),
+            ),
+        ),
+        Leg(
+            "CartPole-v1", 50_000, seeds=5, label="DQN_parts", solved=475, task="CartPole-v1",
+            systems=(
+                System("noisy DQN", RLOX, "dqn", {**DQN, "algo": NOISY}),
+                System("C51", RLOX, "dqn", {**DQN, "algo": CATEGORICAL}),
+                System("QR-DQN", RLOX, "dqn", {**DQN, "algo": QUANTILE}),
+                System("sb3-contrib QRDQN", CONTRIB, "dqn", {**DQN, "algo": QUANTILE}),
+            ),
+        ),
+        Leg(
+            "CartPole-v1", 40_000, seeds=5, label="Rainbow", solved=475, task="CartPole-v1",
+            systems=(System("Rainbow", RLOX, "rainbow"),),
+        ),
+    ),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    main(CAMPAIGN, __doc__)
