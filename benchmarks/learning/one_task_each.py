@@ -58,9 +58,9 @@ DISCRETE_SAC: Group = {
 }  # fmt: skip
 # A return of 500 rewards of 1, discounted by 0.99, is 99.3.
 CATEGORICAL = GREEDY | {"distribution": "categorical", "v_min": 0, "v_max": 100}
-# sb3-contrib's QRDQN has this epsilon, 0.01 / batch_size, and no limit of the gradient.
+# sb3-contrib's QRDQN has this epsilon, 0.01 / batch_size, and no limit of the gradient norm.
 QUANTILE = GREEDY | {
-    "distribution": "quantile", "n_quantiles": 10, "adam_eps": 0.01 / 64, "max_grad_norm": 1e6,
+    "distribution": "quantile", "n_quantiles": 10, "adam_eps": 0.01 / 64, "max_grad_norm": None,
 }  # fmt: skip
 
 
