@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
+from rlox.devices import moved
 
 __all__ = ["NoisyExploration", "SampledChoices"]
 
@@ -65,7 +66,7 @@ class NoisyExploration:
         if block != self._block:
             shape = (self._rows, *self._noise_shape)
             drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
-            self._noise = torch.from_numpy(drawn.reshape(shape)).to(self._device, torch.float32)
+            self._noise = moved(torch.from_numpy(drawn.reshape(shape)).float(), self._device)
             self._block = block
         return self._noise[row]
 

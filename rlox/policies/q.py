@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
+from rlox.devices import moved
 from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
 from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.policies.base import Policy
@@ -189,7 +190,7 @@ class NoisyGreedy:
         if block != self._block:
             shape = (self._rows, self.policy.noise_size)
             noise = stream_factors(self._seed, "noise-acting", block, shape)
-            self._noise = noise.to(self._device).unbind(0)
+            self._noise = moved(noise, self._device).unbind(0)
             self._block = block
         seen = torch.from_numpy(obs).to(self._device)
         best: NDArray[np.int64] = self.policy(seen, self._noise[row]).argmax(-1).cpu().numpy()
