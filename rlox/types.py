@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlox.devices import moved
 from rlox.errors import ShapeError
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "Unit",
     "Update",
 ]
+
+B = TypeVar("B", "Transitions", "Rollout")
 
 # What a run counts: its total, its cadences, its checkpoints.
 Unit = Literal["env_steps", "updates", "samples"]
@@ -168,6 +171,10 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.obs)
 
+    def to(self, device: torch.device | str) -> Transitions:
+        """The same batches on another device (themselves when they are there already)."""
+        return _on(self, device)
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
@@ -227,11 +234,7 @@ class Rollout:
 
     def to(self, device: torch.device | str) -> Rollout:
         """The same rollout on another device (itself when it is there already)."""
-        if self.obs.device == torch.device(device):
-            return self
-        return replace(
-            self, **{f.name: _moved(getattr(self, f.name), device) for f in fields(self)}
-        )
+        return _on(self, device)
 
     def rows(self) -> Minibatch:
         """All valid rows in their order; the columns themselves where every row is valid."""
@@ -249,7 +252,7 @@ class Rollout:
         order = self._valid_rows()
         if shuffle:
             count = len(self) if order is None else len(order)
-            mixed = torch.randperm(count, generator=generator).to(self.obs.device)
+            mixed = moved(torch.randperm(count, generator=generator), self.obs.device)
             order = mixed if order is None else order[mixed]
         # one gather for the epoch, then slices that share its memory
         rows = self._rows(order)
@@ -279,12 +282,20 @@ class Rollout:
         return Minibatch._make((*(column.index_select(0, order) for column in columns), extras))
 
 
-def _moved(value: Any, device: torch.device | str) -> Any:
-    """A field of a rollout on another device."""
+def _on(batch: B, device: torch.device | str) -> B:
+    """A batch with all its tensors on `device`; itself when they are there already."""
+    there = torch.device(device)
+    if batch.obs.device == there:
+        return batch
+    return replace(batch, **{f.name: _moved(getattr(batch, f.name), there) for f in fields(batch)})
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """A field of a batch on another device."""
     if isinstance(value, Tensor):
-        return value.to(device)
+        return moved(value, device)
     if isinstance(value, FinalObs):
-        return FinalObs(*(part.to(device) for part in value))
+        return FinalObs(*(moved(part, device) for part in value))
     if isinstance(value, Mapping):
-        return {name: column.to(device) for name, column in value.items()}
+        return {name: moved(column, device) for name, column in value.items()}
     return value

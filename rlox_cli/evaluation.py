@@ -52,7 +52,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
 
 def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str, Any]) -> Any:
     try:
-        return load(checkpoint, replay=False, trust=config.trust, **again)
+        return load(checkpoint, replay=False, trust=config.trust, device=config.device, **again)
     except CheckpointError as error:
         if config.env.id is None:
             raise

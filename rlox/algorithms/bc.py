@@ -41,12 +41,9 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
         """One step for each batch."""
         config = self.config
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
+        batch = batch.to(self.optimizer.vector.device)
         actions = self._actions(batch)
-        device = self.optimizer.vector.device
-        rows = [
-            self._step(obs.to(device), taken.to(device))
-            for obs, taken in zip(batch.obs, actions, strict=True)
-        ]
+        rows = [self._step(obs, taken) for obs, taken in zip(batch.obs, actions, strict=True)]
         table, where = torch.stack(rows), f"update {clock.updates}"
         require_finite(table, self.names, where)
         require_finite_parameters(self.policy, self.optimizer.vector, where)

@@ -14,6 +14,7 @@ from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DQNConfig, RunConfig
 from rlox.configs.schedules import is_known
+from rlox.devices import moved
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.networks.noisy import stream_factors
@@ -54,6 +55,7 @@ class DQNLearner:
         config = self.config
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         self._follow(batch.env_steps)
+        batch = batch.to(self.optimizer.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
         update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
         require_finite_parameters(self.policy, self.optimizer.vector, where)
@@ -104,18 +106,17 @@ class DQNLearner:
         if not size:
             return None
         made = stream_factors(self._seed, stream, number, (size,))
-        return made.to(self.optimizer.vector.device)
+        return moved(made, self.optimizer.vector.device)
 
     def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
         """One gradient step; its row of metrics and by how much each row was wrong `[B]`."""
-        device, returns = self.optimizer.vector.device, self.returns
-        obs, actions = batch.obs[i].to(device), batch.actions[i].to(device)
+        returns = self.returns
         with torch.no_grad():
-            rewards, discounts = batch.rewards[i].to(device), batch.discounts[i].to(device)
-            after = self._after(batch.next_obs[i].to(device), number)
-            goal = returns.goal(rewards, discounts, after)
-        said = _of(self.policy.said(obs, self.noise("noise-learning", number)), actions)
-        weights = None if batch.weights is None else batch.weights[i].to(device)
+            after = self._after(batch.next_obs[i], number)
+            goal = returns.goal(batch.rewards[i], batch.discounts[i], after)
+        said = self.policy.said(batch.obs[i], self.noise("noise-learning", number))
+        said = _of(said, batch.actions[i])
+        weights = None if batch.weights is None else batch.weights[i]
         loss, errors = returns.loss(said, goal, weights)
         norm = self.optimizer.backward(loss, self.config.max_grad_norm)
         self.optimizer.step()

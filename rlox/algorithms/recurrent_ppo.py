@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -33,7 +34,7 @@ from rlox.training.setup import (
     environment_of,
     torch_threads,
 )
-from rlox.types import Rollout
+from rlox.types import Clock, Rollout, Update
 
 __all__ = ["RecurrentPPO", "RecurrentPPOLearner"]
 
@@ -43,6 +44,11 @@ KEPT, SCORED = 14, 8
 
 class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
     """PPO's update on minibatches of whole sequences, replayed from the states that they began with."""
+
+    def update(self, batch: Rollout, clock: Clock) -> Update:
+        """Learn from one rollout; where its episodes begin is read on the host, once for all minibatches."""
+        is_first = batch.extras["is_first"].cpu()
+        return super().update(replace(batch, extras={**batch.extras, "is_first": is_first}), clock)
 
     def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Sequences]:
         return sequence_minibatches(batch, self.config.batch_size, generator)

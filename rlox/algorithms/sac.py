@@ -74,6 +74,7 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         """One step of everything for each batch."""
         lr = self.config.at("learning_rate", clock.remaining)
         self.actor.lr = self.critic.lr = lr
+        batch = batch.to(self.critic.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
         update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
         for optimizer in (self.actor, self.critic):
@@ -108,7 +109,7 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
             drawn, log_prob = policy.draw(next_obs, noise)
             value = policy.value(self.target.module, next_obs, drawn) - alpha * log_prob
             goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
-        actions = batch.actions[i].to(like.device)
+        actions = batch.actions[i]
         actions = actions.to(like) if actions.is_floating_point() else actions
         q = policy.taken(policy.critic, obs, actions)
         weights = None if batch.weights is None else batch.weights[i].to(like)

@@ -58,6 +58,7 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
         lr = self.config.at("learning_rate", clock.remaining)
         self.actor.lr = self.critic.lr = lr
+        batch = batch.to(self.critic.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
         update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
         metrics = {**update.metrics, "train/learning_rate": lr}

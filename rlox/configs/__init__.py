@@ -12,7 +12,7 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
-from rlox.configs.check import leaves, make, make_run, nearest, plain
+from rlox.configs.check import leaves, make, make_run, nearest, plain, require_device
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
@@ -67,4 +67,5 @@ __all__ = [
     "nearest",
     "param",
     "plain",
+    "require_device",
 ]

@@ -81,6 +81,12 @@ def whole_number(cls: type[Any], field: str, value: Any, called: str) -> int:
     return number
 
 
+def require_device(name: Any) -> None:
+    """`ConfigError` for what is no name of a device; whether it is here shows when a run is made."""
+    if not isinstance(name, str) or not _DEVICE.fullmatch(name):
+        raise ConfigError(f"device={name}: expected auto, cpu, cuda, cuda:N or mps")
+
+
 def plain(config: Any) -> dict[str, Any]:
     """A config object as plain data (lists, dicts, numbers), ready for yaml or json."""
     return cast(dict[str, Any], _plain(asdict(config)))
@@ -139,8 +145,7 @@ def _with_buffer(run: RunConfig) -> RunConfig:
 
 
 def _contradictions(run: RunConfig) -> RunConfig:
-    if not _DEVICE.fullmatch(run.device):
-        raise ConfigError(f"device={run.device}: expected auto, cpu, cuda, cuda:N or mps")
+    require_device(run.device)
     run.buffer.check()
     for label in (run.run.name or "", *run.run.tags):
         if not label.isprintable():

@@ -22,7 +22,7 @@ def project_atoms(
     """
     n = probabilities.shape[-1]
     width = (v_max - v_min) / (n - 1)
-    atoms = torch.linspace(v_min, v_max, n).to(probabilities)
+    atoms = torch.linspace(v_min, v_max, n, device=probabilities.device).to(probabilities)
     reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
     # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
     at = ((reached - v_min) / width).clamp(0.0, n - 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +11,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from rlox.devices import moved
+
 __all__ = ["RNNS", "Pieces", "Recurrence", "cut"]
 
-RNNS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+# What torch says of weights that cuDNN has to copy together at each call.
+COMPACTED = "RNN module weights are not part of single contiguous chunk of memory"
+
+
+class _InPlace(nn.RNNBase):
+    """Layers whose weights stay where they are: in the optimizer's vector, which learns for them."""
+
+    def flatten_parameters(self) -> None:
+        """Nothing; torch calls it when a module is moved, and on a GPU would give the weights new memory."""
+
+
+class _LSTM(_InPlace, nn.LSTM):
+    """`torch.nn.LSTM`."""
+
+
+class _GRU(_InPlace, nn.GRU):
+    """`torch.nn.GRU`."""
+
+
+RNNS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": _LSTM, "gru": _GRU}
 
 
 class Pieces(NamedTuple):
@@ -50,7 +72,7 @@ def cut(is_first: NDArray[np.bool_], device: torch.device | str = "cpu") -> Piec
     last = (starts + lengths - 1) * n_envs + envs
 
     def there(index: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
-        return torch.from_numpy(index).to(device)
+        return moved(torch.from_numpy(index), torch.device(device))
 
     return Pieces(
         there(rows), there(places), torch.from_numpy(sizes), there(envs), there(goes_on[:, None]),
@@ -74,6 +96,7 @@ class Recurrence(nn.Module):
 
     def __init__(self, kind: str, inputs: int, hidden: int, layers: int = 1) -> None:
         super().__init__()
+        warnings.filterwarnings("ignore", COMPACTED)  # the remedy that it names is the above
         self.rnn = RNNS[kind](inputs, hidden, layers)
         self._parts = (2 if kind == "lstm" else 1, layers, hidden)
         self.state_size = self._parts[0] * layers * hidden

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox._core import Stream
+from rlox.devices import moved
 from rlox.policies.blocks import StepBlocks
 
 __all__ = ["NoisyExploration", "SampledChoices"]
@@ -60,7 +61,7 @@ class NoisyExploration:
     def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
         shape = (rows, *self._noise_shape)
         drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
-        return torch.from_numpy(drawn.reshape(shape)).to(self._device, torch.float32).unbind(0)
+        return moved(torch.from_numpy(drawn.reshape(shape)).float(), self._device).unbind(0)
 
 
 class SampledChoices:

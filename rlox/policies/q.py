@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
+from rlox.devices import moved
 from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
 from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.policies.base import Policy
@@ -186,4 +187,4 @@ class NoisyGreedy:
     def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
         shape = (rows, self.policy.noise_size)
         noise = stream_factors(self._seed, "noise-acting", block, shape)
-        return noise.to(self._device).unbind(0)
+        return moved(noise, self._device).unbind(0)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from rlox.configs import RunConfig, leaves, make
+from rlox.configs import RunConfig, leaves, make, require_device
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, other_ways, scheduled
@@ -19,7 +19,7 @@ from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training.setup import env_name, first_line
 
-__all__ = ["Given", "fitting", "with_object"]
+__all__ = ["Given", "fitting", "on_device", "with_object"]
 
 T = TypeVar("T")
 
@@ -96,6 +96,14 @@ def _with(config: T, given: Mapping[str, Any], path: str) -> T:
     declared: Any = config
     now = {f.name: getattr(config, f.name) for f in fields(declared)}
     return make(type(config), {**now, **given}, path)
+
+
+def on_device(config: RunConfig, device: str | None) -> RunConfig:
+    """The configuration with another device, where one is given; `ConfigError` for what is none."""
+    if device is None:
+        return config
+    require_device(device)
+    return replace(config, device=device)
 
 
 def with_object(config: RunConfig, policy: nn.Module | None) -> RunConfig:

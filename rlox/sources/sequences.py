@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rlox.devices import moved
 from rlox.networks.recurrent import Pieces, cut
 from rlox.types import Rollout
 
@@ -48,13 +49,13 @@ def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:
     """The sequences of the environments `envs` `[b]`."""
     assert rollout.first_state is not None
     device = rollout.obs.device
-    index = envs.to(device)
+    index = moved(envs, device)
 
     def columns(column: Tensor) -> Tensor:
         grid = column.view(rollout.n_steps, rollout.n_envs, *column.shape[1:])
         return grid.index_select(1, index).flatten(0, 1)
 
-    is_first = columns(rollout.extras["is_first"]).view(rollout.n_steps, len(envs))
+    is_first = rollout.extras["is_first"].cpu().view(rollout.n_steps, rollout.n_envs)
     valid = None
     if rollout.valid is not None:
         valid = columns(rollout.valid).nonzero().squeeze(-1)
@@ -67,7 +68,7 @@ def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:
         columns(rollout.obs),
         columns(rollout.actions),
         rollout.first_state.index_select(0, index),
-        cut(is_first.cpu().numpy(), device),
+        cut(is_first.index_select(1, envs).numpy(), device),
         valid,
         told(rollout.log_probs),
         told(rollout.values),

@@ -137,7 +137,9 @@ def torch_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device={name} is not available here: {first_line(error)}") from error
+        raise ConfigError(
+            f"device={name} is not available here, device=cpu is: {first_line(error)}"
+        ) from error
     return device
 
 

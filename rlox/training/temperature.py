@@ -19,7 +19,7 @@ class Temperature:
     """One that stays as it is."""
 
     def __init__(self, alpha: float, like: Tensor) -> None:
-        self._alpha = torch.tensor(alpha, dtype=like.dtype, device=like.device)
+        self._alpha = torch.full((), alpha, dtype=like.dtype, device=like.device)
 
     @property
     def alpha(self) -> Tensor:

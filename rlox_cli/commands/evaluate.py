@@ -43,6 +43,7 @@ class EvaluateConfig:
     deterministic: bool = param(True, "the best actions; false: sampled ones, keyed by the seed")
     video: bool = param(False, "also film the first episode, as mp4 under videos/")
     render: bool = param(False, "show the episodes in a window while they are played")
+    device: str | None = param(None, "cpu, cuda, cuda:N or mps, in place of the run's torch device")
     trust: bool = param(False, "import what the run folder names, module:Name, not repeated here")
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
 
@@ -55,10 +56,12 @@ SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 
 def check(composed: DictConfig) -> EvaluateConfig:
     """The validated configuration of one evaluation."""
-    from rlox.configs import make
+    from rlox.configs import make, require_device
     from rlox_cli import validate
 
     config = make(EvaluateConfig, validate.known_data(composed, SCHEMA))
+    if config.device is not None:
+        require_device(config.device)
     if not config.deterministic and (config.video or config.render):
         raise ConfigError(
             "deterministic=false goes with neither video=true nor render=true: what is sampled depends on "

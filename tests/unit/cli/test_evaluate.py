@@ -41,6 +41,21 @@ def test_a_video_of_the_policy_is_written(cli: Cli, trained: Path) -> None:
     assert (trained / "videos" / "last.mp4").stat().st_size > 1000
 
 
+def test_the_device_may_be_another_than_the_runs(cli: Cli, trained: Path) -> None:
+    assert cli("evaluate", str(trained), "episodes=3", "device=cpu").code == 0
+    again = json.loads((trained / "eval" / "last.json").read_text())["episodes"]
+    assert again == json.loads((trained / "result.json").read_text())["episodes"]
+    shutil.rmtree(trained / "eval")
+    for device, told in (
+        ("gpu", "device=gpu: expected auto, cpu, cuda, cuda:N or mps"),
+        ("cuda:99", "device=cuda:99 is not available here, device=cpu is"),
+    ):
+        result = cli("evaluate", str(trained), f"device={device}")
+        assert result.code == 2
+        assert told in result.err
+    assert not list((trained / "eval").glob("*.json"))
+
+
 def test_a_checkpoint_that_does_not_exist_is_explained(cli: Cli, trained: Path) -> None:
     result = cli("evaluate", f"run={trained}", "checkpoint=step-000000000001")
     assert result.code == 2
