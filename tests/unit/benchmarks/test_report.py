@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 from harness.gate import failures
+from harness.machine import describe_machine
 from harness.plots import write_plots
 from harness.record import SchemaError, read_report
 from harness.table import duration, render
@@ -47,6 +50,14 @@ def test_another_schema_is_refused(change, message, tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(SchemaError, match=message):
         read_report(path)
+
+
+def test_the_table_names_what_multiplies_matrices_where_the_run_says_it():
+    machine = {"cpu": "a processor", "blas": "MKL, AVX2", "cores": 2, "load": 0.5}
+    assert "; a processor, MKL, AVX2, 2 cores, load 0.5 at" in render(
+        replace(report(record()), machine=machine)
+    )
+    assert describe_machine()["blas"].split(", ")[1] == torch.backends.cpu.get_cpu_capability()
 
 
 def test_the_table_names_ours_every_peer_the_ratio_the_goal_and_the_outcome():
