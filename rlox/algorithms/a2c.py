@@ -43,6 +43,7 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         super().__init__(policy, _optimizer(policy, config))
         self.config = config
 
+    @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
         config = self.config
@@ -52,13 +53,21 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         advantages = (
             standardize(rows.advantages) if config.normalize_advantages else rows.advantages
         )
-        log_probs, entropies, values = self.policy.evaluate_actions(rows.obs, rows.actions)
-        policy, value = policy_gradient(log_probs, advantages), value_loss(values, rows.returns)
-        entropy = entropies.mean()
+        scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
+        values, entropy = scored.values, scored.entropy.mean()
+        policy, value = (
+            policy_gradient(scored.log_probs, advantages),
+            value_loss(values, rows.returns),
+        )
         total = policy + config.vf_coef * value - ent_coef * entropy
-        norm = self.optimizer.backward(total, config.max_grad_norm)
+        scored.learn(
+            advantages * (-1.0 / n),
+            torch.full_like(values, -ent_coef / n) if ent_coef else None,
+            (values - rows.returns) * (2.0 * config.vf_coef / n),
+        )
+        norm = self.optimizer.clip(config.max_grad_norm)
         self.optimizer.step()
-        row = torch.stack([policy, value, entropy, total, norm]).detach()
+        row = torch.stack([policy, value, entropy, total, norm])
         require_finite(row[None], NAMES, where(batch, clock))
         require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
         metrics = dict(zip(NAMES, row.tolist(), strict=True))

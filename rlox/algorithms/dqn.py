@@ -50,6 +50,7 @@ class DQNLearner:
         self._follower = TargetNetwork(target, self.optimizer.flat)
         self._copied = 0  # copies that were due by the environment steps so far
 
+    @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch; the target network follows by the environment steps taken."""
         config = self.config
@@ -110,18 +111,20 @@ class DQNLearner:
 
     def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
         """One gradient step; its row of metrics and by how much each row was wrong `[B]`."""
-        returns = self.returns
-        with torch.no_grad():
-            after = self._after(batch.next_obs[i], number)
-            goal = returns.goal(batch.rewards[i], batch.discounts[i], after)
-        said = self.policy.said(batch.obs[i], self.noise("noise-learning", number))
-        said = _of(said, batch.actions[i])
+        returns, policy = self.returns, self.policy
+        after = self._after(batch.next_obs[i], number)
+        goal = returns.goal(batch.rewards[i], batch.discounts[i], after)
+        traced = policy.trace(batch.obs[i], self.noise("noise-learning", number))
+        choices = policy.by_choice(traced.out)
+        index = _index(choices, batch.actions[i])
+        said = choices.gather(1, index).squeeze(1)
         weights = None if batch.weights is None else batch.weights[i]
-        loss, errors = returns.loss(said, goal, weights)
-        norm = self.optimizer.backward(loss, self.config.max_grad_norm)
+        slope = returns.gradient(said, goal, weights).unsqueeze(1)
+        traced.learn(torch.zeros_like(choices).scatter_(1, index, slope).view_as(traced.out))
+        norm = self.optimizer.clip(self.config.max_grad_norm)
         self.optimizer.step()
-        q = returns.values(said.detach())
-        return torch.stack([loss.detach(), q.mean(), norm]), errors
+        loss, errors = returns.loss(said, goal, weights)
+        return torch.stack([loss, returns.values(said).mean(), norm]), errors
 
     def _after(self, next_obs: Tensor, number: int) -> Tensor:
         """What the target network says of the best action, in its own eyes or the online network's."""
@@ -130,13 +133,12 @@ class DQNLearner:
             values = self.policy(next_obs, self.noise("noise-choice", number))
         else:
             values = self.target.worth(after, next_obs)
-        return _of(after, values.argmax(-1))
+        return after.gather(1, _index(after, values.argmax(-1))).squeeze(1)
 
 
-def _of(said: Tensor, actions: Tensor) -> Tensor:
-    """What is said of `actions` `[B]`, out of `[B, n_actions]` or `[B, n_actions, numbers]`."""
-    index = actions.view(-1, *(1,) * (said.ndim - 1)).expand(-1, 1, *said.shape[2:])
-    return said.gather(1, index).squeeze(1)
+def _index(said: Tensor, actions: Tensor) -> Tensor:
+    """Where `actions` `[B]` are in `[B, n_actions]` or `[B, n_actions, numbers]`, along dimension 1."""
+    return actions.view(-1, *(1,) * (said.ndim - 1)).expand(-1, 1, *said.shape[2:])
 
 
 def epsilon(config: DQNConfig, elapsed: float) -> float:

@@ -21,10 +21,9 @@ from rlox.configs import PPOConfig, RunConfig
 from rlox.configs.code import Code
 from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
-from rlox.losses import PPOTerms, standardize
-from rlox.losses.fused import FusedPPOLoss
+from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
 from rlox.optim import Adam
-from rlox.policies import ActorCritic
+from rlox.policies import ActorCritic, Scored
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
@@ -70,7 +69,7 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
         super().__init__(policy, Adam(policy, config.initial("learning_rate")))
         self.config = config
         self.streams = streams
-        self.loss = FusedPPOLoss(
+        self.loss = PPOLoss(
             config.initial("clip_eps"),
             config.vf_coef,
             config.initial("ent_coef"),
@@ -78,6 +77,7 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
             config.clip_vloss,
         )
 
+    @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedules are read once, from the clock at its start."""
         self._schedule(clock)
@@ -98,8 +98,8 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
         """Disjoint minibatches that cover every valid row once, in an order that `generator` gives."""
 
     @abstractmethod
-    def _evaluate(self, minibatch: M) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of what was done, entropy and value, each `[B]`."""
+    def _evaluate(self, minibatch: M) -> Scored:
+        """What the policy says of what was done."""
 
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
         """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
@@ -109,10 +109,14 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
         samples = 0
         generator = self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
         for minibatch in self._minibatches(batch, generator):
-            terms = self._terms(minibatch)
+            scored = self._evaluate(minibatch)
+            terms, slopes = self._terms(scored, minibatch)
             if self._too_far(terms):
                 return samples, False
-            steps.append(torch.stack([*terms[1:], terms.total.detach(), self._descend(terms)]))
+            scored.learn(*slopes)
+            norm = self.optimizer.clip(self.config.max_grad_norm)
+            self.optimizer.step()
+            steps.append(torch.stack([*terms[1:], terms.total, norm]))
             samples += len(minibatch.returns)
         return samples, True
 
@@ -122,15 +126,14 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
         self.loss.clip_eps = self.config.at("clip_eps", left)
         self.loss.ent_coef = self.config.at("ent_coef", left)
 
-    def _terms(self, minibatch: M) -> PPOTerms:
+    def _terms(self, scored: Scored, minibatch: M) -> tuple[PPOTerms, Slopes]:
         advantages = minibatch.advantages
         if self.config.normalize_advantages:
             advantages = standardize(advantages)
-        log_probs, entropy, values = self._evaluate(minibatch)
-        return self.loss.terms(
-            log_probs,
-            entropy,
-            values,
+        return self.loss.gradient(
+            scored.log_probs,
+            scored.entropy,
+            scored.values,
             minibatch.log_probs,
             advantages,
             minibatch.returns,
@@ -140,12 +143,6 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
     def _too_far(self, terms: PPOTerms) -> bool:
         target = self.config.target_kl
         return target is not None and float(terms.approx_kl) > 1.5 * target
-
-    def _descend(self, terms: PPOTerms) -> Tensor:
-        """One optimizer step; returns the gradient norm before clipping."""
-        norm = self.optimizer.backward(terms.total, self.config.max_grad_norm)
-        self.optimizer.step()
-        return norm
 
     def _metrics(
         self, batch: Rollout, steps: list[Tensor], epochs: int, clock: Clock
@@ -179,8 +176,8 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
     def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Minibatch]:
         return batch.sample_minibatches(self.config.batch_size, True, generator)
 
-    def _evaluate(self, minibatch: Minibatch) -> tuple[Tensor, Tensor, Tensor]:
-        return self.policy.evaluate_actions(minibatch.obs, minibatch.actions)
+    def _evaluate(self, minibatch: Minibatch) -> Scored:
+        return self.policy.scored(minibatch.obs, minibatch.actions)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

@@ -21,6 +21,7 @@ from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
+from rlox.policies.scored import Scored, graph
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.rollout import RolloutSource
@@ -53,14 +54,17 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
     def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Sequences]:
         return sequence_minibatches(batch, self.config.batch_size, generator)
 
-    def _evaluate(self, minibatch: Sequences) -> tuple[Tensor, Tensor, Tensor]:
-        """Of every row, as later ones follow from it; then of the valid ones."""
-        log_probs, entropy, values = self.policy.evaluate_actions(
-            minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
-        )
-        if (rows := minibatch.valid) is not None:
-            return log_probs[rows], entropy[rows], values[rows]
-        return log_probs, entropy, values
+    def _evaluate(self, minibatch: Sequences) -> Scored:
+        def evaluate() -> tuple[Tensor, Tensor, Tensor]:
+            """Of every row, as later ones follow from it; then of the valid ones."""
+            log_probs, entropy, values = self.policy.evaluate_actions(
+                minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
+            )
+            if (rows := minibatch.valid) is not None:
+                return log_probs[rows], entropy[rows], values[rows]
+            return log_probs, entropy, values
+
+        return graph(evaluate, self.policy.parameters())
 
 
 def make_policy(

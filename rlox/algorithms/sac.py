@@ -18,7 +18,7 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
-from rlox.losses import critics_loss, soft_policy_loss, td_target
+from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_target
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import NoisyExploration, SampledChoices
@@ -42,6 +42,9 @@ NAMES = (
     "policy/temperature",
     "train/grad_norm",
 )
+
+
+HALF = 0.5  # of the critics' loss, as in its eq. 5
 
 
 class SACLearner(ActorCriticLearner[SoftPolicy]):
@@ -70,6 +73,7 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         parts |= {"target": self.target, "temperature": self.temperature}
         super().__init__(policy, parts, [self.target])
 
+    @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of everything for each batch."""
         lr = self.config.at("learning_rate", clock.remaining)
@@ -86,18 +90,20 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         policy, config, like = self.policy, self.config, self.critic.vector
         obs = batch.obs[i].to(like)
         noise = self.noise(update, (2, *policy.noise_shape(len(obs))), like)
-        drawn, log_prob = policy.draw(obs, noise[0])
+        drawn, log_prob, learn = policy.draw(obs, noise[0])
         alpha = self.temperature.alpha
         loss_temperature = self.temperature.learn(log_prob, self.actor.lr)
         loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, noise[1])
-        value = policy.value(policy.critic, obs, drawn)
+        value, back = policy.value(policy.critic, obs, drawn)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
-        self.actor.backward(loss_actor, config.max_grad_norm)
+        share = torch.full_like(value, 1.0 / len(value))  # of a row in that mean
+        learn(back(share.neg()), share * alpha)
+        self.actor.clip(config.max_grad_norm)
         self.actor.step()
         if (update + 1) % config.target_update_interval == 0:
             self.target.follow(config.tau)
-        losses = (loss_critic, loss_actor.detach(), loss_temperature)
-        return torch.stack([*losses, q.mean(), -log_prob.detach().mean(), alpha, norm]), error
+        losses = (loss_critic, loss_actor, loss_temperature)
+        return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, norm]), error
 
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Tensor
@@ -105,19 +111,18 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
         policy, like = self.policy, self.critic.vector
         next_obs = batch.next_obs[i].to(like)
-        with torch.no_grad():
-            drawn, log_prob = policy.draw(next_obs, noise)
-            value = policy.value(self.target.module, next_obs, drawn) - alpha * log_prob
-            goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        drawn, log_prob, _ = policy.draw(next_obs, noise)
+        value = policy.value(self.target.module, next_obs, drawn)[0] - alpha * log_prob
+        goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
         actions = batch.actions[i]
         actions = actions.to(like) if actions.is_floating_point() else actions
-        q = policy.taken(policy.critic, obs, actions)
+        q, learn = policy.taken(policy.critic, obs, actions)
         weights = None if batch.weights is None else batch.weights[i].to(like)
-        loss = 0.5 * critics_loss(q, goal, weights)
-        norm = self.critic.backward(loss, self.config.max_grad_norm)
+        learn(critics_gradient(q, goal, weights).mul_(HALF))
+        norm = self.critic.clip(self.config.max_grad_norm)
         self.critic.step()
-        q = q.detach()
-        return loss.detach(), q, (q - goal).abs().mean(0), norm
+        loss = HALF * critics_loss(q, goal, weights)
+        return loss, q, (q - goal).abs().mean(0), norm
 
 
 def target_entropy(config: SACConfig, actions: ActionCodec) -> float:

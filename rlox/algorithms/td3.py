@@ -16,8 +16,8 @@ from rlox.configs import RunConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
-from rlox.losses import critics_loss, td_target
-from rlox.networks import inference, q_values
+from rlox.losses import critics_gradient, critics_loss, td_target
+from rlox.networks import ActionValues, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
@@ -54,6 +54,7 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(policy, parts, [self.target_actor, self.target_critic])
 
+    @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of the critics for each batch; of the actor and the targets every `policy_delay`."""
         lr = self.config.at("learning_rate", clock.remaining)
@@ -90,24 +91,27 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         config, like = self.config, self.critic.vector
         obs = batch.obs[i].to(like)
         goal = self._goal(batch, i, update)
-        q = q_values(self.policy.critic, obs, batch.actions[i].to(like))
-        weights = None if batch.weights is None else batch.weights[i].to(like)
-        loss = critics_loss(q, goal, weights)
-        norm = self.critic.backward(loss, config.max_grad_norm)
+        values = ActionValues(self.policy.critic, obs, batch.actions[i].to(like))
+        q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
+        values.learn(critics_gradient(q, goal, weights))
+        norm = self.critic.clip(config.max_grad_norm)
         self.critic.step()
         if (update + 1) % config.delays.policy_delay == 0:
-            policy = self.policy
-            first = q_values(policy.critic, obs, policy.act(obs), frozen=True, members=1)
-            loss_actor = -first.mean()
-            self.actor.backward(loss_actor, config.max_grad_norm)
-            self.actor.step()
-            self._actor_losses.append(loss_actor.detach())
+            self._actor_losses.append(self._improve_actor(obs))
             self.target_actor.follow(config.tau)
             self.target_critic.follow(config.tau)
-        q = q.detach()
-        return torch.stack([loss.detach(), q.mean(), norm]), (q - goal).abs().mean(0)
+        loss = critics_loss(q, goal, weights)
+        return torch.stack([loss, q.mean(), norm]), (q - goal).abs().mean(0)
 
-    @torch.no_grad()
+    def _improve_actor(self, obs: Tensor) -> Tensor:
+        """One step along the gradient of the first critic's values; their mean, negative."""
+        action, learn = self.policy.act(obs)
+        first = ActionValues(self.policy.critic, obs, action, members=1)
+        learn(first.back(torch.full_like(first.out, -1.0 / len(obs))))
+        self.actor.clip(self.config.max_grad_norm)
+        self.actor.step()
+        return -first.out.mean()
+
     def _goal(self, batch: Transitions, i: int, update: int) -> Tensor:
         """R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), eq. 14 and algorithm 1; `[B]`."""
         config, like = self.config, self.critic.vector
@@ -117,7 +121,7 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         if deviation:
             noise = self.noise(update, tuple(action.shape), like).mul_(deviation)
             action = action.add_(noise.clamp_(-limit, limit)).clamp_(-1.0, 1.0)
-        value = q_values(self.target_critic.module, next_obs, action).amin(0)
+        value = ActionValues(self.target_critic.module, next_obs, action).out.amin(0)
         return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
 
 

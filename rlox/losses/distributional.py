@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["categorical_kl", "project_atoms", "quantile_huber", "quantile_midpoints"]
+__all__ = [
+    "categorical_kl",
+    "categorical_kl_gradient",
+    "project_atoms",
+    "quantile_huber",
+    "quantile_huber_gradient",
+    "quantile_midpoints",
+]
 
 
 def project_atoms(
@@ -43,6 +50,11 @@ def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
     return cross - entropy
 
 
+def categorical_kl_gradient(logits: Tensor, target: Tensor) -> Tensor:
+    """d `categorical_kl` / d logits: p sum_i m_i - m; `[B, N]`."""
+    return torch.softmax(logits, -1).mul_(target.sum(-1, keepdim=True)).sub_(target)
+
+
 def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
     """tau_i = (2 i + 1) / 2 N, i from 0: where the `n` quantiles are, `[N]` (Dabney et al. 2018, lemma 2)."""
     return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
@@ -54,8 +66,19 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     L(u) = u^2 / 2 up to |u| = kappa, kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and
     10). The sum is over the quantiles that learn, the mean over the targets, as in sb3-contrib.
     """
-    tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
-    u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)  # [B, i, j]
+    u, weight = _apart(quantiles, targets)
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
-    weight = (tau - (u < 0).to(u.dtype)).abs()
     return (weight * huber).mean(-1).sum(-1) / kappa
+
+
+def quantile_huber_gradient(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
+    """d `quantile_huber` / d theta_i: -mean_j |tau_i - 1{u_ij < 0}| clip(u_ij / kappa); `[B, N]`."""
+    u, weight = _apart(quantiles, targets)
+    return u.clamp_(-kappa, kappa).mul_(weight).mean(-1).div_(-kappa)
+
+
+def _apart(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """u and its weights, `[B, i, j]`."""
+    tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
+    u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)
+    return u, (tau - (u < 0).to(u.dtype)).abs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["critics_loss", "td_loss", "td_target"]
+__all__ = ["critics_gradient", "critics_loss", "td_gradient", "td_loss", "td_target"]
 
 
 def td_target(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
@@ -27,6 +27,15 @@ def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None)
     return (weights * rule(q, target, reduction="none")).mean()
 
 
+def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
+    """d `td_loss` / d q: w clip(e, -1, 1) / B, or 2 w e / B of `mse`; `[B]`."""
+    error = q - target
+    slope = error.clamp_(-1.0, 1.0) if kind == "huber" else error.mul_(2.0)
+    if weights is not None:
+        slope.mul_(weights)
+    return slope.div_(len(q))
+
+
 def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
 
@@ -34,3 +43,9 @@ def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Te
     """
     error = (q - target).square()
     return (error if weights is None else weights * error).mean(-1).sum()
+
+
+def critics_gradient(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """d `critics_loss` / d q: 2 w (Q_i - y) / B; `[members, B]`."""
+    slope = (q - target).mul_(2.0 / q.shape[-1])
+    return slope if weights is None else slope.mul_(weights)

@@ -1,14 +1,16 @@
 """Network building blocks."""
 
-from rlox.networks.critics import QNetwork, polyak_update, q_values
+from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import inference, learning, mlp, orthogonal_init
+from rlox.networks.mlp import inference, mlp, orthogonal_init, trace
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import Recurrence
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
+from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
 __all__ = [
+    "ActionValues",
     "DuelingMLP",
     "EnsembleMLP",
     "NoisyLinear",
@@ -17,11 +19,15 @@ __all__ = [
     "Recurrence",
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
+    "Traced",
+    "gradient_of",
     "inference",
-    "learning",
+    "learned",
     "mlp",
     "orthogonal_init",
     "polyak_update",
     "q_values",
     "squashed_log_prob",
+    "trace",
+    "way_back",
 ]

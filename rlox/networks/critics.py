@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import mlp
+from rlox.networks.traced import Traced
 
-__all__ = ["QNetwork", "polyak_update", "q_values"]
+__all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
 
 
 class QNetwork(nn.Module):
@@ -43,19 +44,32 @@ class QNetwork(nn.Module):
         return value
 
 
-def q_values(
-    critics: EnsembleMLP,
-    obs: Tensor,
-    actions: Tensor,
-    frozen: bool = False,
-    members: int | None = None,
-) -> Tensor:
-    """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`.
-
-    `frozen`: no gradient is asked for but that of the actions. `members`: only so many critics.
-    """
-    values: Tensor = critics(torch.cat([obs, actions], -1), frozen, members)
+def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+    """Q_i(s, a) of several critics: `[B, obs_dim]`, vectors `[B, act_dim]` -> `[members, B]`."""
+    values: Tensor = critics(torch.cat([obs, actions], -1))
     return values.squeeze(-1)
+
+
+class ActionValues(Traced):
+    """`q_values` and the ways back, to the critics and to the actions.
+
+    `members`: only so many critics, the first, of which nothing is learned.
+    """
+
+    def __init__(
+        self, critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None
+    ) -> None:
+        self._obs_dim = obs.shape[-1]
+        self._traced = critics.trace(torch.cat([obs, actions], -1), members)
+        self.out = self._traced.out.squeeze(-1)
+
+    def learn(self, gradient: Tensor) -> None:
+        """The critics' gradients, for `gradient` `[members, B]`."""
+        self._traced.learn(gradient.unsqueeze(-1))
+
+    def back(self, gradient: Tensor) -> Tensor:
+        """The gradient of the actions, `[B, act_dim]`."""
+        return self._traced.back(gradient.unsqueeze(-1))[:, self._obs_dim :]
 
 
 @torch.no_grad()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.fused import FUSED, affine, fused_layers
-from rlox.networks.mlp import ACTIVATIONS
+from rlox.networks.layers import FUSED, Layers, affine
+from rlox.networks.mlp import ACTIVATIONS, hooked
+from rlox.networks.traced import Graph, Traced
 
 __all__ = ["EnsembleMLP"]
 
@@ -37,21 +39,23 @@ class EnsembleMLP(nn.Module):
         )
         self.activation = ACTIVATIONS[activation]()
 
-    def forward(self, x: Tensor, frozen: bool = False, members: int | None = None) -> Tensor:
-        """`[B, in]`, the same for all members -> `[members, B, out]`.
-
-        `frozen`: no gradient is asked for but that of `x`. `members`: only so many of them, the first.
-        """
-        weights, biases = list(self.weights), list(self.biases)
-        if frozen:
-            weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
-        if members is not None:
-            weights, biases = [w[:members] for w in weights], [b[:members] for b in biases]
-        if type(self.activation) in FUSED:
-            return fused_layers(x, weights, biases, type(self.activation))
-        x = x.expand(len(weights[0]), *x.shape)
-        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            if i:
-                x = self.activation(x)
-            x = affine(x, weight, bias)
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """`[B, in]`, the same for all members -> `[members, B, out]`; `members`: only so many, the first."""
+        x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x
+
+    def trace(self, x: Tensor, members: int | None = None) -> Traced:
+        """`forward` and its gradients, written out where the activation's are known.
+
+        Of some of the `members` nothing is learned.
+        """
+        if type(self.activation) not in FUSED or hooked(self):
+            return Graph(lambda given: self(given, members), x, self.parameters())
+        # not the lists themselves, which look each of their parameters up by name
+        parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
+        weights, biases = (
+            [p if members is None else p[:members] for p in part.values()] for part in parts
+        )
+        return Layers(x, weights, biases, type(self.activation))

@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.fused import FUSED, fused_layers
+from rlox.networks.layers import FUSED, Layers
+from rlox.networks.traced import Graph, Traced
 
-__all__ = ["ACTIVATIONS", "inference", "learning", "mlp", "orthogonal_init"]
+__all__ = ["ACTIVATIONS", "inference", "mlp", "orthogonal_init", "trace"]
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
@@ -53,11 +54,10 @@ def inference(net: nn.Module) -> Callable[[Tensor], Tensor]:
     return forward
 
 
-def learning(net: nn.Module, x: Tensor) -> Tensor:
-    """`net(x)` for `x` `[B, in]` as one node of the autograd graph, where `net` is of such layers."""
+def trace(net: nn.Module, x: Tensor) -> Traced:
+    """`net(x)` for `x` `[B, in]`, and its gradients, written out where `net` is of such layers."""
     plain = _plain(net)
-    found: Tensor = net(x) if plain is None else fused_layers(x, *plain)
-    return found
+    return Graph(net, x, net.parameters()) if plain is None else Layers(x, *plain)
 
 
 def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]] | None:
@@ -69,17 +69,17 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
         nn.Linear,
         type(layers[1]) if len(layers) > 1 else nn.Module,
     )
-    if kinds[1] not in FUSED or len(layers) % 2 == 0 or _hooked(net):
+    if kinds[1] not in FUSED or len(layers) % 2 == 0 or hooked(net):
         return None
     for i, layer in enumerate(layers):
-        if type(layer) is not kinds[i % 2] or _hooked(layer):
+        if type(layer) is not kinds[i % 2] or hooked(layer):
             return None
     # not `layer.weight`: an attribute of a module is looked up in four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
     return [p["weight"] for p in parameters], [p["bias"] for p in parameters], kinds[1]
 
 
-def _hooked(module: nn.Module) -> bool:
+def hooked(module: nn.Module) -> bool:
     """Whether somebody wants to know when the module is called."""
     return bool(
         module._forward_hooks

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.density import log_normal
-from rlox.networks.fused import LOG_STD_MAX, LOG_STD_MIN, squashed_draw
-from rlox.networks.mlp import inference, learning, mlp
+from rlox.networks.density import LOG_SQRT_2PI, log_normal
+from rlox.networks.mlp import inference, mlp, trace
+from rlox.networks.traced import learned, way_back
 
 __all__ = ["SquashedGaussianPolicy", "SquashedSDEPolicy", "squashed_log_prob"]
 
-SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as in Stable-Baselines3
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
+SDE_MEAN_LIMIT = 2.0  # of the mean under gSDE, as there
+
+# An action, its log-density, and what takes the gradients of both to those of the parameters.
+Drawn = tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]
 
 
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -62,7 +66,19 @@ class SquashedGaussianPolicy(nn.Module):
 
     def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The action `[B, act_dim]` that `noise` `[B, act_dim]` gives, with gradient, and its log-density."""
-        return squashed_draw(learning(self.net, obs), noise)
+        mean, log_std = self(obs)
+        u = mean + log_std.exp() * noise
+        return u.tanh(), squashed_log_prob(u, mean, log_std)
+
+    def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
+        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, written out."""
+        net = trace(self.net, obs)
+        action, log_prob, far = _drawn(net.out, noise)
+
+        def learn(to_action: Tensor, to_log_prob: Tensor) -> None:
+            net.learn(_before_draw(net.out, action, far, to_action, to_log_prob.unsqueeze(-1)))
+
+        return action, log_prob, learn
 
     def sample(
         self, obs: Tensor, generator: torch.Generator | None = None
@@ -120,6 +136,13 @@ class SquashedSDEPolicy(nn.Module):
         log_std = 0.5 * (theta.square() @ std.square() + 1e-6).log()
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
+    def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
+        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, by autograd."""
+        with torch.enable_grad():
+            action, log_prob = self.draw(obs, noise)
+        learn = way_back([action, log_prob], learned(self.parameters()))
+        return action.detach(), log_prob.detach(), learn
+
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The action of `draw` alone."""
         mean, theta = self(obs)
@@ -138,3 +161,34 @@ class SquashedSDEPolicy(nn.Module):
         """tanh of the mean, `[B, act_dim]`."""
         best: Tensor = self(obs)[0].tanh()
         return best
+
+
+def _drawn(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """tanh u, its log-density, and how far u was from its mean, `[B, n]`, of a net's `output` `[B, 2 n]`.
+
+    Of u = mean + std noise: log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
+    """
+    mean, log_std = output.chunk(2, -1)
+    log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+    far = log_std.exp().mul_(noise)
+    u = mean + far
+    rest = functional.softplus(-2.0 * u).add_(u).mul_(2.0)
+    rest.sub_(log_std).sub_(noise.square().mul_(0.5))
+    constant = (2.0 * math.log(2.0) + LOG_SQRT_2PI) * noise.shape[-1]
+    return u.tanh_(), rest.sum(-1).sub_(constant), far
+
+
+def _before_draw(
+    output: Tensor, action: Tensor, far: Tensor, to_action: Tensor, to_log_prob: Tensor
+) -> Tensor:
+    """The gradient of `output` `[B, 2 n]`, for those of the action `[B, n]` and its log-density `[B, 1]`.
+
+    du = da (1 - a^2) + 2 a dlog_prob; the mean gets du, log std gets du std noise - dlog_prob where it is
+    not cut off.
+    """
+    log_std = output[:, action.shape[-1] :]
+    inside = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
+    to_u = torch.addcmul(to_action, to_action, action.square(), value=-1.0)
+    to_u.addcmul_(action, to_log_prob, value=2.0)
+    to_log_std = (to_u * far).sub_(to_log_prob).mul_(inside)
+    return torch.cat([to_u, to_log_std], -1)

@@ -1,4 +1,4 @@
-"""All trainable parameters of a module as one vector, and their gradients as another.
+"""All trainable parameters of a module as one vector, and their `grad` as another.
 
 One vector makes the global norm, the clipping and the step a handful of operations whatever the number
 of layers, which is most of the cost for the small networks of reinforcement learning; and a target
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
+from rlox.networks.traced import way_back
 
 __all__ = ["FlatParameters"]
 
@@ -18,13 +19,13 @@ ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are 
 
 
 class FlatParameters:
-    """The trainable parameters of `module`, which become views of `vector`.
+    """The trainable parameters of `module`, which become views of `vector`, as their `grad` do of `gradient`.
 
     Build it after the module is on its device; loading a state dict into the module afterwards works
-    as ever.
+    as ever. `learned=False`: nothing is, and there are no gradients.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, learned: bool = True) -> None:
         named = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if len({(p.dtype, p.device) for p in named.values()}) != 1:
             raise ConfigError(
@@ -41,27 +42,37 @@ class FlatParameters:
             self._slices[name] = slice(start, start + parameter.numel())
             start += -(-parameter.numel() // ALIGN) * ALIGN
         self.vector = self.parameters[0].detach().new_zeros(start)
-        self.gradient = torch.zeros_like(self.vector)
         self._shapes = {name: p.shape for name, p in named.items()}
         for parameter, view in zip(self.parameters, self.views(self.vector).values(), strict=True):
             view.copy_(parameter.detach())
             parameter.data = view
-        self._gradients = list(self.views(self.gradient).values())
+        self.gradient = torch.zeros_like(self.vector) if learned else self.vector.new_empty(0)
+        self._gradients = list(self.views(self.gradient).values()) if learned else []
+        if learned:
+            self._adopt()
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
         """Gradients of `loss`, clipped together to `max_norm` if given; returns their norm before that."""
-        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        torch._foreach_copy_(
-            self._gradients,
-            [
-                g if g is not None else torch.zeros_like(p)
-                for g, p in zip(gradients, self.parameters, strict=True)
-            ],
-        )
+        way_back([loss], self.parameters)(torch.ones_like(loss))
+        return self.clip(max_norm)
+
+    def clip(self, max_norm: float | None) -> Tensor:
+        """The norm of the parameters' gradients together, which are then cut to `max_norm` if given."""
+        self._adopt()
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         if max_norm is not None:
             self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         return norm
+
+    def _adopt(self) -> None:
+        """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
+        for parameter, view in zip(self.parameters, self._gradients, strict=True):
+            if (other := parameter.grad) is not view:
+                if other is None:
+                    view.zero_()
+                else:
+                    view.copy_(other)
+                parameter.grad = view
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of such a vector by the parameters' names, in their shapes."""

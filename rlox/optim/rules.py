@@ -35,7 +35,7 @@ class Optimizer(ABC):
 
     @property
     def gradient(self) -> Tensor:
-        """Their gradients, of the last `backward`."""
+        """Their gradients, which are the parameters' `grad`."""
         return self.flat.gradient
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
@@ -43,9 +43,14 @@ class Optimizer(ABC):
         check()
         return self.flat.backward(loss, max_norm)
 
+    def clip(self, max_norm: float | None) -> Tensor:
+        """The norm of the gradients that parameters have, then cut together to `max_norm` if given."""
+        check()
+        return self.flat.clip(max_norm)
+
     @torch.no_grad()
     def step(self) -> None:
-        """One step along the gradients of the last `backward`."""
+        """One step along the gradients of the last `backward` or `clip`."""
         self.steps += 1
         self._step(self.flat.vector, self.flat.gradient, *self._moments.values())
 

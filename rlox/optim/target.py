@@ -24,7 +24,7 @@ class TargetNetwork(Generic[M]):
     def __init__(self, module: M, online: FlatParameters) -> None:
         self.module = module
         self._online = online
-        self._flat = FlatParameters(module.requires_grad_(True))
+        self._flat = FlatParameters(module.requires_grad_(True), learned=False)
         module.requires_grad_(False)
         self.copy()
 

@@ -4,6 +4,7 @@ from rlox.policies.base import ActorCritic
 from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
 from rlox.policies.discrete import DiscretePolicy
 from rlox.policies.masking import MaskedDiscretePolicy
+from rlox.policies.scored import Scored
 from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DiscretePolicy",
     "MaskedDiscretePolicy",
     "SDEPolicy",
+    "Scored",
     "UserPolicy",
     "as_actor_critic",
     "require_takes",

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlox.policies.scored import Scored, graph
+
 __all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
 
 # Maps the observations `[N, obs_dim]` of rollout step t to actions `[N]` or `[N, act_dim]`.
@@ -88,6 +90,10 @@ class ActorCritic(Policy):
     @abstractmethod
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability of `actions`, entropy and value, each `[B]`."""
+
+    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
+        """`evaluate_actions` without gradient, and the way back to the parameters."""
+        return graph(lambda: self.evaluate_actions(obs, actions), self.parameters())
 
     @abstractmethod
     def get_value(self, obs: Tensor) -> Tensor:

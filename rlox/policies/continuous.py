@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import inference
+from rlox.networks import inference, trace
 from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic
+from rlox.policies.scored import Scored, vectors
 
 __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
@@ -61,6 +62,12 @@ class ContinuousPolicy(GaussianPolicy):
         """Log-probability, entropy and value, each `[B]`."""
         scores = score_vectors(self.actor(obs), self.log_std, actions)
         return *scores, self.get_value(obs)
+
+    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
+        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        if type(self) is not ContinuousPolicy:
+            return super().scored(obs, actions)
+        return vectors(trace(self.actor, obs), trace(self.critic, obs), self.log_std, actions)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

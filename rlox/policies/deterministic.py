@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from rlox.networks import EnsembleMLP, inference, learning, mlp
+from rlox.networks import EnsembleMLP, inference, mlp, trace
 from rlox.policies.base import Policy
 
 __all__ = ["DeterministicPolicy"]
@@ -38,9 +38,11 @@ class DeterministicPolicy(Policy):
         self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
         self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
 
-    def act(self, obs: Tensor) -> Tensor:
-        """The vector `[B, act_dim]`, with gradient."""
-        return learning(self.actor, obs).tanh()
+    def act(self, obs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """The vector `[B, act_dim]`, and what takes its gradient to those of the actor."""
+        net = trace(self.actor, obs)
+        action = net.out.tanh_()
+        return action, lambda slope: net.learn(slope * (1.0 - action.square()))
 
     def mode(self, obs: Tensor) -> Tensor:
         """The vector `[B, act_dim]`."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import inference
+from rlox.networks import inference, trace
 from rlox.policies.base import Sampler
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
+from rlox.policies.scored import Scored, choices
 
 __all__ = ["DiscretePolicy"]
 
@@ -61,6 +62,12 @@ class DiscretePolicy(MLPActorCritic):
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""
         return *score_choices(self.logits(obs), actions), self.get_value(obs)
+
+    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
+        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        if type(self) is not DiscretePolicy:
+            return super().scored(obs, actions)
+        return choices(trace(self.actor, obs), trace(self.critic, obs), actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlox.networks import Traced
 from rlox.policies.discrete import DiscretePolicy
 from rlox.policies.q import EpsilonGreedy, QPolicy
 
@@ -57,6 +58,10 @@ class MaskedQPolicy(QPolicy):
     def said(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """What the network says of each choice, allowed or not."""
         return super().said(obs[..., : -self.n_actions], noise)
+
+    def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
+        """The same, flat, and the way back."""
+        return super().trace(obs[..., : -self.n_actions], noise)
 
     def worth(self, said: Tensor, obs: Tensor) -> Tensor:
         """Q-values `[..., n_actions]`; the dtype's minimum of choices that are not allowed."""

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from rlox._core import Stream
 from rlox.devices import moved
-from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp
+from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp, trace
 from rlox.networks.noisy import apply, factors, noise_size, stream_factors
+from rlox.networks.traced import Graph, Traced
 from rlox.policies.base import Policy
 from rlox.policies.blocks import StepBlocks
 from rlox.policies.returns import Expectation, Returns
@@ -69,9 +70,18 @@ class QPolicy(Policy):
 
         `noise` `[noise_size]` are the factors of the noisy layers; None: their means alone.
         """
-        flat = apply(self.q, obs, noise)
+        return self.by_choice(apply(self.q, obs, noise))
+
+    def by_choice(self, flat: Tensor) -> Tensor:
+        """The network's outputs, `[..., n_actions]` or `[..., n_actions, numbers]`."""
         numbers = self.returns.numbers
         return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
+
+    def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
+        """`said`, flat, `[B, n_actions (* numbers)]`, and the way back to the parameters."""
+        if noise is None:
+            return trace(self.q, obs)
+        return Graph(lambda x: apply(self.q, x, noise), obs, self.q.parameters())
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""

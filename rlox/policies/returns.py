@@ -8,7 +8,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rlox.losses import categorical_kl, project_atoms, quantile_huber, td_loss, td_target
+from rlox.losses import (
+    categorical_kl,
+    categorical_kl_gradient,
+    project_atoms,
+    quantile_huber,
+    quantile_huber_gradient,
+    td_gradient,
+    td_loss,
+    td_target,
+)
 
 __all__ = ["Atoms", "Expectation", "Quantiles", "Returns"]
 
@@ -28,6 +37,9 @@ class Returns(Protocol):
 
     def loss(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """The mean over the batch, weighted, and by how much each row is wrong `[B]`, unweighted."""
+
+    def gradient(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> Tensor:
+        """d loss / d said, in the shape of `said`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,11 @@ class Expectation:
 
     def loss(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """`td_loss` and the errors."""
-        return td_loss(said, goal, self.kind, weights), said.detach() - goal
+        return td_loss(said, goal, self.kind, weights), said - goal
+
+    def gradient(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> Tensor:
+        """`td_gradient`."""
+        return td_gradient(said, goal, self.kind, weights)
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,10 @@ class Atoms:
         """`categorical_kl`, which is also how wrong a row is (Hessel et al. 2018)."""
         return _weighted(categorical_kl(said, goal), weights)
 
+    def gradient(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> Tensor:
+        """Of each row's `categorical_kl`, in the weighted mean."""
+        return _shared_out(categorical_kl_gradient(said, goal), weights)
+
 
 @dataclass(frozen=True)
 class Quantiles:
@@ -96,7 +116,17 @@ class Quantiles:
         """`quantile_huber`, which is also how wrong a row is."""
         return _weighted(quantile_huber(said, goal), weights)
 
+    def gradient(self, said: Tensor, goal: Tensor, weights: Tensor | None) -> Tensor:
+        """Of each row's `quantile_huber`, in the weighted mean."""
+        return _shared_out(quantile_huber_gradient(said, goal), weights)
+
 
 def _weighted(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     weighted = rows if weights is None else weights * rows
-    return weighted.mean(), rows.detach()
+    return weighted.mean(), rows
+
+
+def _shared_out(slopes: Tensor, weights: Tensor | None) -> Tensor:
+    """Slopes `[B, n]` of each row's loss, in the weighted mean of all."""
+    slopes = slopes.div_(len(slopes))
+    return slopes if weights is None else slopes.mul_(weights.unsqueeze(-1))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, learning, q_values
+from rlox.networks import (
+    ActionValues,
+    EnsembleMLP,
+    SquashedGaussianPolicy,
+    SquashedSDEPolicy,
+    trace,
+)
 from rlox.policies.actors import CategoricalActor
 from rlox.policies.base import Policy
 
@@ -18,7 +24,9 @@ __all__ = ["CategoricalSoftPolicy", "SoftPolicy", "SquashedPolicy"]
 class SoftPolicy(Policy):
     """An actor, and critics which of a state and what the actor does there give its value.
 
-    The critics are handed in where values are asked for: they may be those of a target network.
+    The critics are handed in where values are asked for: they may be those of a target network. What is said
+    comes without gradient and with its way back (`rlox.networks.traced`): gradients go in, and those of the
+    parameters are then in their `grad`, or those of what the critics were given come out.
     """
 
     actor: nn.Module
@@ -29,16 +37,22 @@ class SoftPolicy(Policy):
         """Of the standard normal numbers that `draw` takes for so many rows."""
 
     @abstractmethod
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What the actor does in `obs` `[B, obs_dim]`, with gradient, and E[log pi] of it, `[B]`."""
+    def draw(
+        self, obs: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+        """What the actor does in `obs` `[B, obs_dim]`, E[log pi] of it, `[B]`, and the way to the actor."""
 
     @abstractmethod
-    def value(self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor) -> Tensor:
-        """What the lowest critic says of that, in the mean over what was `drawn`: `[B]`."""
+    def value(
+        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """What the lowest critic says of that, the mean over what was `drawn`: `[B]`, and the way to it."""
 
     @abstractmethod
-    def taken(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
-        """What each critic says of stored actions: `[members, B]`."""
+    def taken(
+        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """What each critic says of stored actions: `[members, B]`, and the way to the critics."""
 
 
 class SquashedPolicy(SoftPolicy):
@@ -65,17 +79,30 @@ class SquashedPolicy(SoftPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
 
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """One vector a row, `[B, act_dim]`, and its log-density."""
-        return self.actor.draw(obs, noise)
+    def draw(
+        self, obs: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+        """One vector a row, `[B, act_dim]`, its log-density, and the way to the actor."""
+        return self.actor.trace(obs, noise)
 
-    def value(self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor) -> Tensor:
-        """min_i Q_i(s, a) of that vector."""
-        return q_values(critic, obs, drawn, frozen=True).amin(0)
+    def value(
+        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """min_i Q_i(s, a) of that vector; the gradient is that of the lowest."""
+        q = ActionValues(critic, obs, drawn)
+        lowest, which = q.out.min(0)
 
-    def taken(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+        def back(slope: Tensor) -> Tensor:
+            return q.back(torch.zeros_like(q.out).scatter_(0, which[None], slope[None]))
+
+        return lowest, back
+
+    def taken(
+        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Q_i(s, a) of vectors `[B, act_dim]`."""
-        return q_values(critic, obs, actions)
+        q = ActionValues(critic, obs, actions)
+        return q.out, q.learn
 
 
 class CategoricalSoftPolicy(SoftPolicy):
@@ -110,20 +137,36 @@ class CategoricalSoftPolicy(SoftPolicy):
         """None is drawn."""
         return (0,)
 
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, obs: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """The probability of each choice, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
-        log_p = torch.log_softmax(learning(self.actor.net, obs), -1)
+        net = trace(self.actor.net, obs)
+        log_p = torch.log_softmax(net.out, -1)
         p = log_p.exp()
-        return p, (p * log_p).sum(-1)
 
-    def value(self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor) -> Tensor:
-        """sum_a pi(a|s) min_i Q_i(s, a)."""
-        with torch.no_grad():  # the gradient is the probabilities'
-            lowest: Tensor = critic(obs).amin(0)
-        return (drawn * lowest).sum(-1)
+        def learn(to_p: Tensor, to_mean: Tensor) -> None:
+            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), d log p_a what is in the brackets
+            slope = p * (to_p + to_mean.unsqueeze(-1) * (log_p + 1.0))
+            net.learn(slope - p * slope.sum(-1, keepdim=True))
 
-    def taken(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+        return p, (p * log_p).sum(-1), learn
+
+    def value(
+        self, critic: EnsembleMLP, obs: Tensor, drawn: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """sum_a pi(a|s) min_i Q_i(s, a); the gradient is the probabilities'."""
+        lowest = critic.trace(obs).out.amin(0)
+        return (drawn * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
+
+    def taken(
+        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Q_i(s, a) of choices `[B]`."""
-        values: Tensor = critic(obs)
-        index = actions.expand(len(values), -1).unsqueeze(-1)
-        return values.gather(-1, index).squeeze(-1)
+        values = critic.trace(obs)
+        index = actions.expand(len(values.out), -1).unsqueeze(-1)
+
+        def learn(slope: Tensor) -> None:
+            values.learn(torch.zeros_like(values.out).scatter_(-1, index, slope.unsqueeze(-1)))
+
+        return values.out.gather(-1, index).squeeze(-1), learn

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.losses import temperature_loss
+from rlox.networks.traced import gradient_of
 from rlox.optim import Adam
 
 __all__ = ["LearnedTemperature", "Temperature"]
@@ -57,10 +58,14 @@ class LearnedTemperature(Temperature):
     def learn(self, log_prob: Tensor, lr: float) -> Tensor:
         """One step for log-probabilities `[B]` of the policy's actions; the loss before it."""
         self.optimizer.lr = lr
-        loss = temperature_loss(self._holder["log"], log_prob, self.target_entropy)
-        self.optimizer.backward(loss, None)
+        log = self._holder["log"]
+        # the loss is linear in log alpha: of 1 it is the slope
+        slope = temperature_loss(log.new_ones(()), log_prob, self.target_entropy)
+        loss: Tensor = log.detach() * slope
+        gradient_of(log).copy_(slope)
+        self.optimizer.clip(None)
         self.optimizer.step()
-        return loss.detach()
+        return loss
 
     def state(self) -> dict[str, Any]:
         """A copy of log alpha, and of the moments of its optimizer."""

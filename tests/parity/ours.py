@@ -84,10 +84,29 @@ def on_policy(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> 
         learner = PPOLearner(policy, PPOConfig(**case.settings), Streams(0))
     else:
         learner = A2CLearner(policy, A2CConfig(**case.settings))
-    tap, rows = Tap(learner.optimizer, total=True), []
+    tap, rows = Tap(learner.optimizer), []
+    totals: list[Tensor] = []
+    if isinstance(learner, PPOLearner):
+        learner._terms = noting(learner._terms, totals)  # type: ignore[method-assign]
     for batch in each(batches):
-        rows += tap.taken(learner.update(rollout(batch, dtype), Clock()).metrics)
+        totals.clear()
+        metrics = learner.update(rollout(batch, dtype), Clock()).metrics
+        taken = tap.taken(metrics)
+        for row, total in zip(taken, totals or [metrics["loss/total"]], strict=True):
+            row.losses = {**row.losses, "total": total}
+        rows += taken
     return trace(case, rows, {})
+
+
+def noting(terms: Callable[..., Any], totals: list[Tensor]) -> Callable[..., Any]:
+    """The loss of a minibatch, with its total put down."""
+
+    def noted(*arguments: Any) -> Any:
+        found = terms(*arguments)
+        totals.append(found[0].total)
+        return found
+
+    return noted
 
 
 def dqn(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
@@ -96,7 +115,7 @@ def dqn(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays
         with_weights(QPolicy(OBS, CHOICES, HIDDEN, dueling=dueling), init, dtype) for _ in range(2)
     )
     learner = DQNLearner(online, target, DQNConfig(**case.settings))
-    tap, rows = Tap(learner.optimizer, total=False), []
+    tap, rows = Tap(learner.optimizer), []
     for batch in each(batches):
         update = learner.update(transitions(case, batch, dtype), Clock())
         rows += tap.taken(update.metrics)

@@ -35,24 +35,20 @@ def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class Tap:
     """Takes down what passes through an optimizer; `rows` has one for each of its steps.
 
-    With `total` the whole loss too; names of tensors get `prefix`.
+    Names of tensors get `prefix`.
     """
 
-    def __init__(self, optimizer: Optimizer, total: bool = False, prefix: str = "") -> None:
-        self.optimizer, self.total, self.prefix = optimizer, total, prefix
+    def __init__(self, optimizer: Optimizer, prefix: str = "") -> None:
+        self.optimizer, self.prefix = optimizer, prefix
         self.rows: list[Row] = []
-        self._backward, self._step = optimizer.backward, optimizer.step
-        optimizer.backward, optimizer.step = self.backward, self.step  # type: ignore[method-assign]
+        self._clip, self._step = optimizer.clip, optimizer.step
+        optimizer.clip, optimizer.step = self.clip, self.step  # type: ignore[method-assign]
 
-    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+    def clip(self, max_norm: float | None) -> Tensor:
         flat = self.optimizer.flat
-        found = torch.autograd.grad(loss, flat.parameters, retain_graph=True)
-        gradients = dict(zip(flat.views(flat.vector), found, strict=True))
-        norm = self._backward(loss, max_norm)
-        losses = {"total": loss.detach()} if self.total else {}
-        self.rows.append(
-            Row(losses, self._named(gradients), self._named(flat.views(flat.gradient)))
-        )
+        gradients = self._named(flat.views(flat.gradient))
+        norm = self._clip(max_norm)
+        self.rows.append(Row({}, gradients, self._named(flat.views(flat.gradient))))
         return norm
 
     def step(self) -> None:

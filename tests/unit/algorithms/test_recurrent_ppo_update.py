@@ -53,7 +53,7 @@ def furthest_ratio(algorithm: RecurrentPPO, rollout: Rollout) -> float:
     far = 0.0
     for minibatch in sequence_minibatches(rollout, 40, torch.Generator().manual_seed(0)):
         with torch.no_grad():
-            log_probs, _, values = algorithm.learner._evaluate(minibatch)
+            log_probs, _, values, _ = algorithm.learner._evaluate(minibatch)
         far = max(far, float(((log_probs - minibatch.log_probs).exp() - 1).abs().max()))
         far = max(far, float((values - minibatch.values).abs().max()))
     return far
@@ -98,10 +98,20 @@ def test_one_minibatch_of_one_epoch_reports_no_kl_and_no_clipping(kind: str) -> 
     assert metrics["policy/clip_fraction"] == 0.0
 
 
+def evaluated(algorithm: RecurrentPPO, minibatch: Sequences) -> Any:
+    """With gradients to everything."""
+    return algorithm.policy.evaluate_actions(
+        minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
+    )
+
+
 def gradient(algorithm: RecurrentPPO, minibatch: Sequences) -> tuple[float, Tensor]:
-    loss = algorithm.learner._terms(minibatch).total
-    parts = torch.autograd.grad(loss, list(algorithm.policy.parameters()))
-    return float(loss.detach()), torch.cat([part.flatten() for part in parts])
+    with torch.no_grad():
+        scored = algorithm.learner._evaluate(minibatch)
+        terms, slopes = algorithm.learner._terms(scored, minibatch)
+        scored.learn(*slopes)
+    parts = [parameter.grad.flatten().clone() for parameter in algorithm.policy.parameters()]
+    return float(terms.total), torch.cat(parts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,7 +152,7 @@ def test_the_first_gradient_is_that_of_a2c_through_single_steps(kind: str) -> No
         state = after
     seen_values = torch.cat(values)
     if kind == "gru, shared":  # which only the actor trains
-        seen_values = algorithm.learner._evaluate(minibatch)[2]
+        seen_values = evaluated(algorithm, minibatch)[2]
     log_prob, entropy = policy.head.score(torch.cat(outputs), grid(rollout.actions).flatten(0, 1))
     advantages = standardize(grid(rollout.advantages).flatten())
     returns = grid(rollout.returns).flatten()
@@ -217,7 +227,9 @@ def test_the_loss_and_the_advantages_are_of_valid_rows_only() -> None:
     assert len(minibatch.obs) == 120
     assert len(minibatch.returns) == 116
     assert sorted(minibatch.returns.tolist()) == sorted(rollout.returns[valid].tolist())
-    terms = algorithm.learner._terms(minibatch)
+    with torch.no_grad():
+        scored = algorithm.learner._evaluate(minibatch)
+        terms, _ = algorithm.learner._terms(scored, minibatch)
     assert float(terms.approx_kl) == pytest.approx(0.0, abs=1e-6)
     # with ratio 1 the loss of the policy is minus the mean of standardised advantages
     assert float(terms.policy) == pytest.approx(0.0, abs=1e-5)
@@ -250,7 +262,7 @@ def test_the_memory_is_trained_through_time() -> None:
     whole = replace(rollout, extras={"is_first": no})
     (minibatch,) = sequence_minibatches(whole, 120, torch.Generator().manual_seed(0))
     obs = minibatch.obs.clone().requires_grad_()
-    log_probs, _, _ = algorithm.learner._evaluate(minibatch._replace(obs=obs))
+    log_probs, _, _ = evaluated(algorithm, minibatch._replace(obs=obs))
     (gradient_of_obs,) = torch.autograd.grad(log_probs.view(20, 6)[-1].sum(), obs)
     assert gradient_of_obs.view(20, 6, 4)[0].abs().min() > 0
 

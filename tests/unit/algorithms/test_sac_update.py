@@ -18,7 +18,7 @@ from rlox.algorithms import SAC
 from rlox.algorithms.sac import SACLearner
 from rlox.configs import SACConfig, make
 from rlox.errors import ConfigError, NonFiniteError, UnsupportedSpaceError
-from rlox.losses import soft_policy_loss, temperature_loss
+from rlox.losses import temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
 from rlox.rng import Streams
@@ -123,10 +123,11 @@ def test_the_mean_under_gsde_is_cut_off_at_two() -> None:
 def test_the_lowest_critic_counts_and_every_critic_is_learned() -> None:
     policy = squashed()
     obs, action = torch.randn(7, OBS), torch.rand(7, ACT)
-    each = policy.taken(policy.critic, obs, action)
+    with torch.no_grad():
+        each, value = (f(policy.critic, obs, action)[0] for f in (policy.taken, policy.value))
     assert each.shape == (2, 7)
     assert (each[0] != each[1]).all()
-    assert policy.value(policy.critic, obs, action).tolist() == each.amin(0).tolist()
+    assert value.tolist() == each.amin(0).tolist()
     before = [p.detach().clone() for p in policy.critic.parameters()]
     learner(policy).update(batches(1), Clock(horizon=100))
     moved = [
@@ -139,19 +140,19 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
     torch.manual_seed(0)
     policy = CategoricalSoftPolicy(OBS, 4, 2, (8,), (6,), "relu")
     obs = torch.randn(5, OBS)
-    p, neg_entropy = (x.detach() for x in policy.draw(obs, torch.empty(0)))
+    with torch.no_grad():
+        p, neg_entropy, _ = policy.draw(obs, torch.empty(0))
+        value, _ = policy.value(policy.critic, obs, p)
+        taken, _ = policy.taken(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
     logits, q = policy.actor.net(obs).detach(), policy.critic(obs).detach()
     for b in range(5):
         weights = [math.exp(float(x)) for x in logits[b]]
         chance = [w / sum(weights) for w in weights]
         by_hand = sum(c * min(float(q[0, b, a]), float(q[1, b, a])) for a, c in enumerate(chance))
-        assert float(policy.value(policy.critic, obs, p)[b].detach()) == pytest.approx(
-            by_hand, rel=1e-4
-        )
+        assert float(value[b]) == pytest.approx(by_hand, rel=1e-4)
         assert float(neg_entropy[b]) == pytest.approx(
             sum(c * math.log(c) for c in chance), rel=1e-4
         )
-    taken = policy.taken(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
     assert taken.tolist() == [
         [float(q[i, b, a]) for b, a in enumerate([0, 3, 1, 1, 2])] for i in (0, 1)
     ]
@@ -159,27 +160,27 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
 
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
     made, data = learner(), batches(1)
-    critics = vector(made.policy.critic)
-    made._improve_critics(data, 0, data.obs[0], torch.tensor(0.2), torch.zeros(12, ACT))
-    assert not torch.equal(vector(made.policy.critic), critics)
-    assert torch.equal(vector(made.policy.actor), vector(squashed().actor))
-    drawn, log_prob = made.policy.draw(data.obs[0], torch.zeros(12, ACT))
-    value = made.policy.value(made.policy.critic, data.obs[0], drawn)
-    soft_policy_loss(log_prob, value, torch.tensor(0.2)).backward()  # to everything that it reaches
-    assert all(
-        p.grad is not None and p.grad.abs().sum() > 0 for p in made.policy.actor.parameters()
-    )
-    assert all(p.grad is None for p in made.policy.critic.parameters())
+    policy, critics = made.policy, vector(made.policy.critic)
+    with torch.no_grad():
+        made._improve_critics(data, 0, data.obs[0], torch.tensor(0.2), torch.zeros(12, ACT))
+        assert not torch.equal(vector(policy.critic), critics)
+        assert torch.equal(vector(policy.actor), vector(squashed().actor))
+        critics, slopes = vector(policy.critic), made.critic.gradient.clone()
+        drawn, _, learn = policy.draw(data.obs[0], torch.zeros(12, ACT))
+        value, back = policy.value(policy.critic, data.obs[0], drawn)
+        learn(back(torch.ones_like(value)), torch.ones_like(value))
+    assert all(float(p.grad.abs().sum()) > 0 for p in policy.actor.parameters())
+    assert torch.equal(made.critic.gradient, slopes)
 
 
 def test_the_soft_target_takes_the_entropy_away_and_ends_at_termination() -> None:
     made, data = learner(ent_coef=0.3), batches(1, weights=True)
     with torch.no_grad():
         noise = UpdateNoise(Streams(3))(0, (2, 12, ACT), torch.zeros(()))[1]
-        action, log_prob = made.policy.draw(data.next_obs[0], noise)
+        action, log_prob, _ = made.policy.draw(data.next_obs[0], noise)
         after = made.target.module(torch.cat([data.next_obs[0], action], -1))[..., 0].amin(0)
         goal = data.rewards[0] + data.discounts[0] * (after - 0.3 * log_prob)
-        q = made.policy.taken(made.policy.critic, data.obs[0], data.actions[0])
+        q, _ = made.policy.taken(made.policy.critic, data.obs[0], data.actions[0])
     update = made.update(data, Clock(horizon=100))
     expected = (q - goal).abs().mean(0)
     np.testing.assert_allclose(update.columns["priorities"], expected, rtol=1e-4)

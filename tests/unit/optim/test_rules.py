@@ -172,3 +172,19 @@ def test_a_module_without_one_dtype_is_refused() -> None:
         Adam(mixed, 0.01)
     with pytest.raises(ConfigError, match="none"):
         Adam(nn.Tanh(), 0.01)
+
+
+def test_gradients_that_others_leave_are_taken_over_and_parts_without_one_stay() -> None:
+    net = module()
+    adam = Adam(net, 0.01)
+    losses(net).backward()
+    expected = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    net.zero_grad(set_to_none=True)  # away from the optimizer's memory
+    losses(net).backward()
+    norm = adam.clip(None)
+    found = list(adam.flat.views(adam.gradient).values())
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert float(norm) == pytest.approx(float(torch.cat([g.flatten() for g in expected]).norm()))
+    assert all(p.grad is g for p, g in zip(net.parameters(), adam.flat._gradients, strict=True))
+    net.zero_grad(set_to_none=True)
+    assert float(adam.clip(1.0)) == 0.0

@@ -172,13 +172,13 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
 
 def test_what_is_saved_after_half_an_update_is_warned_of(tmp_path: Path) -> None:
     algorithm = PPO("CartPole-v1", **SMALL)
-    update, steps = algorithm.learner._descend, iter(range(2))
+    terms, steps = algorithm.learner._terms, iter(range(2))
 
-    def broken(terms: Any) -> Any:
+    def broken(*given: Any) -> Any:
         next(steps)  # the third minibatch of the rollouts fails
-        return update(terms)
+        return terms(*given)
 
-    algorithm.learner._descend = broken
+    algorithm.learner._terms = broken
     with pytest.raises((StopIteration, RuntimeError)):
         algorithm.train(256)
     with pytest.warns(

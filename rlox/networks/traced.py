@@ -1,0 +1,92 @@
+"""What a network says, and the way back from it: gradients without a graph where they are written out.
+
+A learner asks a network once and goes back once. With the small networks of reinforcement learning the
+graph that torch makes for that takes as long as the arithmetic, so that layers of a kind we know come with
+their gradients written out (`rlox.networks.layers`); any other network goes back by torch's autograd.
+Either way the gradients of parameters are what is in their `grad` afterwards, whatever was there before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Graph", "Traced", "gradient_of", "learned", "way_back"]
+
+
+class Traced(ABC):
+    """`out`, without gradient, of one input, and two ways back, of which one is gone, once.
+
+    Made and used where autograd records nothing.
+    """
+
+    out: Tensor
+
+    @abstractmethod
+    def learn(self, gradient: Tensor) -> None:
+        """The gradients of the parameters, for that of `out`."""
+
+    @abstractmethod
+    def back(self, gradient: Tensor) -> Tensor:
+        """The gradient of the input, for that of `out`; parameters keep theirs."""
+
+
+class Graph(Traced):
+    """Of any function of `x` with `parameters`, by autograd."""
+
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], x: Tensor, parameters: Iterable[nn.Parameter]
+    ) -> None:
+        with torch.enable_grad():
+            self._x = x.detach().requires_grad_()
+            self._out = function(self._x)
+        self.out = self._out.detach()
+        self._learn = way_back([self._out], learned(parameters))
+
+    def learn(self, gradient: Tensor) -> None:
+        """By the graph."""
+        self._learn(gradient)
+
+    def back(self, gradient: Tensor) -> Tensor:
+        """By the graph."""
+        (found,) = torch.autograd.grad(self._out, self._x, gradient)
+        return found
+
+
+def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    """Those that are not frozen."""
+    return [p for p in parameters if p.requires_grad]
+
+
+def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
+    """From `outputs` of autograd: takes a gradient for each, None: 0, and leaves those of `parameters`."""
+
+    def back(*gradients: Tensor | None) -> None:
+        pairs = [
+            (out, gradient.sum_to_size(out.shape))
+            for out, gradient in zip(outputs, gradients, strict=True)
+            if gradient is not None and out.requires_grad
+        ]
+        found: Sequence[Tensor | None] = [None] * len(parameters)
+        if pairs:
+            outs, slopes = zip(*pairs, strict=True)
+            found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
+        torch._foreach_copy_(
+            [gradient_of(p) for p in parameters],
+            [
+                torch.zeros_like(p) if g is None else g
+                for p, g in zip(parameters, found, strict=True)
+            ],
+        )
+
+    return back
+
+
+def gradient_of(parameter: Tensor) -> Tensor:
+    """Where the gradient of `parameter` is to be written: an optimizer's part, or memory of its own."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
