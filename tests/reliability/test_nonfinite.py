@@ -154,17 +154,22 @@ def test_a_loss_or_gradient_that_becomes_one_is_stopped_by_name(
 
     def damage() -> None:
         if where == "loss":
-            terms = learner._terms
-            learner._terms = lambda m: (lambda t: t._replace(value=t.value * value))(terms(m))
-            return
-        step = learner.optimizer.backward
+            terms_and_slopes = learner._terms
 
-        def backward(loss: Any, limit: float) -> Any:
-            step(loss, limit)
+            def damaged(*args: Any) -> Any:
+                terms, slopes = terms_and_slopes(*args)
+                return terms._replace(value=terms.value * value), slopes
+
+            learner._terms = damaged
+            return
+        clip = learner.optimizer.clip
+
+        def clipped(limit: float) -> Any:
+            clip(limit)
             learner.optimizer.gradient[0] = value
             return torch.linalg.vector_norm(learner.optimizer.gradient)
 
-        learner.optimizer.backward = backward
+        learner.optimizer.clip = clipped
 
     after_three(algorithm, damage)
     with tried(where, value):
