@@ -109,16 +109,26 @@ class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
         samples = 0
         generator = self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
         for minibatch in self._minibatches(batch, generator):
-            scored = self._evaluate(minibatch)
-            terms, slopes = self._terms(scored, minibatch)
-            if self._too_far(terms):
+            row = self._step(minibatch)
+            if row is None:
                 return samples, False
-            scored.learn(*slopes)
-            norm = self.optimizer.clip(self.config.max_grad_norm)
-            self.optimizer.step()
-            steps.append(torch.stack([*terms[1:], terms.total, norm]))
+            steps.append(row)
             samples += len(minibatch.returns)
         return samples, True
+
+    def _step(self, minibatch: M) -> Tensor | None:
+        """One gradient step and its numbers; None, and no step, of a policy that has gone too far.
+
+        What the policy said, with its layers' memory, goes before the next minibatch's comes.
+        """
+        scored = self._evaluate(minibatch)
+        terms, slopes = self._terms(scored, minibatch)
+        if self._too_far(terms):
+            return None
+        scored.learn(*slopes)
+        norm = self.optimizer.clip(self.config.max_grad_norm)
+        self.optimizer.step()
+        return torch.stack([*terms[1:], terms.total, norm])
 
     def _schedule(self, clock: Clock) -> None:
         left = clock.remaining

@@ -147,7 +147,7 @@ class PPOLoss:
         clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
         surrogate, bound = ratio * advantages, clipped * advantages
         policy = torch.min(surrogate, bound).mean().neg_()
-        active = (surrogate <= bound).logical_or_(clipped == ratio)
+        active = surrogate <= bound
         old = old_values if self.clip_vloss else None
         value, to_values = _value_terms(values, returns, old, clip_eps, self.vf_coef / n)
         mean_entropy = entropy.mean()

@@ -3,7 +3,7 @@
 from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import inference, mlp, orthogonal_init, trace
+from rlox.networks.mlp import hooked, inference, mlp, orthogonal_init, trace
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import Recurrence
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
@@ -21,6 +21,7 @@ __all__ = [
     "SquashedSDEPolicy",
     "Traced",
     "gradient_of",
+    "hooked",
     "inference",
     "learned",
     "mlp",

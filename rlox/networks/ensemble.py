@@ -51,7 +51,8 @@ class EnsembleMLP(nn.Module):
 
         Of some of the `members` nothing is learned.
         """
-        if type(self.activation) not in FUSED or hooked(self):
+        known = type(self) is EnsembleMLP and type(self.activation) in FUSED
+        if not known or any(hooked(m) for m in (self, *self._modules.values()) if m is not None):
             return Graph(lambda given: self(given, members), x, self.parameters())
         # not the lists themselves, which look each of their parameters up by name
         parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]

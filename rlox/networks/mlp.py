@@ -76,16 +76,21 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
             return None
     # not `layer.weight`: an attribute of a module is looked up in four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
-    return [p["weight"] for p in parameters], [p["bias"] for p in parameters], kinds[1]
+    weights, biases = ([p[name] for p in parameters] for name in ("weight", "bias"))
+    # without a bias, or with a layer that is there twice and learns from both
+    if len({id(p) for p in (*weights, *biases) if p is not None}) < len(layers) + 1:
+        return None
+    return weights, biases, kinds[1]
 
 
 def hooked(module: nn.Module) -> bool:
-    """Whether somebody wants to know when the module is called."""
+    """Whether somebody wants to know when the module is called, or when its parameters get gradients."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+        or any(p is not None and p._backward_hooks for p in module._parameters.values())
     )
 
 

@@ -71,7 +71,12 @@ class SquashedGaussianPolicy(nn.Module):
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
-        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, written out."""
+        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, written out.
+
+        A subclass may draw in any way: its own goes back by autograd.
+        """
+        if type(self) is not SquashedGaussianPolicy:
+            return _graph(self, obs, noise)
         net = trace(self.net, obs)
         action, log_prob, far = _drawn(net.out, noise)
 
@@ -137,11 +142,8 @@ class SquashedSDEPolicy(nn.Module):
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
     def trace(self, obs: Tensor, noise: Tensor) -> Drawn:
-        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back, by autograd."""
-        with torch.enable_grad():
-            action, log_prob = self.draw(obs, noise)
-        learn = way_back([action, log_prob], learned(self.parameters()))
-        return action.detach(), log_prob.detach(), learn
+        """`draw` without gradient, `[B, act_dim]` and `[B]`, and its way back."""
+        return _graph(self, obs, noise)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The action of `draw` alone."""
@@ -161,6 +163,14 @@ class SquashedSDEPolicy(nn.Module):
         """tanh of the mean, `[B, act_dim]`."""
         best: Tensor = self(obs)[0].tanh()
         return best
+
+
+def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor) -> Drawn:
+    """A draw and its way back by autograd."""
+    with torch.enable_grad():
+        action, log_prob = policy.draw(obs, noise)
+    learn = way_back([action, log_prob], learned(policy.parameters()))
+    return action.detach(), log_prob.detach(), learn
 
 
 def _drawn(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from rlox.errors import ConfigError
+
 __all__ = ["Graph", "Traced", "gradient_of", "learned", "way_back"]
 
 
 class Traced(ABC):
     """`out`, without gradient, of one input, and two ways back, of which one is gone, once.
 
-    Made and used where autograd records nothing.
+    Made and used where autograd records nothing. `parameters` are those that `learn` writes gradients of.
     """
 
     out: Tensor
+    parameters: Sequence[Tensor]
 
     @abstractmethod
     def learn(self, gradient: Tensor) -> None:
@@ -44,7 +47,8 @@ class Graph(Traced):
             self._x = x.detach().requires_grad_()
             self._out = function(self._x)
         self.out = self._out.detach()
-        self._learn = way_back([self._out], learned(parameters))
+        self.parameters = learned(parameters)
+        self._learn = way_back([self._out], self.parameters)
 
     def learn(self, gradient: Tensor) -> None:
         """By the graph."""
@@ -62,7 +66,10 @@ def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
 
 
 def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
-    """From `outputs` of autograd: takes a gradient for each, None: 0, and leaves those of `parameters`."""
+    """From `outputs` of autograd: takes a gradient for each, None: 0, and leaves those of `parameters`.
+
+    Where autograd recorded nothing of any output, going back is a `ConfigError`.
+    """
 
     def back(*gradients: Tensor | None) -> None:
         pairs = [
@@ -70,10 +77,13 @@ def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> C
             for out, gradient in zip(outputs, gradients, strict=True)
             if gradient is not None and out.requires_grad
         ]
-        found: Sequence[Tensor | None] = [None] * len(parameters)
-        if pairs:
-            outs, slopes = zip(*pairs, strict=True)
-            found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
+        if not pairs:
+            raise ConfigError(
+                "nothing can be learned: what the network says has no gradient; it must not be computed "
+                "under torch.no_grad() or torch.inference_mode(), nor be detached"
+            )
+        outs, slopes = zip(*pairs, strict=True)
+        found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
         torch._foreach_copy_(
             [gradient_of(p) for p in parameters],
             [

@@ -67,12 +67,23 @@ class FlatParameters:
     def _adopt(self) -> None:
         """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
         for parameter, view in zip(self.parameters, self._gradients, strict=True):
+            if not parameter.requires_grad:
+                raise ConfigError(self._frozen())
             if (other := parameter.grad) is not view:
                 if other is None:
                     view.zero_()
                 else:
                     view.copy_(other)
                 parameter.grad = view
+
+    def _frozen(self) -> str:
+        names = [
+            n for n, p in zip(self._slices, self.parameters, strict=True) if not p.requires_grad
+        ]
+        return (
+            f"{', '.join(names)}: no gradient is wanted any more (requires_grad=False), but the optimizer "
+            "has it; freeze parameters before a learner is made, in the policy that it is given"
+        )
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of such a vector by the parameters' names, in their shapes."""

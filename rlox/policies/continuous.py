@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import inference, trace
+from rlox.networks import inference
 from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
@@ -65,9 +65,9 @@ class ContinuousPolicy(GaussianPolicy):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
-        if type(self) is not ContinuousPolicy:
+        if (traced := self.traced(obs, ContinuousPolicy)) is None:
             return super().scored(obs, actions)
-        return vectors(trace(self.actor, obs), trace(self.critic, obs), self.log_std, actions)
+        return vectors(*traced, self.log_std, actions)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

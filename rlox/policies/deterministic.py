@@ -41,7 +41,7 @@ class DeterministicPolicy(Policy):
     def act(self, obs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """The vector `[B, act_dim]`, and what takes its gradient to those of the actor."""
         net = trace(self.actor, obs)
-        action = net.out.tanh_()
+        action = net.out.tanh()
         return action, lambda slope: net.learn(slope * (1.0 - action.square()))
 
     def mode(self, obs: Tensor) -> Tensor:

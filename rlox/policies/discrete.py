@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rlox.networks import inference, trace
+from rlox.networks import inference
 from rlox.policies.base import Sampler
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
@@ -65,9 +65,9 @@ class DiscretePolicy(MLPActorCritic):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
-        if type(self) is not DiscretePolicy:
+        if (traced := self.traced(obs, DiscretePolicy)) is None:
             return super().scored(obs, actions)
-        return choices(trace(self.actor, obs), trace(self.critic, obs), actions)
+        return choices(*traced, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The most likely choice `[B]`."""

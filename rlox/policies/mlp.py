@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from rlox.networks import mlp, orthogonal_init
+from rlox.networks import Traced, hooked, mlp, orthogonal_init, trace
 from rlox.policies.base import ActorCritic
 
 __all__ = ["MLPActorCritic"]
+
+
+EVALUATING = ("evaluate_actions", "get_value", "logits")
 
 
 class MLPActorCritic(ActorCritic):
@@ -34,6 +37,19 @@ class MLPActorCritic(ActorCritic):
         if ortho_init:
             orthogonal_init(self.actor, 0.01)
             orthogonal_init(self.critic, 1.0)
+
+    def traced(self, obs: Tensor, own: type) -> tuple[Traced, Traced] | None:
+        """What actor and critic say and their ways back; None where `evaluate_actions` has to be asked.
+
+        That is of another class than `own`, whose methods may be others, as may be those that somebody gave
+        this object; with hooks; and where the networks share parameters, which learn from both.
+        """
+        replaced = any(name in self.__dict__ for name in EVALUATING)
+        if type(self) is not own or replaced or hooked(self):
+            return None
+        actor, critic = trace(self.actor, obs), trace(self.critic, obs)
+        apart = {id(p) for p in actor.parameters}.isdisjoint(map(id, critic.parameters))
+        return (actor, critic) if apart else None
 
     def get_value(self, obs: Tensor) -> Tensor:
         """V(obs), `[B]`."""

@@ -146,8 +146,9 @@ class CategoricalSoftPolicy(SoftPolicy):
         p = log_p.exp()
 
         def learn(to_p: Tensor, to_mean: Tensor) -> None:
-            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), d log p_a what is in the brackets
-            slope = p * (to_p + to_mean.unsqueeze(-1) * (log_p + 1.0))
+            # d p_a = p_a (d logit_a - sum_b p_b d logit_b), d log p_a what is in the brackets; of
+            # d (p log p) = (log p + 1) dp the 1 goes, as the dp sum to 0
+            slope = p * (to_p + to_mean.unsqueeze(-1) * log_p)
             net.learn(slope - p * slope.sum(-1, keepdim=True))
 
         return p, (p * log_p).sum(-1), learn

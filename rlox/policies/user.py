@@ -40,12 +40,13 @@ def _probe(policy: ActorCritic, obs: Tensor) -> None:
     policy.get_value(obs)
     action, log_prob = policy.get_action_and_logprob(obs)
     scored, entropy = policy.get_logprob_and_entropy(obs, action)
-    for method, found in (
-        ("get_action_and_logprob", log_prob),
-        ("get_logprob_and_entropy", scored),
-        ("get_logprob_and_entropy", entropy),
+    rows, one = obs.shape[:1], torch.Size()  # an entropy may be the same of all rows
+    for method, found, shapes in (
+        ("get_action_and_logprob", log_prob, (rows,)),
+        ("get_logprob_and_entropy", scored, (rows,)),
+        ("get_logprob_and_entropy", entropy, (rows, one)),
     ):
-        if found.shape not in (obs.shape[:1], torch.Size()):
+        if found.shape not in shapes:
             raise ValueError(f"{method} gave {list(found.shape)}, expected one number a row, [B]")
     if (best := policy.mode(obs)).shape != action.shape:
         raise ValueError(f"mode gave {list(best.shape)}, actions are {list(action.shape)}")

@@ -53,7 +53,7 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_as_it_would_have(name):
     run = make.CASES[name][0].from_checkpoint(HERE / name)
     found = make.trace(run, first=make.SAVED_AFTER)
     run.close()
-    check(found, name)
+    check(found, f"{name}.after")
 
 
 def test_a_run_folder_of_an_earlier_version_goes_on_to_the_weights_it_would_have_had(tmp_path):

@@ -1,0 +1,265 @@
+"""What somebody may have done to a network is learned as autograd would learn it, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlox.algorithms import DQN, PPO, SAC, TD3
+from rlox.errors import ConfigError
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, mlp, trace
+from rlox.networks.layers import Layers, times
+from rlox.networks.squashed import squashed_log_prob
+from rlox.networks.traced import Graph, way_back
+from rlox.policies import ContinuousPolicy, DiscretePolicy
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.masking import MaskedDiscretePolicy
+
+B, OBS, N = 12, 4, 3
+
+
+def draws(*shape: int, seed: int = 0) -> Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+
+def shared_layer(policy: Any) -> None:
+    policy.critic[0] = policy.actor[0]
+
+
+def shared_body(policy: Any) -> None:
+    body = [policy.actor[0], policy.actor[1]]
+    policy.actor = nn.Sequential(*body, nn.Linear(8, N))
+    policy.critic = nn.Sequential(*body, nn.Linear(8, 1))
+
+
+def used_twice(policy: Any) -> None:
+    layer = nn.Linear(8, 8)
+    policy.actor = nn.Sequential(
+        policy.actor[0], nn.Tanh(), layer, nn.Tanh(), layer, nn.Tanh(), nn.Linear(8, N)
+    )
+
+
+def no_bias(policy: Any) -> None:
+    policy.actor = nn.Sequential(*list(policy.actor)[:-1], nn.Linear(8, N, bias=False))
+
+
+def gradient_hook(policy: Any) -> None:
+    policy.actor[0].weight.register_hook(lambda slope: 3.0 * slope)
+
+
+def layer_hook(policy: Any) -> None:
+    policy.critic[2].register_full_backward_hook(lambda _, given, __: (2.0 * given[0],))
+
+
+def other_value(policy: Any) -> None:
+    own = policy.get_value
+    policy.get_value = lambda obs: 5.0 + own(obs)
+
+
+def other_logits(policy: Any) -> None:
+    own = policy.logits
+    policy.logits = lambda obs: 2.0 * own(obs)
+
+
+ODD: dict[str, Callable[[Any], None]] = {
+    f.__name__: f
+    for f in (
+        shared_layer, shared_body, used_twice, no_bias, gradient_hook, layer_hook, other_value, other_logits,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_policy_that_somebody_changed_is_scored_as_it_evaluates(odd: str) -> None:
+    policy = DiscretePolicy(OBS, N, net_arch=(8,))
+    ODD[odd](policy)
+    policy.double()
+    check_scored(policy, draws(B, OBS), torch.arange(B) % N)
+
+
+def test_a_hook_on_the_deviation_of_vectors_is_heeded() -> None:
+    policy = ContinuousPolicy(OBS, N, net_arch=(8,)).double()
+    policy.log_std.register_hook(lambda slope: 0.0 * slope)
+    check_scored(policy, draws(B, OBS), draws(B, N, seed=1))
+    with torch.no_grad():
+        policy.scored(draws(B, OBS), draws(B, N, seed=1)).learn(draws(B), None, draws(B))
+    assert policy.log_std.grad is not None
+    assert not policy.log_std.grad.any()
+
+
+def test_choices_with_masks_are_scored_as_they_are_evaluated_and_barred_ones_have_no_gradient() -> (
+    None
+):
+    policy = MaskedDiscretePolicy(OBS, N, net_arch=(8,)).double()
+    masks = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64).expand(B, N)
+    check_scored(policy, torch.cat([draws(B, OBS), masks], -1), 2 * (torch.arange(B) % 2))
+    with torch.no_grad():
+        rows = torch.cat([draws(B, OBS), masks], -1)
+        slopes = [0.1 * draws(B, seed=i) for i in range(3)]
+        policy.scored(rows, torch.zeros(B).long()).learn(*slopes)
+    head = policy.actor[-1]
+    assert not head.weight.grad[1].any()
+    assert not head.bias.grad[1].any()
+    assert head.weight.grad[0].any()
+
+
+def check_scored(policy: Any, obs: Tensor, actions: Tensor) -> None:
+    """Values and gradients are those of `evaluate_actions` by autograd."""
+    slopes = [
+        0.1 * draws(B, seed=i) for i in range(3)
+    ]  # of a mean: beyond 1 a barred log-probability overflows
+    expected = policy.evaluate_actions(obs, actions)
+    parameters = list(policy.parameters())
+    found = torch.autograd.grad(expected, parameters, slopes)
+    with torch.no_grad():
+        scored = policy.scored(obs, actions)
+        scored.learn(*slopes)
+    for said, of in zip(scored[:3], expected, strict=True):
+        torch.testing.assert_close(said, of.detach())
+    for parameter, gradient in zip(parameters, found, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_a_hook_on_a_part_of_an_ensemble_is_heeded() -> None:
+    seen: list[int] = []
+    ensemble = EnsembleMLP(2, (OBS, 8, 1))
+    ensemble.activation.register_forward_hook(lambda *_: seen.append(1))
+    other = EnsembleMLP(2, (OBS, 8, 1))
+    other.weights[0].register_hook(lambda slope: seen.append(2))
+    with torch.no_grad():
+        traced = [e.trace(torch.zeros(B, OBS)) for e in (ensemble, other)]
+        traced[1].learn(torch.ones(2, B, 1))
+    assert [type(t) for t in traced] == [Graph, Graph]
+    assert seen == [1, 2]
+
+
+class Doubled(EnsembleMLP):
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        return 2.0 * super().forward(x, members)
+
+
+class Scaled(SquashedGaussianPolicy):
+    """Log deviations by tanh into [-5, 2], as CleanRL has them."""
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return mean, 3.5 * log_std.tanh() - 1.5
+
+
+def test_subclasses_of_networks_are_learned_in_their_own_way() -> None:
+    ensemble, x, slope = Doubled(2, (OBS, 8, 1)).double(), draws(B, OBS), draws(2, B, 1)
+    expected = torch.autograd.grad(ensemble(x), list(ensemble.parameters()), slope)
+    actor, noise = Scaled(OBS, N, net_arch=(8,)).double(), draws(B, N)
+    mean, log_std = actor(x)
+    u = mean + log_std.exp() * noise
+    drawn = u.tanh(), squashed_log_prob(u, mean, log_std)
+    slopes = draws(B, N, seed=1), draws(B, seed=2)
+    of_draw = torch.autograd.grad(drawn, list(actor.parameters()), slopes)
+    with torch.no_grad():
+        ensemble.trace(x).learn(slope)
+        action, log_prob, learn = actor.trace(x, noise)
+        learn(*slopes)
+    torch.testing.assert_close((action, log_prob), tuple(d.detach() for d in drawn))
+    for module, gradients in ((ensemble, expected), (actor, of_draw)):
+        for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_an_actor_that_ends_in_an_activation_goes_back_through_it() -> None:
+    policy = DeterministicPolicy(OBS, N, 1, (8,), (8,), "relu").double()
+    policy.actor.append(nn.Tanh())
+    obs, slope = draws(B, OBS), draws(B, N, seed=1)
+    expected = torch.autograd.grad(policy.actor(obs).tanh(), list(policy.actor.parameters()), slope)
+    with torch.no_grad():
+        policy.act(obs)[1](slope)
+    for parameter, gradient in zip(policy.actor.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize("algorithm", [PPO, DQN, SAC, TD3])
+def test_a_layer_that_is_frozen_while_learning_is_refused_by_name(
+    algorithm: Any, activation: str
+) -> None:
+    run = algorithm(
+        "Pendulum-v1" if algorithm in (SAC, TD3) else "CartPole-v1", n_envs=1,
+        net_arch=[8], activation=activation,
+        **({"n_steps": 16, "batch_size": 16} if algorithm is PPO else {"learning_starts": 8}),
+    )  # fmt: skip
+    run.train(32)
+    frozen = next(iter(run.policy.parameters()))
+    frozen.requires_grad_(False)
+    kept = frozen.clone()
+    with pytest.raises(ConfigError, match=r"0\.weight: no gradient is wanted any more"):
+        run.train(64)
+    assert torch.equal(frozen, kept)
+
+
+def test_a_layer_that_is_frozen_before_stays_as_it_was() -> None:
+    policy = DiscretePolicy(4, 2, net_arch=(8,))
+    policy.actor[0].weight.requires_grad_(False)
+    before = [p.clone() for p in policy.parameters()]
+    PPO("CartPole-v1", n_envs=1, policy=policy, n_steps=16, batch_size=16).train(32)
+    moved = [not torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True)]
+    assert moved == [False, *[True] * (len(before) - 1)]
+
+
+class Detached(DiscretePolicy):
+    @torch.no_grad()
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> Any:
+        return super().evaluate_actions(obs, actions)
+
+
+def test_a_policy_that_hides_its_gradient_is_refused() -> None:
+    run = PPO("CartPole-v1", n_envs=1, policy=Detached(4, 2), n_steps=16, batch_size=16)
+    with pytest.raises(ConfigError, match=r"nothing can be learned: .* under torch\.no_grad"):
+        run.train(32)
+
+
+def test_training_in_inference_mode_learns_or_is_refused() -> None:
+    elu = PPO("CartPole-v1", n_envs=1, activation="elu", n_steps=16, batch_size=16)
+    with torch.inference_mode(), pytest.raises(ConfigError, match=r"torch\.inference_mode"):
+        elu.train(32)
+
+
+def test_a_parameter_that_nothing_depends_on_has_a_gradient_of_zero_whatever_was_there() -> None:
+    net = mlp((OBS, 8, N)).double()
+    unused = nn.Parameter(draws(2))
+    unused.grad = torch.ones_like(unused)
+    out = net(draws(B, OBS))
+    with torch.no_grad():
+        way_back([out], [*net.parameters(), unused])(draws(B, N))
+    assert not unused.grad.any()
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 15, 16, 40])
+@pytest.mark.parametrize("k", [1, 7, 70])
+@pytest.mark.parametrize("n", [1, 60])
+@pytest.mark.parametrize("several", [(), (2,)])
+def test_products_are_the_same_whichever_way_round(
+    several: tuple[int, ...], n: int, k: int, m: int
+) -> None:
+    a, b = draws(*several, n, k), draws(*several, k, m, seed=1)
+    out = torch.full((*several, n, m), torch.nan, dtype=torch.float64)
+    expected = (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
+    torch.testing.assert_close(times(a, b), expected)
+    assert times(a, b, out) is out
+    torch.testing.assert_close(out, expected)
+
+
+def test_a_wide_layer_with_few_inputs_has_autograds_gradients() -> None:
+    net, x = mlp((3, 70, 70, 2), "relu").double(), draws(80, 3).requires_grad_()
+    slope, expected = draws(80, 2, seed=1), net(x)
+    to_x, *to_parameters = torch.autograd.grad(expected, [x, *net.parameters()], slope)
+    with torch.no_grad():
+        traced = trace(net, x)
+        assert isinstance(traced, Layers)
+        torch.testing.assert_close(traced.back(slope), to_x)
+        traced.learn(slope)
+    for parameter, gradient in zip(net.parameters(), to_parameters, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
