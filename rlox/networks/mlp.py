@@ -85,12 +85,14 @@ def _plain(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.Module]]
 
 def hooked(module: nn.Module) -> bool:
     """Whether somebody wants to know when the module is called, or when its parameters get gradients."""
+    for parameter in module._parameters.values():
+        if parameter is not None and parameter._backward_hooks:
+            return True
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or any(p is not None and p._backward_hooks for p in module._parameters.values())
     )
 
 

@@ -100,7 +100,6 @@ def test_priorities_are_absolute_errors_without_their_weights() -> None:
 
 
 def test_the_double_estimator_is_the_online_choice_at_the_targets_value() -> None:
-    """Two actions worth 0: the maximum of two noisy estimates is too high, the double one is not."""
     made = learner(double_dqn=True, learning_rate=1e-9)
     data = batches(1, size=64)
     online = policy(seed=5)
@@ -116,6 +115,24 @@ def test_the_double_estimator_is_the_online_choice_at_the_targets_value() -> Non
     np.testing.assert_allclose(
         priorities.columns["priorities"], (q - goal).abs(), rtol=1e-4, atol=1e-5
     )
+
+
+def test_of_actions_all_worth_nothing_the_maximum_is_too_high_and_the_double_estimate_is_not() -> (
+    None
+):
+    """Two networks that know nothing are two estimates of 0 (van Hasselt et al. 2016, section 3)."""
+    next_obs = batches(1, size=16).next_obs[0]
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for seed in range(300):
+        for double, values in found.items():
+            made = learner(double_dqn=double)
+            made.policy.load_state_dict(policy(seed=seed).state_dict())
+            made.target.load_state_dict(policy(seed=1000 + seed).state_dict())
+            with torch.no_grad():
+                values.append(float(made._after(next_obs, 0).mean()))
+    error = np.std(found[True]) / 300**0.5
+    assert abs(np.mean(found[True])) < 3.0 * error
+    assert np.mean(found[False]) > 10.0 * error
 
 
 def replaced(data: Transitions, **changes: Any) -> Transitions:

@@ -159,18 +159,36 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
 
 
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
-    made, data = learner(), batches(1)
-    policy, critics = made.policy, vector(made.policy.critic)
+    made, first = learner(), squashed()
+    policy, step, seen = made.policy, made.critic.step, []
+
+    def stepped() -> None:
+        step()
+        seen.append((vector(policy.critic), vector(policy.actor)))
+
+    made.critic.step = stepped  # type: ignore[method-assign]
+    made.update(batches(1), Clock(horizon=100))
+    ((critics, actor),) = seen
+    assert not torch.equal(critics, vector(first.critic))
+    assert torch.equal(actor, vector(first.actor))
+    assert torch.equal(vector(policy.critic), critics)
+    assert not torch.equal(vector(policy.actor), actor)
+
+
+@pytest.mark.parametrize("mean", [-20.0, 20.0])
+def test_an_action_at_the_edge_has_a_density_and_gradients_that_are_finite(mean: float) -> None:
+    actor = squashed().actor
+    torch.nn.init.constant_(actor.net[-1].bias[:ACT], mean)
+    torch.nn.init.constant_(actor.net[-1].bias[ACT:], -1.0)
+    obs, noise = batches(1).obs[0], torch.zeros(12, ACT)
+    expected = squashed_log_prob(*actor(obs)[:1] * 2, actor(obs)[1]).detach()
     with torch.no_grad():
-        made._improve_critics(data, 0, data.obs[0], torch.tensor(0.2), torch.zeros(12, ACT))
-        assert not torch.equal(vector(policy.critic), critics)
-        assert torch.equal(vector(policy.actor), vector(squashed().actor))
-        critics, slopes = vector(policy.critic), made.critic.gradient.clone()
-        drawn, _, learn = policy.draw(data.obs[0], torch.zeros(12, ACT))
-        value, back = policy.value(policy.critic, data.obs[0], drawn)
-        learn(back(torch.ones_like(value)), torch.ones_like(value))
-    assert all(float(p.grad.abs().sum()) > 0 for p in policy.actor.parameters())
-    assert torch.equal(made.critic.gradient, slopes)
+        action, log_prob, learn = actor.trace(obs, noise)
+        learn(torch.ones_like(action), torch.ones_like(log_prob))
+    assert (action == math.copysign(1.0, mean)).all()
+    torch.testing.assert_close(log_prob, expected)
+    assert log_prob.min() > 20.0
+    assert all(torch.isfinite(p.grad).all() for p in actor.parameters())
 
 
 def test_the_soft_target_takes_the_entropy_away_and_ends_at_termination() -> None:
