@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 from harness.machine import describe_machine, now
+from harness.updates import prepared
 
 OUT = Path(__file__).parent / "results"
 ROUNDS = 15
-REPLAY = {"learning_starts": 600, "train_freq": 16, "gradient_steps": 16}
-ROLLOUT = {"n_epochs": 4}
 # algorithm, environment, widths, rows of a batch
 CASES = (
     ("ppo", "CartPole-v1", 64, 256),
@@ -34,29 +33,6 @@ CASES = (
     ("sac", "Pendulum-v1", 512, 256),
     ("td3", "Pendulum-v1", 256, 256),
 )
-
-
-def prepared(algo: str, env: str, width: int, batch_size: int) -> tuple[Any, Any, Any]:
-    """A run, and what its second update learned from."""
-    from rlox.build import build
-    from rlox.configs import make_run
-
-    parts = {"n_steps": batch_size // 2, **ROLLOUT} if algo == "ppo" else REPLAY
-    made = {"name": algo, "net_arch": [width, width], "batch_size": batch_size, **parts}
-    tree = {"algo": made, "env": {"id": env, "n_envs": 8}, "seed": 0, "total_steps": 100_000}
-    run = build(make_run(tree))
-    update, given = run.learner.update, []
-
-    def note(batch: Any, clock: Any) -> Any:
-        given.append((batch, clock))
-        if len(given) == 2:
-            run.stop("enough")
-        return update(batch, clock)
-
-    run.learner.update = note
-    run.fit()
-    run.learner.update = update
-    return run, *given[1]
 
 
 def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""What a gradient step is made of is counted as it is done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import update_profile
+from update_profile import Noted, alone, filled
+
+
+def test_operations_are_counted_and_products_kept_with_their_shapes() -> None:
+    a, b = torch.ones(2, 3), torch.ones(5, 3)
+    with Noted() as noted:
+        (a @ b.T).relu_()
+        torch.mm(b, a.T, out=torch.empty(5, 2))
+        torch.addmm(torch.ones(5), a, b.T)
+    assert noted.products.total() == 3
+    assert ("mm", (((2, 3), (3, 1)), ((3, 5), (1, 3)))) in noted.products
+    assert noted.operations >= 4
+
+
+def test_the_work_of_products_is_two_of_every_row_column_and_inner_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(update_profile, "timed", lambda call: call().shape[-1])
+    with Noted() as noted:
+        torch.mm(torch.ones(2, 3), torch.ones(3, 5))
+        torch.baddbmm(torch.ones(4, 1, 5), torch.ones(2, 3).expand(4, 2, 3), torch.ones(4, 3, 5))
+    seconds, megaflop = alone(noted.products)
+    assert megaflop == pytest.approx(2e-6 * (2 * 3 * 5 + 4 * 2 * 3 * 5))
+    assert seconds == 5 + 5
+
+
+def test_an_operand_lies_in_memory_as_it_did() -> None:
+    made = filled((4, 2, 3), (0, 3, 1))
+    assert made.shape == (4, 2, 3)
+    assert made.stride() == (0, 3, 1)
+    assert torch.equal(made[0], made[3])
+
+
+@pytest.mark.parametrize(("algo", "env"), [("a2c", "CartPole-v1"), ("td3", "Pendulum-v1")])
+def test_a_case_says_what_a_step_took(algo: str, env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_profile, "SECONDS", 1e-6)
+    found = update_profile.measure(algo, env, 8, 16)
+    assert found["steps"] == (1 if algo == "a2c" else 16)
+    assert found["products_seconds"] > 0
+    assert 0 < found["megaflop"] < 1
+    assert found["operations"] > found["products"] > 10
