@@ -2,7 +2,8 @@
 
 The processor's time of the same updates again and again; how many operations of torch a step is made of;
 and the products among them by themselves, the same shapes in a loop with nothing between: whatever learns
-with these products cannot be faster than that.
+with these products cannot be faster than that. And how fast torch multiplies with oneDNN instead of its
+BLAS: forward, and back to inputs and weights.
 
     python benchmarks/update_profile.py
 """
@@ -39,6 +40,8 @@ CASES = (
     ("td3", "Pendulum-v1", 64, 256),
     ("td3", "Pendulum-v1", 256, 256),
 )
+# rows of a batch, widths
+SIZES = ((256, 64), (64, 256), (256, 256), (256, 512))
 Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # of the operands: sizes, strides
 
 
@@ -110,6 +113,32 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def libraries(rows: int, width: int) -> dict[str, Any]:
+    """Thousand millions of multiplications and additions a second, by library and product of a layer."""
+    sizes = (rows, width), (width, width), (width,), (rows, width)
+    x, w, b, g = (torch.rand(*size) - 0.5 for size in sizes)
+    linear = torch.nn.functional.linear
+
+    def onednn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None) -> torch.Tensor:
+        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, w, b, "none", [], "")
+        return found
+
+    calls: dict[str, dict[str, Callable[[], Any]]] = {
+        "blas": {
+            "forward": lambda: linear(x, w, b), "inputs": lambda: g @ w, "weights": lambda: g.T @ x,
+        },
+        "oneDNN": {
+            "forward": lambda: onednn(x, w, b), "inputs": lambda: onednn(g, w.T),
+            "weights": lambda: onednn(g.T, x.T),
+        },
+    }  # fmt: skip
+    for way, call in calls["oneDNN"].items():
+        torch.testing.assert_close(call(), calls["blas"][way](), rtol=1e-4, atol=1e-4)
+    work = 2e-9 * rows * width * width
+    rates = {of: {w: work / timed(call) for w, call in ways.items()} for of, ways in calls.items()}
+    return {"rows": rows, "width": width, "gflops": rates}
+
+
 def render(report: dict[str, Any]) -> str:
     """A line for each case."""
     machine, commit = report["machine"], report["commit"]
@@ -131,6 +160,19 @@ def render(report: dict[str, Any]) -> str:
             f"{100 * bare / ms:.0f}%",
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
+    ways = ("forward", "inputs", "weights")
+    lines += [
+        "",
+        "GFLOPS of a layer's products, torch's BLAS / oneDNN:",
+        "",
+        f"| batch | layer | {' | '.join(ways)} |",
+        "|---|---|---|---|---|",
+    ]
+    for size in report["layers"]:
+        of = size["gflops"]
+        rates = (f"{of['blas'][way]:.0f} / {of['oneDNN'][way]:.0f}" for way in ways)
+        cells = [str(size["rows"]), f"{size['width']}x{size['width']}", *rates]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -140,13 +182,10 @@ def main() -> int:
     torch.set_num_threads(1)
     machine, date, commit = describe_machine(), now(), describe_commit()
     cases = [measure(*case) for case in CASES]
-    report = {
-        "schema_version": 1,
-        "date": date,
-        "commit": commit,
-        "machine": machine,
-        "cases": cases,
-    }
+    with torch.no_grad():
+        layers = [libraries(*size) for size in SIZES]
+    about = {"schema_version": 1, "date": date, "commit": commit, "machine": machine}
+    report = {**about, "cases": cases, "layers": layers}
     (OUT / "update_profile.json").write_text(json.dumps(report, indent=1) + "\n")
     (OUT / "update_profile.md").write_text(render(report))
     print(render(report), end="")

@@ -46,3 +46,13 @@ def test_a_case_says_what_a_step_took(algo: str, env: str, monkeypatch: pytest.M
     assert found["products_seconds"] > 0
     assert 0 < found["megaflop"] < 1
     assert found["operations"] > found["products"] > 10
+
+
+def test_the_products_of_a_layer_are_the_same_of_both_libraries_and_have_a_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(update_profile, "timed", lambda call: call().numel() * 1e-9)
+    found = update_profile.libraries(rows=3, width=4)["gflops"]
+    assert found.keys() == {"blas", "oneDNN"}
+    for rates in found.values():
+        assert rates == pytest.approx({"forward": 8.0, "inputs": 8.0, "weights": 6.0})
