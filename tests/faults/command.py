@@ -104,7 +104,7 @@ def _announce(phase: str, count: int) -> None:
     owner, name = {
         "building": (build, "build"),
         "collecting": (RolloutCollector, "_normalize"),
-        "updating": (PPOLearner, "_descend"),
+        "updating": (PPOLearner, "_step"),
         "evaluating": (Evaluator, "__call__"),
         "saving": (CheckpointStore, "_prune"),
         "finishing": (session.Session, "_outcome"),
