@@ -110,7 +110,7 @@ def on_policy_parts(
     )
     if own:
         policy = as_actor_critic(tools.policy or _named_policy(config, algo, tools, env))
-        require_takes(policy, env.observations.dim, config.env.id)
+        require_takes(policy, env.observations.dim, env.actions, config.env.id)
     else:
         heads, seen = (env.actions.size, 1), env.observations
         require_networks(

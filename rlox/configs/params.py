@@ -23,6 +23,7 @@ def param(
     besides: tuple[Any, ...] = (),
     choices: tuple[Any, ...] | None = None,
     instead_of: str | tuple[str, ...] = (),
+    only_with: str | None = None,
     source: str | None = None,
     verbatim: bool = False,
     scheduled: bool = False,
@@ -36,7 +37,8 @@ def param(
 
     `within` is an interval such as `"(0, 1]"`, `besides` values outside it that are allowed too;
     `choices` the allowed values; `instead_of` the fields beside it that say the same in another way,
-    of which one is given; `source` where the default comes from (paper, table, library); `verbatim`
+    of which one is given; `only_with` the switch beside it without which it says nothing; `source`
+    where the default comes from (paper, table, library); `verbatim`
     says that it is a path or the like: any text, also on the command line; `scheduled` that it may
     change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
     `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's;
@@ -50,6 +52,7 @@ def param(
         "besides": besides,
         "choices": choices,
         "instead_of": (instead_of,) if isinstance(instead_of, str) else instead_of,
+        "only_with": only_with,
         "source": source,
         "verbatim": verbatim,
         "scheduled": scheduled,

@@ -49,9 +49,14 @@ class SACConfig(ActorCriticConfig):
         -1,
         "steps of each environment between new gSDE noise matrices; -1: as many as train_freq takes",
         within="[-1, inf)",
+        only_with="use_sde",
     )
     log_std_init: float = param(
-        -3.0, "initial log standard deviation under gSDE", within="[-20, 2]", source="SB3"
+        -3.0,
+        "initial log standard deviation under gSDE",
+        within="[-20, 2]",
+        only_with="use_sde",
+        source="SB3",
     )
 
     @property
@@ -86,13 +91,12 @@ class SACConfig(ActorCriticConfig):
                 f"algo.target_entropy={self.target_entropy:g} and algo.ent_coef={self.ent_coef}: only "
                 "a temperature that is learned has a target; set algo.ent_coef=auto"
             )
-        default = {f.name: f.default for f in fields(self)}
-        for name in ("sde_sample_freq", "log_std_init"):
-            value = getattr(self, name)
-            if not self.use_sde and value != default[name]:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.metadata.get("only_with") == "use_sde" and not self.use_sde and value != f.default:
                 raise ConfigError(
-                    f"algo.{name}={value} without algo.use_sde: it says something of gSDE alone; set "
-                    f"algo.use_sde=true, or leave algo.{name} out"
+                    f"algo.{f.name}={value} without algo.use_sde: it says something of gSDE alone; set "
+                    f"algo.use_sde=true, or leave algo.{f.name} out"
                 )
         if self.sde_sample_freq == 0:
             raise ConfigError(

@@ -124,7 +124,7 @@ def other_ways(kind: type[Any], given: Mapping[str, Any]) -> list[str]:
     """The fields of a dataclass that say in another way what `given` says: presets' values of them go.
 
     Declared by `instead_of`, in both directions, and by `anneals` where a schedule is given. Null and false
-    say nothing.
+    say nothing, but that what is declared `only_with` a switch goes where the switch is off.
     """
     said = {name for name, value in given.items() if value is not None and value is not False}
     found: dict[str, None] = {}
@@ -132,6 +132,8 @@ def other_ways(kind: type[Any], given: Mapping[str, Any]) -> list[str]:
         beside = f.metadata.get("instead_of", ())
         found |= dict.fromkeys(beside if f.name in said else ())
         found |= dict.fromkeys([f.name] if said.intersection(beside) else ())
+        if given.get(f.metadata.get("only_with") or "", True) is False:
+            found[f.name] = None
         changed = f.metadata.get("anneals")
         if changed in said and not is_constant(given[changed]):
             found[f.name] = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rlox.errors import ConfigError
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import mlp
 from rlox.networks.traced import Traced
@@ -74,6 +75,8 @@ class ActionValues(Traced):
 
 @torch.no_grad()
 def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
-    """target <- (1 - tau) target + tau source, parameter by parameter, in place."""
+    """target <- (1 - tau) target + tau source, parameter by parameter, in place; `tau` from 0 to 1."""
+    if not 0.0 <= tau <= 1.0:
+        raise ConfigError(f"polyak_update: tau={tau}, expected a number from 0 to 1")
     for s, t in zip(source.parameters(), target.parameters(), strict=True):
         t.lerp_(s, tau)

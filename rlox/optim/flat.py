@@ -27,13 +27,14 @@ class FlatParameters:
 
     def __init__(self, module: nn.Module, learned: bool = True) -> None:
         named = {n: p for n, p in module.named_parameters() if p.requires_grad}
-        if len({(p.dtype, p.device) for p in named.values()}) != 1:
+        kinds = sorted({f"{p.dtype} on {p.device}" for p in named.values()})
+        if not kinds:
             raise ConfigError(
-                "the policy's trainable parameters must share one dtype and device, got "
-                + (
-                    ", ".join(sorted({f"{p.dtype} on {p.device}" for p in named.values()}))
-                    or "none"
-                )
+                "the policy has no parameter that could learn; one at least needs requires_grad=True"
+            )
+        if len(kinds) > 1:
+            raise ConfigError(
+                f"the policy's trainable parameters must share one dtype and device, got {', '.join(kinds)}"
             )
         self.parameters = list(named.values())
         self._slices: dict[str, slice] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.base import ActorCritic, Sampler, acting
 from rlox.rng import keyed
@@ -21,12 +22,14 @@ def as_actor_critic(policy: nn.Module) -> ActorCritic:
     return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
 
 
-def require_takes(policy: ActorCritic, obs_dim: int, env: str) -> None:
-    """Raise `ConfigError` if a policy of somebody's own fails on observations of that many numbers."""
+def require_takes(policy: ActorCritic, obs_dim: int, actions: ActionCodec, env: str) -> None:
+    """Raise `ConfigError` if a policy of somebody's own fails on observations of that many numbers, or acts
+    otherwise than the environment does.
+    """
     tensor = next((p for p in policy.parameters()), torch.zeros(1))
     with torch.no_grad(), keyed(0, {tensor.device}), acting(policy):
         try:
-            _probe(policy, torch.zeros(2, obs_dim, device=tensor.device))
+            _probe(policy, torch.zeros(2, obs_dim, device=tensor.device), actions)
         except (AttributeError, RuntimeError, ValueError, TypeError, IndexError) as error:
             name = type(policy.module if isinstance(policy, UserPolicy) else policy).__name__
             raise ConfigError(
@@ -35,10 +38,11 @@ def require_takes(policy: ActorCritic, obs_dim: int, env: str) -> None:
             ) from error
 
 
-def _probe(policy: ActorCritic, obs: Tensor) -> None:
-    """Call every method once; `ValueError` for results of other shapes than theirs."""
+def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
+    """Call every method once; `ValueError` for results of other shapes or kinds than theirs."""
     policy.get_value(obs)
     action, log_prob = policy.get_action_and_logprob(obs)
+    _require_actions("get_action_and_logprob", action, actions)
     scored, entropy = policy.get_logprob_and_entropy(obs, action)
     rows, one = obs.shape[:1], torch.Size()  # an entropy may be the same of all rows
     for method, found, shapes in (
@@ -48,8 +52,22 @@ def _probe(policy: ActorCritic, obs: Tensor) -> None:
     ):
         if found.shape not in shapes:
             raise ValueError(f"{method} gave {list(found.shape)}, expected one number a row, [B]")
-    if (best := policy.mode(obs)).shape != action.shape:
-        raise ValueError(f"mode gave {list(best.shape)}, actions are {list(action.shape)}")
+    _require_actions("mode", policy.mode(obs), actions)
+
+
+def _require_actions(method: str, found: Tensor, actions: ActionCodec) -> None:
+    """`ValueError` unless these are two actions of the environment's kind."""
+    size, said = actions.size, f"{list(found.shape)} of {str(found.dtype).removeprefix('torch.')}"
+    if actions.discrete:
+        right = found.shape == (2,) and not found.is_floating_point()
+        expected = f"whole numbers [B] from 0 to {size - 1}"
+        if right and not 0 <= (most := int(found.max())) < size:
+            right, said = False, f"{said} up to {most}"
+    else:
+        right = found.shape == (2, size) and found.is_floating_point()
+        expected = f"float [B, {size}]"
+    if not right:
+        raise ValueError(f"{method} gave {said}, the environment takes {expected}")
 
 
 class UserPolicy(ActorCritic):

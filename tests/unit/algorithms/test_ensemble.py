@@ -9,6 +9,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from rlox.envs.spaces import ActionCodec
+from rlox.errors import ConfigError
 from rlox.networks import EnsembleMLP, QNetwork, polyak_update
 from rlox.optim import FlatParameters, TargetNetwork
 
@@ -62,6 +63,12 @@ def test_polyak_update_moves_the_target_by_tau_and_the_source_not_at_all() -> No
     polyak_update(source, target, 0.25)
     torch.testing.assert_close(target.net[0].weight, 0.75 * before + 0.25 * there)
     assert torch.equal(source.net[0].weight, there)
+
+
+@pytest.mark.parametrize("tau", [-1.0, 2.0, float("nan")])
+def test_a_target_moves_by_no_more_than_the_whole_way(tau: float) -> None:
+    with pytest.raises(ConfigError, match=r"polyak_update: tau=.*, expected a number from 0 to 1"):
+        polyak_update(QNetwork(3, 1, hidden=4), QNetwork(3, 1, hidden=4), tau)
 
 
 def test_minus_one_is_the_low_end_of_a_box_and_one_its_high_end() -> None:

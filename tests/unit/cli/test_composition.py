@@ -134,6 +134,16 @@ def test_rainbow_brings_its_exponent_and_takes_no_other_buffer(cli: Cli, tmp_pat
     )
 
 
+def test_a_switch_that_is_turned_off_displaces_what_the_preset_says_of_it(cli: Cli) -> None:
+    of = ("algo=sac", "env=MountainCarContinuous-v0")
+    assert composed(cli, *of)["algo"]["log_std_init"] == -3.67
+    plain = composed(cli, *of, "algo.use_sde=false")["algo"]
+    assert (plain["use_sde"], plain["log_std_init"]) == (False, -3.0)
+    refused = cli("train", *of, "algo.use_sde=false", "algo.log_std_init=-2")
+    assert refused.code == 2
+    assert "algo.log_std_init=-2.0 without algo.use_sde" in refused.err
+
+
 def test_null_displaces_nothing(cli: Cli) -> None:
     data = composed(cli, "algo=dqn", "buffer.memory=null", "algo.replay_ratio=null")
     assert (data["buffer"]["capacity"], data["algo"]["gradient_steps"]) == (100_000, 128)

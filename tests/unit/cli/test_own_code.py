@@ -313,5 +313,5 @@ def test_a_policy_is_asked_for_everything_before_it_is_trained(cli: Cli) -> None
     assert (ended.code, ended.err) == (
         2,
         "rlox train: policy LogitsForMode fails on observations of CartPole-v1, [B, 4] float32: mode gave "
-        "[2, 2], actions are [2]\n",
+        "[2, 2] of float32, the environment takes whole numbers [B] from 0 to 1\n",
     )

@@ -194,6 +194,26 @@ def test_a_policy_for_other_observations_is_refused_before_training() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("Pendulum-v1", r"gave \[2\] of int64, the environment takes float \[B, 1\]"),
+        ("CartPole-v1", r"gave \[2\] of int64 up to 4, .* takes whole numbers \[B\] from 0 to 1"),
+    ],
+)
+def test_a_policy_for_other_actions_is_refused_before_training(env: str, said: str) -> None:
+    policy = DiscretePolicy(obs_dim=3 if env == "Pendulum-v1" else 4, n_actions=5)
+    torch.nn.init.constant_(policy.actor[-1].bias[4], 100.0)  # always takes the last
+    with pytest.raises(ConfigError, match=f"policy DiscretePolicy fails on .*{said}"):
+        PPO(env, policy=policy)
+
+
+def test_a_policy_in_which_nothing_may_learn_is_refused() -> None:
+    policy = DiscretePolicy(obs_dim=4, n_actions=2).requires_grad_(False)
+    with pytest.raises(ConfigError, match="no parameter that could learn"):
+        PPO(policy=policy)
+
+
 def test_looking_at_a_policy_draws_nothing_and_leaves_it_in_its_mode() -> None:
     policy = DiscretePolicy(obs_dim=4, n_actions=2)
     policy.register_module("noise", nn.Dropout(0.5))

@@ -54,6 +54,7 @@ def test_what_is_given_wins_and_displaces_the_other_way_to_say_it() -> None:
 
 
 def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_used() -> None:
+    assert SAC.tuned("MountainCarContinuous-v0", use_sde=False).config.algo.log_std_init == -3.0
     other = PPO.tuned("Pendulum-v1", preset="CartPole-v1")
     assert (other.env_id, other.config.algo.gae_lambda) == ("Pendulum-v1", 0.8)
     assert PPO.tuned(env="CartPole-v1").config == PPO.tuned("CartPole-v1").config
