@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,12 @@ class Noted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def timed(call: Callable[[], Any]) -> float:
-    """Seconds of the processor for one call, the median of samples."""
+def timed(call: Callable[[], Any], before: Callable[[], Any] = lambda: None) -> float:
+    """Seconds of the processor for one call, the median of samples; `before` each of them, untimed."""
     call()
     loops, samples = 1, list[float]()
     while len(samples) < ROUNDS:
+        before()
         begun = time.process_time()
         for _ in range(loops):
             call()
@@ -103,7 +105,9 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     with Noted() as noted:
         learner.update(batch, clock)
     steps = counted.steps - before
-    seconds = timed(lambda: learner.update(batch, clock)) / steps
+    # from the same weights each time: what has learned a batch by heart has numbers too small to be normal
+    state = deepcopy(learner.state())
+    seconds = timed(lambda: learner.update(batch, clock), lambda: learner.restore(state)) / steps
     bare, work = (total / steps for total in alone(noted.products))
     run.close()
     return {
