@@ -47,6 +47,7 @@ def parse(argv: Sequence[str] | None, rows: Mapping[str, Row], about: str) -> ar
     add = parser.add_argument
     add("--rows", default=",".join(rows), help="comma-separated, of: %(default)s")
     add("--quick", action="store_true", help="fewer and shorter samples, for trying things out")
+    add("--goals", action="store_true", help="only the cases that have a goal")
     add("--repeats", type=int, help="rounds, at least 7")
     add("--allow-missing", action="store_true", help="go on without peers that are not installed")
     add("--original", metavar="PYTHON", help="interpreter of an environment with rlox 1.2.0")
@@ -74,7 +75,7 @@ def run(rows: Mapping[str, Row], name: str, about: str, argv: Sequence[str] | No
     except (peers.MissingPeersError, OriginalError, DisagreementError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return UNUSABLE
-    whole = list(rows) == args.rows and not args.quick
+    whole = list(rows) == args.rows and not args.quick and not args.goals
     write(report, args.out or (RESULTS if whole else CACHE / "results"))
     missed = failures(report)
     for sentence in missed:
@@ -91,6 +92,8 @@ def measure(
     torch.set_num_threads(1)
     context = Context(original, args.quick)
     cases = [case for row in args.rows for case in rows[row](context)]
+    if args.goals:
+        cases = [case for case in cases if any(system.goals for system in case.ours)]
     absent = peers.missing_packages(
         cases, lambda p: original.python is not None if p == "original" else peers.is_importable(p)
     )

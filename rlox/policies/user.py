@@ -61,8 +61,8 @@ def _require_actions(method: str, found: Tensor, actions: ActionCodec) -> None:
     if actions.discrete:
         right = found.shape == (2,) and not found.is_floating_point()
         expected = f"whole numbers [B] from 0 to {size - 1}"
-        if right and not 0 <= (most := int(found.max())) < size:
-            right, said = False, f"{said} up to {most}"
+        if right and not 0 <= int(found.min()) <= int(found.max()) < size:
+            right, said = False, f"{said} from {int(found.min())} to {int(found.max())}"
     else:
         right = found.shape == (2, size) and found.is_floating_point()
         expected = f"float [B, {size}]"

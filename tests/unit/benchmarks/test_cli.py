@@ -54,6 +54,17 @@ def test_results_are_written_as_json_table_and_picture(tmp_path, capsys):
     assert "[1/1] P0 counting, 10: rlox 10.0 ms; slow 20.0 ms" in capsys.readouterr().out
 
 
+def test_the_cases_that_have_a_goal_can_be_measured_by_themselves(tmp_path):
+    given = ["--rows", "P1,P2", "--out", str(tmp_path)]
+    for more, count in (([], 2), (["--goals"], 1)):
+        assert run(ROWS, "test", "about", [*given, *more]) == 0
+        (*cases,) = json.loads((tmp_path / "test.json").read_text())["cases"]
+        assert len(cases) == count
+    table = (tmp_path / "test.md").read_text()
+    assert "| slow |" in table
+    assert "| fast |" not in table
+
+
 def test_a_missing_peer_fails_the_run_and_says_what_to_install(tmp_path, capsys):
     assert run(ROWS, "test", "about", ["--rows", "P3", "--out", str(tmp_path)]) == 2
     message = capsys.readouterr().err

@@ -198,7 +198,10 @@ def test_a_policy_for_other_observations_is_refused_before_training() -> None:
     ("env", "said"),
     [
         ("Pendulum-v1", r"gave \[2\] of int64, the environment takes float \[B, 1\]"),
-        ("CartPole-v1", r"gave \[2\] of int64 up to 4, .* takes whole numbers \[B\] from 0 to 1"),
+        (
+            "CartPole-v1",
+            r"gave \[2\] of int64 from 4 to 4, .* takes whole numbers \[B\] from 0 to 1",
+        ),
     ],
 )
 def test_a_policy_for_other_actions_is_refused_before_training(env: str, said: str) -> None:
