@@ -25,18 +25,35 @@ def project_atoms(
     split between them by its distance, what falls on one stays whole. `rewards` and `discounts` `[B]`, the
     latter 0 where an episode ended in termination, so that all mass is at r; `probabilities` `[B, N]`.
 
-    Each atom sums what reaches it in one order, on a GPU too, where scattered additions have none.
+    Each atom sums what reaches it in one order: on a CPU masses are added one after the other; on a GPU,
+    where scattered additions have no order, every atom looks at all masses.
     """
     n = probabilities.shape[-1]
     width = (v_max - v_min) / (n - 1)
     atoms = torch.linspace(v_min, v_max, n, device=probabilities.device).to(probabilities)
     reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
     # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
-    at = ((reached - v_min) / width).clamp(0.0, n - 1.0)
-    index = torch.arange(n, device=at.device, dtype=at.dtype)
+    at = ((reached - v_min) / width).clamp_(0.0, n - 1.0)
+    return (
+        _scattered(at, probabilities) if at.device.type == "cpu" else _gathered(at, probabilities)
+    )
+
+
+def _scattered(at: Tensor, masses: Tensor) -> Tensor:
+    """Each mass to the two atoms beside its place `at`, `[B, N]`: N steps a row."""
+    low = at.nan_to_num(0.0).floor_()  # an index, whatever came; its shares are NaN
+    above = at.sub_(low).mul_(masses)
+    index = low.long()
+    shared = torch.zeros_like(masses).scatter_add_(-1, index, masses - above)
+    return shared.scatter_add_(-1, index.add_(1).clamp_(max=masses.shape[-1] - 1), above)
+
+
+def _gathered(at: Tensor, masses: Tensor) -> Tensor:
+    """The same by one product of every atom's shares with the masses: N x N steps a row."""
+    index = torch.arange(masses.shape[-1], device=at.device, dtype=at.dtype)
     apart = (at.unsqueeze(-2) - index.unsqueeze(-1)).abs_()  # [B, i, j]
     shares = apart.neg_().add_(1.0).clamp_(min=0.0)
-    return (shares @ probabilities.unsqueeze(-1)).squeeze(-1)
+    return (shares @ masses.unsqueeze(-1)).squeeze(-1)
 
 
 def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlox.losses import categorical_kl, project_atoms, quantile_huber, quantile_midpoints
+from rlox.losses import (
+    categorical_kl,
+    distributional,
+    project_atoms,
+    quantile_huber,
+    quantile_midpoints,
+)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -56,6 +62,21 @@ def test_a_projection_keeps_the_mean_where_nothing_is_clipped() -> None:
     torch.testing.assert_close(found, rewards + discounts * (before @ atoms), atol=1e-5, rtol=0)
     clipped = project_atoms(torch.tensor([15.0]), torch.tensor([0.9]), before[:1], -10.0, 10.0)
     assert float(clipped @ atoms) < 10.0001
+
+
+def test_a_projection_on_a_gpu_is_that_on_a_cpu() -> None:
+    """The product that a GPU takes, run here."""
+    at, masses = (20 * torch.rand(50, 21)).round(decimals=1), probabilities(50, 21)
+    torch.testing.assert_close(
+        distributional._scattered(at.clone(), masses), distributional._gathered(at, masses)
+    )
+
+
+def test_a_reward_that_is_no_number_stays_one_in_its_row() -> None:
+    rewards = torch.tensor([1.0, math.nan])
+    found = project_atoms(rewards, torch.ones(2), probabilities(2, 5), 0.0, 4.0)
+    assert found[0].isfinite().all()
+    assert found[1].isnan().any()
 
 
 def test_mass_that_falls_on_an_atom_stays_whole_there() -> None:

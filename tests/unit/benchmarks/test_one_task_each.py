@@ -49,9 +49,9 @@ def test_the_legs_their_systems_and_what_solves_them():
         "masked_PPO_Taxi": ("Taxi-v4", 200_000, 7.5, ["masked PPO", "PPO", "sb3-contrib MaskablePPO"]),
         "discrete_SAC": ("CartPole-v1", 50_000, 475, ["discrete SAC"]),
         "DDPG": ("Pendulum-v1", 20_000, -200, ["DDPG"]),
-        "DQN_parts": (
-            "CartPole-v1", 50_000, 475, ["noisy DQN", "C51", "QR-DQN", "sb3-contrib QRDQN"],
-        ),
+        "noisy_DQN": ("CartPole-v1", 50_000, 475, ["noisy DQN"]),
+        "C51": ("CartPole-v1", 500_000, 475, ["C51"]),
+        "QR_DQN": ("CartPole-v1", 500_000, 475, ["QR-DQN", "sb3-contrib QRDQN"]),
         "Rainbow": ("CartPole-v1", 40_000, 475, ["Rainbow"]),
     }  # fmt: skip
     assert {leg.seeds for leg in LEGS.values()} == {5}
@@ -81,7 +81,7 @@ def test_what_is_compared_differs_in_one_thing():
     assert recurrent.settings["algo"] == plain.settings["algo"] | more
     assert recurrent.settings["env"] == plain.settings["env"]
     assert peer.settings == recurrent.settings
-    *_, quantile, peer = LEGS["DQN_parts"].systems
+    quantile, peer = LEGS["QR_DQN"].systems
     assert peer.settings == quantile.settings
 
 
@@ -113,12 +113,12 @@ def test_the_contributions_get_their_settings_under_the_names_that_they_have():
         "net_arch": [64], "ortho_init": False, "lstm_hidden_size": 64, "enable_critic_lstm": True,
         "activation_fn": torch.nn.ReLU,
     }  # fmt: skip
-    *_, quantile = LEGS["DQN_parts"].systems
+    *_, quantile = LEGS["QR_DQN"].systems
     given = sb3.translate(quantile.settings)
     assert given["policy_kwargs"] == {
-        "net_arch": [256, 256], "n_quantiles": 10, "optimizer_kwargs": {"eps": 0.01 / 64},
+        "net_arch": [120, 84], "n_quantiles": 50, "optimizer_kwargs": {"eps": 0.01 / 128},
     }  # fmt: skip
-    assert given["buffer_size"] == 100_000
+    assert given["buffer_size"] == 10_000
     assert "distribution" not in given
 
 
