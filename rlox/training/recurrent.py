@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.errors import NonFiniteError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.training.actor import ActorOf, Player
 
@@ -67,6 +67,7 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
     def _before(self, state: Any, episode_start: Any, count: int) -> State:
         """The states that `count` observations meet: a copy, zeros where an episode begins."""
         before = self.begun(count)
+        starts = _starts(episode_start, count)
         if state is None:
             return before
         given = np.asarray(state)
@@ -78,15 +79,23 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
         if not np.isfinite(given).all():
             raise NonFiniteError("the state is not finite; give what predict returned")
         before[:] = given
-        if episode_start is not None:
-            starts = np.asarray(episode_start, np.bool_)
-            if starts.shape not in ((), (count,)):
-                raise ShapeError(
-                    f"episode_start has shape {starts.shape}, expected a bool or ({count},), one for "
-                    "each observation"
-                )
-            before[np.broadcast_to(starts, count)] = 0.0
+        before[starts] = 0.0
         return before
+
+
+def _starts(said: Any, count: int) -> NDArray[np.bool_]:
+    """Whether an episode begins in each of `count` rows, as `said`; None: in none."""
+    given = np.asarray(False if said is None else said)
+    if given.shape not in ((), (count,)):
+        raise ShapeError(
+            f"episode_start has shape {given.shape}, expected a bool or ({count},), one for each "
+            "observation"
+        )
+    if not np.isin(given, (0, 1)).all():
+        raise ConfigError(
+            f"episode_start={said!r}: expected True or False, or 1 or 0, for each row"
+        )
+    return np.broadcast_to(given.astype(np.bool_), count)
 
 
 class _Remembering:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rlox.algorithms import RecurrentPPO
-from rlox.errors import NonFiniteError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.runs.record import record
 from rlox.types import Clock
 
@@ -99,11 +99,18 @@ def test_sampled_actions_follow_the_state_and_are_drawn_anew() -> None:
     [
         (np.zeros((2, 16)), None, r"state has shape \(2, 16\), expected \(3, 16\)"),
         (np.zeros((3, 16)), [True], r"episode_start has shape \(1,\), expected a bool or \(3,\)"),
+        (None, [True], r"episode_start has shape \(1,\), expected a bool or \(3,\)"),
     ],
 )
 def test_a_state_of_another_shape_is_refused(state: Any, start: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         made().predict(OBS[0], state, start)
+
+
+@pytest.mark.parametrize("start", ["yes", [0.5, 1, 0], [np.nan, 1, 0], [2, 0, 0], ["a", "b", "c"]])
+def test_an_episode_start_that_says_neither_yes_nor_no_is_refused(start: Any) -> None:
+    with pytest.raises(ConfigError, match=r"episode_start=.*: expected True or False"):
+        made().predict(OBS[0], np.zeros((3, 16)), start)
 
 
 def test_a_state_that_is_not_finite_is_refused() -> None:
