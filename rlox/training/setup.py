@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from os import PathLike, fspath
@@ -38,6 +38,18 @@ __all__ = [
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
 
 
+def _hint(name: str, known: Iterable[str]) -> str:
+    """What was meant by an argument that is not of the algorithm."""
+    if meant := _HABITS.get(name):
+        return f"; here that is {meant}"
+    owners = [
+        algo
+        for algo, kind in sorted(ALGO_CONFIGS.items())
+        if name in {f.name for f in fields(kind)}
+    ]
+    return (f"; it belongs to {', '.join(owners)}" if owners else "") + nearest(name, known)
+
+
 def config_from_arguments(
     algo: str, env_id: EnvSource, n_envs: int, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
@@ -49,9 +61,7 @@ def config_from_arguments(
     known = in_algo | in_env | in_buffer | {"device", "env_backend", "env_kwargs", "init_from"}
     for name in options:
         if name not in known:
-            meant = _HABITS.get(name)
-            hint = f"; here that is {meant}" if meant else nearest(name, known)
-            raise UnknownNameError(f"unknown argument '{name}' for {algo}{hint}")
+            raise UnknownNameError(f"unknown argument '{name}' for {algo}{_hint(name, known)}")
     name = env_name(env_id)
     env = {k: v for k, v in options.items() if k in in_env}
     if "env_kwargs" in options:
