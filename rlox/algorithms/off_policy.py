@@ -64,7 +64,8 @@ def off_policy_parts(
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env)
     obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
-    rewards = RewardNormalizer(env.n_envs, algo.gamma) if env_config.normalize_reward else None
+    scales = (env.n_envs, algo.gamma, algo.n_step)
+    rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     given = (obs_normalizer, rewards, made.actions)
     source = ReplaySource(env, memory, made.behaviour, cadence, *given)

@@ -159,10 +159,14 @@ class FixedNormalizer:
 
 
 class RewardNormalizer:
-    """Scales rewards by the running deviation of each environment's discounted return."""
+    """Scales rewards by the running deviation of each environment's discounted return.
 
-    def __init__(self, n_envs: int, gamma: float) -> None:
+    Stored ones are drawn as sums over `n_step` steps, discounted.
+    """
+
+    def __init__(self, n_envs: int, gamma: float, n_step: int = 1) -> None:
         self.gamma = gamma
+        self.most = CLIP * sum(gamma**k for k in range(n_step))  # of rewards that are clipped each
         self.returns = np.zeros(n_envs, np.float64)
         self.moments = RunningMoments(())
 
@@ -175,8 +179,8 @@ class RewardNormalizer:
         return scaled
 
     def apply(self, rewards: NDArray[np.float32]) -> None:
-        """Scale raw rewards in place with the present moments, which stay as they are."""
-        np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -CLIP, CLIP, out=rewards)
+        """Scale raw sums in place with the present moments, which stay as they are."""
+        np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -self.most, self.most, out=rewards)
 
     def state(self) -> dict[str, Any]:
         """The moments and the running returns."""

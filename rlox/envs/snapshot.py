@@ -29,6 +29,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "ClipAction": (),
     "ClipReward": (),
     "FlattenObservation": (),
+    "HideVelocities": (),
     "MaskActions": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
@@ -38,7 +39,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "TrueReturn": ("total",),
     "TellTrueReturn": (),
 }
-_OURS = ("gymnasium.wrappers", "rlox.envs.wrapping", "rlox.envs.masks")
+_OURS = ("gymnasium.wrappers", "rlox.envs.masks", "rlox.envs.velocities", "rlox.envs.wrapping")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:

@@ -264,6 +264,13 @@ class ActionCodec:
                 f"{algo} needs Box actions with finite bounds, {name} has {short(self.space)}; wrap it "
                 "with gymnasium.wrappers.TransformAction"
             )
+        with np.errstate(over="ignore"):
+            narrow = np.isfinite(high - low).all()
+        if not narrow:
+            raise UnsupportedSpaceError(
+                f"{algo} stretches [-1, 1] over the Box of actions, {name} has {short(self.space)}, whose "
+                f"width is not finite in {self.space.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
+            )
         return UnitCodec(self.space, self.discrete, self.size)
 
 

@@ -34,9 +34,7 @@ def project_atoms(
     reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
     # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
     at = ((reached - v_min) / width).clamp_(0.0, n - 1.0)
-    return (
-        _scattered(at, probabilities) if at.device.type == "cpu" else _gathered(at, probabilities)
-    )
+    return _gathered(at, probabilities) if at.is_cuda else _scattered(at, probabilities)
 
 
 def _scattered(at: Tensor, masses: Tensor) -> Tensor:
