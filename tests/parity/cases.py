@@ -46,6 +46,7 @@ class Case:
     box: bool = False
     sb3: bool = True
     extras: tuple[str, ...] = field(default=())  # of a batch: "steps" > 1, "weights"
+    clips: str | None = None  # which gradients the limit clips now and now not, if not all
 
     @property
     def trains(self) -> int:
@@ -57,7 +58,8 @@ class Case:
         """How the names of the tensors begin whose gradients have one norm; of each a norm is limited."""
         if "max_grad_norm" not in self.settings:
             return ()
-        return ("actor.", "critic.") if self.algo == "sac" else ("",)
+        apart = ("actor.", "critic.") if self.algo in ("sac", "td3") else ("",)
+        return apart if self.clips is None else (self.clips,)
 
     @property
     def updates(self) -> int:
@@ -101,6 +103,17 @@ CASES = {
         extras=("steps", "weights"),
     ),
     "td3": Case("td3", TD3, box=True),
+    "td3_parts": Case(
+        "td3",
+        {**TD3, "max_grad_norm": 1.1},
+        box=True,
+        sb3=False,
+        extras=("steps", "weights"),
+        clips="critic.",
+    ),
+    "td3_clipped": Case(
+        "td3", {**TD3, "max_grad_norm": 0.09}, box=True, sb3=False, clips="actor."
+    ),
 }
 
 

@@ -90,6 +90,8 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> No
         ("sac_parts", {"max_grad_norm": 0.6}),
         ("td3", {"tau": 0.051}),
         ("td3", {"target_noise_clip": 0.5}),
+        ("td3_parts", {"max_grad_norm": 1.2}),
+        ("td3_clipped", {"max_grad_norm": 0.1}),
     ],
 )
 def test_a_setting_that_differs_is_seen(name: str, changed: dict[str, Any]) -> None:
@@ -100,7 +102,7 @@ def test_a_setting_that_differs_is_seen(name: str, changed: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("name", "column"),
     [("dqn_parts", "steps"), ("dqn_parts", "weights"), ("sac_n_step", "steps"),
-     ("sac_parts", "steps"), ("sac_parts", "weights")],
+     ("sac_parts", "steps"), ("sac_parts", "weights"), ("td3_parts", "steps"), ("td3_parts", "weights")],
 )  # fmt: skip
 def test_what_a_batch_says_of_each_row_is_seen(name: str, column: str) -> None:
     file = load(name)

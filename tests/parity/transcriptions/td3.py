@@ -12,6 +12,7 @@ from parity.transcriptions.common import (
     Kinks,
     Step,
     Weights,
+    clipped_to,
     detached,
     gradients_of,
     least,
@@ -39,25 +40,28 @@ class TD3:
     def train(self, batch: dict[str, Tensor]) -> list[Step]:
         self.updates += 1
         losses = {"critic": self._critics(batch)}
-        gradients = self._descend("critic", losses["critic"])
+        gradients, clipped = self._descend("critic", losses["critic"])
         if self.updates % self.settings["policy_delay"] == 0:
             losses["actor"] = self._actor(batch)
-            gradients |= self._descend("actor", losses["actor"])
+            found, limited = self._descend("actor", losses["actor"])
+            gradients, clipped = gradients | found, clipped | limited
             online = {f"target.{name}": value for name, value in self.weights.items()}
             moved(self.targets, online, self.settings["tau"])
-        return [Step(losses, gradients, gradients, detached(self.weights))]
+        return [Step(losses, gradients, clipped, detached(self.weights))]
 
-    def _descend(self, name: str, loss: Tensor) -> Weights:
+    def _descend(self, name: str, loss: Tensor) -> tuple[Weights, Weights]:
         gradients = gradients_of(loss, self._part(name))
-        self.optimizers[name].step(self.weights, gradients)
-        return gradients
+        limit = self.settings.get("max_grad_norm")
+        clipped = gradients if limit is None else clipped_to(gradients, limit)
+        self.optimizers[name].step(self.weights, clipped)
+        return gradients, clipped
 
     def _critics(self, batch: dict[str, Tensor]) -> Tensor:
         """y = r + gamma min_k Q'_k(s', clip(pi'(s') + clip(eps, -c, c), -1, 1)); the errors' sum."""
         limit = self.settings["target_noise_clip"]
         terms = []
         for i in range(len(batch["rewards"])):
-            goal = batch["rewards"][i]
+            goal, weight = batch["rewards"][i], batch["weights"][i] if "weights" in batch else 1.0
             if not bool(batch["terminated"][i]):
                 obs, noise = batch["next_obs"][i], batch["noise_target"][i].clamp(-limit, limit)
                 action = self.act(self.targets, "target.actor", obs) + noise
@@ -65,10 +69,11 @@ class TD3:
                 first, second = (
                     self.q(self.targets, f"target.critic.{k}", obs, action) for k in (0, 1)
                 )
-                goal = goal + self.settings["gamma"] * least(first, second, self.kinks, "targets")
+                value = least(first, second, self.kinks, "targets")
+                goal = goal + self.settings["gamma"] ** int(batch["steps"][i]) * value
             for k in (0, 1):
                 q = self.q(self.weights, f"critic.{k}", batch["obs"][i], batch["actions"][i])
-                terms.append((q - goal.detach()) ** 2)
+                terms.append(weight * (q - goal.detach()) ** 2)
         return 2 * mean(terms)
 
     def _actor(self, batch: dict[str, Tensor]) -> Tensor:
