@@ -111,9 +111,7 @@ CASES = {
         extras=("steps", "weights"),
         clips="critic.",
     ),
-    "td3_clipped": Case(
-        "td3", {**TD3, "max_grad_norm": 0.09}, box=True, sb3=False, clips="actor."
-    ),
+    "td3_clipped": Case("td3", {**TD3, "max_grad_norm": 0.09}, box=True, sb3=False, clips="actor."),
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from helpers.masked import BY_METHOD, Masked, telling
 from torch import Tensor, nn
 
-from rlox.algorithms import A2C, BC, DQN, PPO
+from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow
 from rlox.algorithms.dqn import DQNLearner
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
@@ -30,9 +30,19 @@ SMALL: dict[Any, dict[str, Any]] = {
         "exploration_fraction": 1.0, "target_update_interval": 40,
     },
 }  # fmt: skip
+SMALL[Rainbow] = {key: value for key, value in SMALL[DQN].items() if "exploration" not in key}
 PARTS = {"prioritized": True, "n_step": 3, "double_dqn": True, "dueling": True}
 KINDS = pytest.mark.parametrize(
-    ("facade", "more"), [(PPO, {}), (A2C, {}), (DQN, {}), (DQN, PARTS)], ids=str
+    ("facade", "more"),
+    [
+        (PPO, {}),
+        (A2C, {}),
+        (DQN, {}),
+        (DQN, PARTS),
+        (DQN, {"noisy": True, "exploration_fraction": 0.1}),
+        (Rainbow, {}),
+    ],
+    ids=str,
 )
 
 

@@ -20,6 +20,7 @@ from rlox.configs import SACConfig, make
 from rlox.errors import ConfigError, NonFiniteError, UnsupportedSpaceError
 from rlox.losses import temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
+from rlox.policies.exploration import SampledChoices
 from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
 from rlox.rng import Streams
 from rlox.trainers import SACTrainer
@@ -92,6 +93,21 @@ def test_an_actions_log_density_and_gradient_are_those_of_its_own_noise() -> Non
     with torch.no_grad():
         torch.testing.assert_close(actor.explore(obs, noise), action)
         torch.testing.assert_close(actor.mode(obs), mean.tanh())
+
+
+def test_the_logarithm_of_a_deviation_is_cut_off_at_minus_20_and_2_in_learning_and_exploring() -> (
+    None
+):
+    actor = squashed().actor
+    obs, noise = torch.randn(3, OBS), torch.randn(3, ACT)
+    for said, kept in ((-100.0, -20.0), (100.0, 2.0)):
+        with torch.no_grad():
+            actor.net[-1].weight.zero_()
+            actor.net[-1].bias.copy_(torch.tensor([0.1] * ACT + [said] * ACT))
+            assert (actor(obs)[1] == kept).all()
+            wanted = (0.1 + math.exp(kept) * noise).tanh()
+            torch.testing.assert_close(actor.explore(obs, noise), wanted)
+            torch.testing.assert_close(actor.draw(obs, noise)[0], wanted)
 
 
 def test_gsde_is_a_gaussian_whose_deviation_follows_the_state() -> None:
@@ -393,6 +409,18 @@ def test_exploration_is_the_policys_own_noise_and_a_function_of_the_step() -> No
     u = np.arctanh(drawn.clip(-0.999999, 0.999999))
     assert u.mean() == pytest.approx(float(mean), abs=0.05)
     assert u.std() == pytest.approx(float(log_std.exp()), rel=0.05)
+
+
+def test_choices_are_explored_by_the_softmax_and_at_random_each_as_likely() -> None:
+    logits = torch.tensor([0.0, 1.0, -1.0, 0.5])
+    explore = SampledChoices(lambda obs: logits.expand(len(obs), 4), 4, 8, 3, torch.device("cpu"))
+    obs = np.zeros((8, 2), np.float32)
+    acted = np.concatenate([explore.act(obs, step, 0.0) for step in range(5000)])
+    random = np.concatenate([explore.random(step, obs) for step in range(5000)])
+    for drawn, p in ((acted, torch.softmax(logits, 0).numpy()), (random, np.full(4, 0.25))):
+        expected = p * len(drawn)
+        counts = np.bincount(drawn, minlength=4)
+        assert ((counts - expected) ** 2 / expected).sum() < 16.3  # 3 degrees of freedom, p = 0.001
 
 
 @pytest.mark.parametrize(("freq", "same"), [(1, 1), (4, 4), (-1, 6)])

@@ -49,6 +49,7 @@ def test_rows_are_drawn_in_proportion_to_priority_to_the_alpha(alpha, stratified
     index = batch["indices"].astype(int)
     for key, column in rows(64).items():
         np.testing.assert_array_equal(batch[key], column[index], err_msg=key)
+    assert (alpha > 0) or (batch["weights"] == 1).all()
     counts = np.bincount(index.ravel(), minlength=64)
     expected = 100_000 * priorities**alpha / (priorities**alpha).sum()
     chi2 = ((counts - expected) ** 2 / expected).sum()

@@ -113,6 +113,28 @@ class Tape(gym.Env[Any, Any]):
         return seen, float(rewards[t]), bool(terminated[t]), bool(truncated[t]), {}
 
 
+def test_scaled_rewards_are_clipped_at_10_and_sums_at_what_as_many_come_to() -> None:
+    normalizer = RewardNormalizer(2, gamma=0.5)
+    for _ in range(500):
+        normalizer.scale(np.array([1.0, -1.0]), np.ones(2, np.bool_))
+    assert normalizer.moments.var == pytest.approx(1.0, rel=1e-3)
+    lasts = np.array([False, False])
+    scaled = normalizer.scale(np.array([60.0, -60.0]), lasts)
+    assert scaled.tolist() == [10.0, -10.0]
+    for n_step, most in ((1, 10.0), (3, 17.5)):
+        drawn = RewardNormalizer(2, gamma=0.5, n_step=n_step)
+        drawn.restore(
+            {
+                "moments": {**normalizer.moments.state(), "var": np.array(1.0)},
+                "returns": np.zeros(2),
+            }
+        )
+        rewards = np.array([[12.0, -40.0], [40.0, 2.0]], np.float32)
+        drawn.apply(rewards)
+        wanted = np.clip([[12.0, -40.0], [40.0, 2.0]], -most, most)
+        np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
+
+
 def test_both_normalisers_equal_stable_baselines3_step_by_step() -> None:
     peer = pytest.importorskip(
         "stable_baselines3.common.vec_env", reason="stable-baselines3 is an optional peer"

@@ -36,6 +36,7 @@ def test_what_is_left_are_the_positions_of_the_same_episode(env_id: str) -> None
 def test_it_is_a_wrapper_by_name() -> None:
     env = make_vec(EnvConfig(id="CartPole-v1", n_envs=2, wrappers=("hide_velocities",)), 0, None)
     assert env.observations.dim == 2
+    assert env.resume_grade == "exact"  # it keeps nothing from one observation to the next
     env.close()
 
 

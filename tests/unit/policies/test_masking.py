@@ -13,6 +13,7 @@ from torch.distributions import Categorical
 from rlox.policies import DiscretePolicy, MaskedDiscretePolicy
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy, allowed_only
 from rlox.policies.q import EpsilonGreedy, QPolicy
+from rlox.policies.returns import Quantiles
 
 OBS, ACTIONS, ROWS = 3, 5, 64
 DRAWS = 20_000
@@ -180,3 +181,27 @@ def test_a_q_policy_that_samples_takes_any_allowed_action_now_and_then() -> None
     expected = 0.6 * masks / masks.sum(-1, keepdim=True)
     expected[torch.arange(2), best] += 0.4
     torch.testing.assert_close(rates, expected, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("returns", [None, Quantiles(3)])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_noise(
+    returns: Quantiles | None, dueling: bool
+) -> None:
+    options = {"net_arch": (8,), "dueling": dueling, "returns": returns, "sigma": 0.5}
+    masked, plain = (kind(OBS, ACTIONS, **options) for kind in (MaskedQPolicy, QPolicy))
+    spread(masked)
+    plain.load_state_dict(masked.state_dict())
+    given, obs, masks = rows()
+    noise = torch.randn(masked.noise_size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        for said in (None, noise):
+            assert torch.equal(masked.said(given, said), plain.said(obs, said))
+            assert torch.equal(masked.trace(given, said).out, plain.trace(obs, said).out)
+            values, wanted = masked(given, said), plain(obs, said)
+            assert torch.equal(values[masks > 0], wanted[masks > 0])
+            assert (values[masks == 0] < -1e38).all()
+        assert not torch.allclose(masked(given, noise), masked(given))
+        drawn = {tuple(masked.sample(given).tolist()) for _ in range(5)}
+    assert len(drawn) > 1  # the best, with noise
+    assert all((masks[torch.arange(ROWS), list(choices)] == 1).all() for choices in drawn)
