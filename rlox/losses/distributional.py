@@ -34,7 +34,8 @@ def project_atoms(
     reached = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
     # clipped in units of atoms: rounding cannot leave the ends, where there is one neighbour
     at = ((reached - v_min) / width).clamp_(0.0, n - 1.0)
-    return _gathered(at, probabilities) if at.is_cuda else _scattered(at, probabilities)
+    project = _gathered if at.device.type in ("cuda", "mps") else _scattered
+    return project(at, probabilities)
 
 
 def _scattered(at: Tensor, masses: Tensor) -> Tensor:

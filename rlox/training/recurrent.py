@@ -85,7 +85,9 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
 
 def _starts(said: Any, count: int) -> NDArray[np.bool_]:
     """Whether an episode begins in each of `count` rows, as `said`; None: in none."""
-    given = np.asarray(False if said is None else said)
+    if said is None:
+        return np.zeros(count, np.bool_)
+    given = np.asarray(said)
     if given.shape not in ((), (count,)):
         raise ShapeError(
             f"episode_start has shape {given.shape}, expected a bool or ({count},), one for each "

@@ -172,13 +172,12 @@ def test_a_box_too_wide_for_its_numbers_is_refused(kind: Any) -> None:
         kind(Endless, buffer_size=100)
 
 
-def test_rewards_are_normalised_with_the_discount_of_the_run() -> None:
-    for algorithm in (
-        SAC(**VECTORS, gamma=0.9, n_step=3, normalize_reward=True, buffer_size=100),
-        PPO(**MINIBATCHES, gamma=0.9, normalize_reward=True),
-    ):
-        collecting = getattr(algorithm.source, "collector", algorithm.source)
-        assert collecting.reward_normalizer.gamma == 0.9
+def test_rewards_are_normalised_with_the_discount_and_the_window_of_the_run() -> None:
+    replayed = SAC(**VECTORS, gamma=0.9, n_step=3, normalize_reward=True, buffer_size=100)
+    collected = PPO(**MINIBATCHES, gamma=0.9, normalize_reward=True)
+    for source in (replayed.source, collected.source.collector):
+        assert source.reward_normalizer.gamma == 0.9
+    assert replayed.source.reward_normalizer.most == pytest.approx(10 * (1 + 0.9 + 0.81))
 
 
 @pytest.mark.parametrize(
