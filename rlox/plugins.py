@@ -14,11 +14,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.errors import ConfigError, RloxError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "GROUP",
@@ -86,6 +88,8 @@ class Offer:
 
         `ConfigError` with who offers it and what went wrong. `told` is what named it.
         """
+        from importlib.metadata import EntryPoint  # late: most uses of rlox ask for no plugin
+
         try:
             return EntryPoint(self.point.name, value or self.point.value, GROUP).load()
         except (Exception, SystemExit) as error:
@@ -109,6 +113,8 @@ def offers() -> tuple[Offer, ...]:
 
     What lies in the current folder is not installed: such a folder may be anybody's.
     """
+    from importlib.metadata import distributions
+
     found: list[Offer] = []
     seen: set[str] = set()
     for distribution in distributions(path=_installed()):

@@ -38,7 +38,17 @@ def require_own_folders() -> None:
 
 
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """The options of a config group: files in the conf folders, and for env the registered ids.
+    """The options of a config group: files in the conf folders, plugins', and for env the registered ids."""
+    found = set(named_options(group, folders))
+    if group == "env":
+        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
+
+        found.update(env_ids())
+    return sorted(found)
+
+
+def named_options(group: str, folders: Iterable[Path]) -> list[str]:
+    """Those of files in the conf folders and of plugins.
 
     What begins with an underscore is for other files to be built on, and no option.
     """
@@ -52,10 +62,6 @@ def group_options(group: str, folders: Iterable[Path]) -> list[str]:
         found = {"null" if name == "none" else name for name in found}
     if group in plugins.KINDS:
         found.update(plugins.names(group))
-    if group == "env":
-        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
-
-        found.update(env_ids())
     return sorted(found)
 
 
