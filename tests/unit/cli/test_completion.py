@@ -67,7 +67,7 @@ READ = {
         ("completion z", ["zsh"]),
         ("evaluate x det", ["deterministic="]),
         ("no-such-command x", []),
-        ("train algo=nope algo.gam", ["algo.gamma="]),
+        ("train algo=nope algo.gamm", ["algo.gamma="]),
     ],
 )  # fmt: skip
 def test_what_may_come_next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from helpers.cli import TINY, Cli, assert_explained, only_run
-from helpers.installed import EXAMPLE_POINTS, Install, install, write_package
+from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, install, write_package
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
@@ -270,3 +271,14 @@ def test_a_run_of_a_plugin_that_is_gone_is_explained(
     result = cli("resume", str(run), "total_steps=512")
     assert result.code == 2
     assert "algo.name='vpg' is not known" in result.err and "rlox list plugins" in result.err
+
+
+def test_the_page_on_plugins_shows_the_example_letter_for_letter() -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
+    shown = re.findall(r"^```(?:python|toml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    named = ("config.py", "vpg.py", "sqlite.py")
+    files = [(EXAMPLE / "rlox_example" / name).read_text("utf-8") for name in named]
+    points, *python = shown
+    assert python == files
+    assert points in (EXAMPLE / "pyproject.toml").read_text("utf-8")
+    assert dict(re.findall(r'^"(.+)" = "(.+)"$', points, re.MULTILINE)) == EXAMPLE_POINTS
