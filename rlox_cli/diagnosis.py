@@ -18,7 +18,7 @@ from rlox_cli.options import own_folders
 from rlox_cli.plugin_states import IGNORED, state
 from rlox_cli.provenance import cores, cpu_model
 
-WIDTH, INDENT = 80, 15
+INDENT = 15
 # The state of CartPole a step after standing still and upright at 0 and being pushed to the right, by the
 # equations of Barto, Sutton and Anderson (1983): (0, 8/41, 0, -12/41).
 PUSHED = (0.0, 8 / 41, 0.0, -12 / 41)
@@ -62,7 +62,7 @@ def _line(finding: Finding) -> str:
     told = f"BROKEN: {finding.told}" if finding.broken else finding.told
     return textwrap.fill(
         told,
-        WIDTH,
+        max(40, min(80, shutil.get_terminal_size().columns)),
         initial_indent=head,
         subsequent_indent=" " * INDENT,
         break_on_hyphens=False,

@@ -1,4 +1,4 @@
-"""The scripts by which shells ask `rlox completion words=...` what comes next."""
+"""The scripts by which shells ask `rlox completion SHELL words=...` what comes next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _rlox_complete() {
     [[ -n $word ]] || continue
     case $word in *[=./]) ;; *) word="$word " ;; esac
     COMPREPLY+=("${word#"$kept"}")
-  done < <("${words[0]}" completion "words=$typed" 2>/dev/null)
+  done < <("${words[0]}" completion bash "words=$typed" 2>/dev/null)
 }
 complete -o nospace -F _rlox_complete rlox
 """
@@ -27,7 +27,7 @@ ZSH = """\
 _rlox() {
   local -a typed found whole part
   typed=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")
-  found=("${(@f)$("${(Q)words[1]}" completion "words=${(pj:\\n:)typed}"$'\\n' 2>/dev/null)}")
+  found=("${(@f)$("${(Q)words[1]}" completion zsh "words=${(pj:\\n:)typed}"$'\\n' 2>/dev/null)}")
   part=(${(M)found:#*[=./]})
   whole=(${found:#*[=./]})
   (( ${#part} )) && compadd -S '' -a part
@@ -46,7 +46,7 @@ function __rlox_complete
     set -l before (commandline -opc)
     set -l current (commandline -ct)
     set -l lines (printf '%s\\n' $before[2..-1] "$current" | string collect --no-trim-newlines)
-    command $before[1] completion "words=$lines" 2>/dev/null
+    command $before[1] completion fish "words=$lines" 2>/dev/null
 end
 complete -c rlox -f -a '(__rlox_complete)'
 """

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
-from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.schema import Schema
@@ -22,10 +21,10 @@ WORDS = "words="
 class CompletionConfig:
     """What `rlox completion` takes."""
 
-    shell: str | None = param(None, "the shell, also without shell=", choices=SHELLS)
+    shell: str = param(doc="the shell, also without shell=", choices=SHELLS)
     words: str | None = param(
         None,
-        "what was typed after rlox, each word ends its line: prints what the last may become",
+        "what was typed after rlox, a word a line: prints what the last may become, not the script",
         verbatim=True,
     )
 
@@ -38,15 +37,14 @@ def check(composed: DictConfig) -> CompletionConfig:
     from rlox.configs import make
     from rlox_cli import validate
 
-    config = make(CompletionConfig, validate.known_data(composed, SCHEMA))
-    if (config.shell is None) == (config.words is None):
-        raise ConfigError(f"name your shell: rlox completion {'|'.join(SHELLS)}")
-    return config
+    return make(CompletionConfig, validate.known_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
-    if len(call.args) == 1 and call.args[0].startswith(WORDS):  # at each TAB: Hydra takes too long
-        return _answer(CompletionConfig(words=call.args[0].removeprefix(WORDS)))
+    match call.args:
+        case [shell, words] if shell in SHELLS and words.startswith(WORDS):
+            # at each TAB: Hydra would take too long
+            return _answer(CompletionConfig(shell, words.removeprefix(WORDS)))
     from rlox_cli import compose
 
     flags, given = compose.taken_apart(call.args, call.command)
@@ -63,7 +61,7 @@ def _answer(config: CompletionConfig) -> int:
         return OK
     from rlox_cli.shells import SCRIPTS
 
-    print(SCRIPTS[str(config.shell)], end="")
+    print(SCRIPTS[config.shell], end="")
     return OK
 
 

@@ -13,9 +13,9 @@ SPEC = CommandSpec(
     unwritable=(),
     least=("shell=bash",),
     conflicts=(
-        ((), "rlox completion bash|zsh|fish"),
+        ((), "give shell=SHELL"),
         (("shell=bsh",), "did you mean 'bash'"),
-        (("bash", "words=train"), "name your shell"),
+        (("bash", "word=train"), "'words'"),
         (("-m", "shell=bash,zsh"), "call it once for each"),
     ),
 )

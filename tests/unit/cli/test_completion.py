@@ -78,11 +78,11 @@ def test_what_may_come_next(
 
 
 def test_every_command_group_and_part_is_offered_at_the_beginning(cli: Cli) -> None:
-    first = cli("completion", "words=").out.split()
+    first = cli("completion", "bash", "words=").out.split()
     assert {"train", "resume", "evaluate", "sweep", "list", "doctor", "completion"} <= set(first)
-    words = cli("completion", "words=train\n\n").out.split()
+    words = cli("completion", "bash", "words=train\n\n").out.split()
     assert {"algo=", "algo.", "env=", "seed=", "exp=", "resume=", "eval."} <= set(words)
-    assert cli("completion", "words=train\nalgo=\n").out.split() == [
+    assert cli("completion", "bash", "words=train\nalgo=\n").out.split() == [
         f"algo={name}" for name in sorted(ALGO_CONFIGS)
     ]
 
@@ -122,7 +122,7 @@ def test_the_ids_that_are_read_are_those_that_gymnasium_registers() -> None:
 def test_what_comes_next_is_found_without_what_takes_long_to_import() -> None:
     code = (
         "import sys; from rlox_cli.main import main; "
-        "main(['completion', 'words=train\\nenv=Cart\\n']); "
+        "main(['completion', 'zsh', 'words=train\\nenv=Cart\\n']); "
         "print({'torch', 'hydra', 'omegaconf', 'numpy', 'gymnasium'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -149,3 +149,4 @@ def test_tab_completes_in_a_real_shell(shell: str, tmp_path: Path) -> None:
         terminal.type("rlox tr\talgo=pp\tenv=MountainCarC\t--cf\tjo\t-p env\n")
         terminal.until("id: MountainCarContinuous-v0")
         terminal.type("exit\n")
+        assert terminal.end() == 0
