@@ -80,6 +80,7 @@ def test_what_rlox_needs_and_lacks_is_broken_and_what_an_extra_lacks_is_not(
     assert result.out.endswith("\nbroken: no-such, gymnasium\n")
 
 
+@pytest.mark.ci
 def test_a_broken_hydra_is_told_by_a_command_that_works_without_it(tmp_path: Path) -> None:
     (tmp_path / "hydra").mkdir()
     (tmp_path / "hydra/__init__.py").write_text("raise ImportError('half of it is missing')")

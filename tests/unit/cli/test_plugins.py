@@ -210,6 +210,7 @@ def test_an_environment_and_a_wrapper_of_a_plugin_are_used_by_their_names(
         gym.registry.pop("Coin-v0", None)
 
 
+@pytest.mark.ci
 def test_a_logger_of_a_plugin_has_each_row_once_also_after_resuming(
     cli: Cli, install: Install, tmp_path: Path
 ) -> None:
