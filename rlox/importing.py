@@ -13,6 +13,7 @@ from rlox.configs import nearest
 from rlox.configs.code import Code, arguments_of, name_of
 from rlox.configs.secrets import revealed
 from rlox.errors import ConfigError, RloxError, UnknownNameError
+from rlox.plugins import the_offer
 
 __all__ = ["failure", "import_module", "load", "made"]
 
@@ -49,6 +50,11 @@ def load(spec: Code, key: str) -> Any:
     name = name_of(spec)
     if name.startswith("<"):
         raise ConfigError(f"{key}={name}: an object, which is not saved; give it again")
+    if ":" not in name:  # a word of a plugin's, which the configuration has been checked for
+        offer = the_offer("wrapper", name, f"{key}={name}")
+        if offer is None:
+            raise UnknownNameError(f"{key}={name}: no plugin of this name is installed")
+        return offer.load(f"{key}={name}")
     module, _, attribute = name.partition(":")
     found = vars(import_module(f"{key}={name}", module))
     if attribute not in found:

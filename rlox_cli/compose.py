@@ -27,7 +27,8 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through om
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import messages, sweep, validate
 from rlox_cli.command import Call, Command
-from rlox_cli.options import conf_folders, group_options
+from rlox_cli.options import conf_folders, group_options, require_own_folders
+from rlox_cli.plugin_source import PluginSource
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
 from rlox_cli.verbatim import quoted, verbatim_keys
@@ -124,8 +125,9 @@ class Line:
                 f"-m: rlox {command.name} does one thing; call it once for each value"
             )
         command.schema.register()
-        for plugin in (GymnasiumSource, VariantSource, RloxSearchPath):
+        for plugin in (GymnasiumSource, VariantSource, PluginSource, RloxSearchPath):
             Plugins.instance().register(plugin)
+        require_own_folders()
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides

@@ -8,12 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
+from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
+from rlox.envs.optional import ATARI_IDS, lacking
 from rlox.errors import ConfigError, RloxError
 from rlox.runs.progress import word
 from rlox_cli import summary
 from rlox_cli.commands.list import ListConfig
 from rlox_cli.options import conf_folders, group_options
+from rlox_cli.plugin_states import shadows, state
 from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
 from rlox_cli.run_schema import RUN
 
@@ -22,7 +27,8 @@ HEAD = ("state", "progress", "score", "label", "run")
 
 def lines(config: ListConfig) -> list[str]:
     """The listing; a line that says so where there is nothing."""
-    rows = list(_runs(config) if config.what == "runs" else _options(config))
+    special = {"runs": _runs, "plugins": _plugins}
+    rows = list(special.get(config.what, _options)(config))
     if not rows:
         inside = f" with '{config.contains}' in its name" if config.contains else ""
         place = f" in {config.run_root}" if config.what == "runs" else ""
@@ -34,16 +40,28 @@ def lines(config: ListConfig) -> list[str]:
 def _options(config: ListConfig) -> Iterator[tuple[str, str]]:
     """The options of a group with a line on each."""
     registry = next((group.registry for group in RUN.groups if group.name == config.what), {})
-    for name in group_options(config.what, conf_folders()):
+    names = set(group_options(config.what, conf_folders()))
+    if config.what == "env":
+        names.update(ATARI_IDS)
+    for name in sorted(names):
         if (config.contains or "").lower() in name.lower():
             yield name, _line_on(config.what, name, registry)
 
 
-def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
-    if group == "env":
-        from rlox._core import native_env_ids
+def _plugins(config: ListConfig) -> Iterator[tuple[str, ...]]:
+    """What installed packages offer, and whether it is used."""
+    for offer in plugins.offers():
+        row = (offer.point.name, offer.source, state(offer), offer.summary)
+        if any((config.contains or "").lower() in part.lower() for part in row[:2]):
+            yield row
 
-        return "in Rust" if name in native_env_ids() else ""
+
+def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
+    offered = [o for o in plugins.offers() if (o.kind, o.name) == (group, name) and not shadows(o)]
+    if offered:  # it is not imported to ask it
+        return ", ".join(f"of {o.source}: {o.summary}".removesuffix(": ") for o in offered)
+    if group == "env" and (name in gym.registry or name in ATARI_IDS):
+        return _line_on_env(name)
     if name in registry:
         kind = registry[name]
         # an algorithm's file begins with its name and paper, its class with where defaults are from
@@ -57,6 +75,26 @@ def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
             )
             return next((line for line in comments if not line.startswith("@")), "")
     return ""
+
+
+def _line_on_env(name: str) -> str:
+    """What Gymnasium says of it without making one, and what has to be installed first."""
+    from rlox._core import native_env_ids
+
+    if name not in gym.registry:  # ale-py registers its own when it is imported
+        needs = lacking("ale_py")
+        return f"Atari{f', needs: {needs}' if needs else ''}"
+    spec = gym.registry[name]
+    if getattr(spec.entry_point, "__module__", "").startswith("gymnasium.envs"):
+        return "not in Gymnasium any more"  # a function that says where it went
+    limit, solved, needs = spec.max_episode_steps, spec.reward_threshold, lacking(spec.entry_point)
+    said = (
+        f"at most {limit:,} steps" if limit else "no time limit",
+        f"solved at {solved:g}" if solved is not None else "",
+        f"needs: {needs}" if needs else "",
+        "in Rust" if name in native_env_ids() else "",
+    )
+    return ", ".join(filter(None, said))
 
 
 def _runs(config: ListConfig) -> Iterator[tuple[str, ...]]:
@@ -87,8 +125,11 @@ def _run(path: Path) -> tuple[str, ...]:
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RloxError):
         saved = read_config(path)
         label = _label(saved.get("run") or {})
-        unit = ALGO_CONFIGS[saved["algo"]["name"]].unit
-        score = (read_result(path) or {}).get("score")
+        result = read_result(path) or {}
+        # a plugin that only the folder names is not imported for this
+        kind = dict.get(ALGO_CONFIGS, saved["algo"]["name"])
+        unit = kind.unit if kind is not None else result.get("unit", unit)
+        score = result.get("score")
     return (
         state,
         f"{step:,} {word(unit)}",

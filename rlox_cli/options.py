@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rlox import plugins
 from rlox.errors import ConfigError
 from rlox_cli import plain_yaml
 
@@ -14,18 +15,40 @@ CONF = Path(__file__).parent / "conf"
 
 
 def conf_folders(config_dir: str | None = None) -> list[Path]:
-    """The conf folders in force: the shipped one, RLOX_CONF_PATH, and `--config-dir`."""
+    """The conf folders in force, what wins last: plugins', the shipped one, the user's, `--config-dir`."""
     extra = [config_dir] if config_dir else []
-    return [CONF, *(Path(p).absolute() for p in [*own_folders(), *extra])]
+    brought = [folder for _, folder in plugins.folders()]
+    return [*brought, CONF, *(Path(p).absolute() for p in [*own_folders(), *extra])]
 
 
 def own_folders() -> list[str]:
-    """The folders in RLOX_CONF_PATH, as they are written there."""
+    """The folders in RLOX_CONF_PATH, as they are written there: the last one wins."""
     return [p for p in os.environ.get("RLOX_CONF_PATH", "").split(os.pathsep) if p]
 
 
+def require_own_folders() -> None:
+    """`ConfigError` for what RLOX_CONF_PATH names and is no folder."""
+    for path in map(Path, own_folders()):
+        if not path.is_dir():
+            what = "a file, expected a folder" if path.exists() else "no such folder"
+            raise ConfigError(
+                f"RLOX_CONF_PATH: {path}: {what}; correct the variable (several folders are separated by "
+                f"'{os.pathsep}') or unset it: unset RLOX_CONF_PATH"
+            )
+
+
 def group_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """The options of a config group: files in the conf folders, and for env the registered ids.
+    """The options of a config group: files in the conf folders, plugins', and for env the registered ids."""
+    found = set(named_options(group, folders))
+    if group == "env":
+        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
+
+        found.update(env_ids())
+    return sorted(found)
+
+
+def named_options(group: str, folders: Iterable[Path]) -> list[str]:
+    """Those of files in the conf folders and of plugins.
 
     What begins with an underscore is for other files to be built on, and no option.
     """
@@ -37,10 +60,8 @@ def group_options(group: str, folders: Iterable[Path]) -> list[str]:
     found = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
     if group == "tuned":  # the file exists because Hydra refuses null here; people write null
         found = {"null" if name == "none" else name for name in found}
-    if group == "env":
-        from rlox.envs.ids import env_ids  # late: it brings Gymnasium
-
-        found.update(env_ids())
+    if group in plugins.KINDS:
+        found.update(plugins.names(group))
     return sorted(found)
 
 

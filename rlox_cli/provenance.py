@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rlox import plugins
 from rlox.configs import RunConfig
 from rlox.configs.secrets import masked
 
@@ -51,10 +52,12 @@ def collect(config: RunConfig, command: Sequence[str]) -> dict[str, Any]:
 
 
 def packages() -> dict[str, str | None]:
-    """Versions of what a run is made of; of the engines of environments those that are installed."""
+    """Versions of what a run is made of; of the engines of environments those that are installed,
+    of plugins those that are used.
+    """
     engines = {name: _version(name) for name in ENGINES}
     installed = {name: version for name, version in engines.items() if version is not None}
-    return {name: _version(name) for name in PACKAGES} | installed
+    return {name: _version(name) for name in PACKAGES} | installed | plugins.loaded()
 
 
 def cores() -> int:

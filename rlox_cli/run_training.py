@@ -18,6 +18,7 @@ from rlox.runs import progress
 from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
+from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, RunFolder, read_config, write_json
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def title(config: RunConfig) -> str:
 
 def warn(config: RunConfig) -> None:
     """Say what is probably not meant, before it costs time."""
-    for line in advice(config):
+    for line in [*advice(config), *passed_over(config)]:
         print(f"rlox train: warning: {line}", file=sys.stderr, flush=True)
 
 

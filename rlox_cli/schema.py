@@ -109,7 +109,7 @@ class Part:
     @property
     def brings(self) -> dict[str, Any]:
         """Defaults outside the part that its option brings; of several options none."""
-        return _brings(self.group.registry[self.tags[0]]) if len(self.tags) == 1 else {}
+        return brings_of(self.group.registry[self.tags[0]]) if len(self.tags) == 1 else {}
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,13 @@ class Schema:
         for group in self.groups:
             for tag, cls in group.registry.items():
                 store.store(
-                    group=f"schema/{group.name}", name=tag, node=_node(cls), provider="rlox"
+                    group=f"schema/{group.name}", name=tag, node=node_of(cls), provider="rlox"
                 )
-                if brought := _tree(_brings(cls)):
+                if brought := tree_of(brings_of(cls)):
                     store.store(group="schema/brings", name=tag, node=brought, provider="rlox")
         chosen: dict[str, Any] = {group.name: {} for group in self.groups if group.many}
         single = {group.name for group in self.groups}
-        rest = {key: value for key, value in _node(self.declares).items() if key not in single}
+        rest = {key: value for key, value in node_of(self.declares).items() if key not in single}
         store.store(group="schema", name=self.name, node={**rest, **chosen}, provider="rlox")
 
     def _preset_chooses(self, given: Mapping[str, str]) -> bool:
@@ -279,17 +279,17 @@ def _tag(node: Any) -> str | None:
     return str(node.get("name")) if isinstance(node, Mapping) else None
 
 
-def _node(cls: type[Any]) -> dict[str, Any]:
+def node_of(cls: type[Any]) -> dict[str, Any]:
     """The defaults of a dataclass as plain data, `???` where there is none."""
-    return _tree({key.name: key.default for key in keys_of(cls, "")})
+    return tree_of({key.name: key.default for key in keys_of(cls, "")})
 
 
-def _brings(cls: type[Any]) -> dict[str, Any]:
+def brings_of(cls: type[Any]) -> dict[str, Any]:
     """What an algorithm's dataclass says of keys elsewhere (`AlgorithmConfig.brings`)."""
     return dict(cls.brings) if issubclass(cls, AlgorithmConfig) else {}
 
 
-def _tree(dotted: Mapping[str, Any]) -> dict[str, Any]:
+def tree_of(dotted: Mapping[str, Any]) -> dict[str, Any]:
     """`{"env.n_envs": 1}` as a tree of plain data."""
     tree: dict[str, Any] = {}
     for name, value in dotted.items():

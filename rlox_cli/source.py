@@ -73,6 +73,7 @@ class RloxSearchPath(SearchPathPlugin):
         for number, folder in enumerate(own_folders()):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
         search_path.append("rlox-variants", "variants://")
+        search_path.append("rlox-plugins", "plugins://")
         search_path.append("rlox-gymnasium", "gymnasium://")
 
 

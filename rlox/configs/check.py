@@ -220,8 +220,11 @@ def _named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
     data = _mapping(value, path)
     name = str(data.get("name", ""))
     if name not in options:
+        hint = nearest(name, options)
+        if not hint and path != "buffer":
+            hint = "; of a plugin? rlox list plugins shows what is installed"
         raise UnknownNameError(
-            f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{nearest(name, options)}"
+            f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{hint}"
         )
     return make(options[name], data, path)
 

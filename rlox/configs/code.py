@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
+from rlox import plugins
 from rlox.configs.params import is_object_name, object_name, param
 from rlox.configs.secrets import FromProcess, references
 from rlox.errors import ConfigError
@@ -33,9 +34,14 @@ Code = str | Mapping[str, Any] | Callable[..., Any]
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def code(doc: str, *, names: tuple[str, ...] = (), many: bool = False) -> Any:
-    """A `param` that names code; besides paths it takes the words `names`. With `many` a list."""
-    return param(() if many else None, doc, code="many" if many else "one", choices=names or None)
+def code(
+    doc: str, *, names: tuple[str, ...] = (), many: bool = False, plugin: str | None = None
+) -> Any:
+    """A `param` that names code; besides paths it takes the words `names`, and those by which plugins of
+    the kind `plugin` are found. With `many` a list.
+    """
+    kind = "many" if many else "one"
+    return param(() if many else None, doc, code=kind, choices=names or None, plugin=plugin)
 
 
 def as_code(f: Field[Any], value: Any, path: str) -> Any:
@@ -150,7 +156,7 @@ def _one(f: Field[Any], value: Any, path: str) -> Any:
     if callable(value):
         return value
     name = value.get("name") if isinstance(value, Mapping) else value
-    words = f.metadata.get("choices") or ()
+    words = (*(f.metadata.get("choices") or ()), *plugins.names(f.metadata["plugin"] or ""))
     if isinstance(name, str) and (name in words or _PATH.fullmatch(name) or is_object_name(name)):
         if not isinstance(value, Mapping):
             return value

@@ -47,10 +47,15 @@ class EnvConfig:
         default_factory=dict,
     )
     wrappers: tuple[Code, ...] = code(
-        "wrappers, innermost first: by name, or your own as module:Name", names=WRAPPERS, many=True
+        "wrappers, innermost first: by name, or your own as module:Name",
+        names=WRAPPERS,
+        many=True,
+        plugin="wrapper",
     )
     reward_wrappers: tuple[Code, ...] = code(
-        "the same for training only: returns are told and evaluations made without them", many=True
+        "the same for training only: returns are told and evaluations made without them",
+        many=True,
+        plugin="wrapper",
     )
     action_mask: str = param(
         "none",

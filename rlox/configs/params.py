@@ -29,6 +29,7 @@ def param(
     scheduled: bool = False,
     anneals: str | None = None,
     code: str | None = None,
+    plugin: str | None = None,
     hint: str | None = None,
     null_word: str | None = None,
     default_factory: Callable[[], Any] | None = None,
@@ -42,7 +43,8 @@ def param(
     says that it is a path or the like: any text, also on the command line; `scheduled` that it may
     change over the run (`configs.schedules`), `anneals` the field that it lets fall to 0;
     `code` that it names code of the user's (`configs.code`): one, many, or id for an environment's;
-    `hint` what is said of a value of another type besides; `null_word` a word that means null.
+    `plugin` the kind of plugins whose names it takes as well; `hint` what is said of a value of another
+    type besides; `null_word` a word that means null.
     """
     if within is not None:
         parse_interval(within)
@@ -58,6 +60,7 @@ def param(
         "scheduled": scheduled,
         "anneals": anneals,
         "code": code,
+        "plugin": plugin,
         "hint": hint,
         "null_word": null_word,
     }

@@ -11,12 +11,14 @@ from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.offered import algorithm_config, logger_config
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
+from rlox.plugins import Plugged
 
 AlgoConfig = (
     PPOConfig
@@ -29,7 +31,7 @@ AlgoConfig = (
     | DDPGConfig
     | BCConfig
 )
-ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
+_ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
     "recurrent_ppo": RecurrentPPOConfig,
     "a2c": A2CConfig,
@@ -40,6 +42,7 @@ ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ddpg": DDPGConfig,
     "bc": BCConfig,
 }
+ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,12 @@ class JsonlConfig:
 
 
 LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig
-LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
+_LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
     "jsonl": JsonlConfig,
     "csv": CsvConfig,
     "tensorboard": TensorboardConfig,
 }
+LOGGER_CONFIGS = Plugged(_LOGGER_CONFIGS, "logger", logger_config)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -12,8 +14,9 @@ from rlox.configs import nearest
 from rlox.envs import native_gym
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
+from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec"]
+__all__ = ["env_ids", "find_spec", "plugged"]
 
 # Namespaces that a separate package registers: namespace -> (module, what to install).
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -33,12 +36,32 @@ def find_spec(env_id: str) -> Any:
     module, _, name = env_id.rpartition(":")
     if module:
         native_gym.register(import_module(f"env={env_id}", module))
+    elif name not in gym.registry:
+        plugged(name)
     _register_namespace(name)
     if name not in gym.registry:
         raise UnknownNameError(
             f"environment '{env_id}' is not registered in Gymnasium{nearest(name, env_ids())}"
         )
     return gym.spec(name)
+
+
+@cache
+def plugged(env_id: str) -> ModuleType | None:
+    """The module of the plugin that offers an id which Gymnasium does not have without it.
+
+    It registers the id when it is imported, or offers it natively. `ConfigError` where it does neither.
+    """
+    told = f"env={env_id}"
+    offer = None if env_id in gym.registry else the_offer("env", env_id, told)
+    if offer is None:
+        return None
+    module = offer.load(told)
+    if isinstance(module, ModuleType):
+        native_gym.register(module)
+    if env_id not in gym.registry:
+        raise offer.wrong(told, f"a module that registers {env_id} with Gymnasium")
+    return module if isinstance(module, ModuleType) else None
 
 
 def _register_namespace(name: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rlox import _core
 from rlox._core import VecEnv
 from rlox.envs.base import Finals
+from rlox.envs.ids import plugged
 from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 from rlox.importing import import_module
@@ -19,13 +20,16 @@ __all__ = ["NativeVecEnv", "native_engine"]
 
 
 def native_engine(env_id: str) -> type[VecEnv] | None:
-    """The class that steps `env_id` in Rust: rlox's own, or that of the module in `module:Id-v0`.
+    """The class that steps `env_id` in Rust: rlox's own, or that of the module in `module:Id-v0`, or
+    that of a plugin.
 
     A module offers native environments by a `VecEnv`, a `SingleEnv` and `native_env_ids()` of its
     own. None if the id runs in Gymnasium only.
     """
     path, _, name = env_id.rpartition(":")
     module = import_module(f"env={env_id}", path) if path else _core
+    if not path and name not in native_ids(module):
+        module = plugged(name) or module
     if name not in native_ids(module):
         return None
     engine: type[VecEnv] = vars(module)["VecEnv"]

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import LoggerConfig, RunConfig, leaves, plain
+from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, leaves, plain
 from rlox.errors import MissingExtraError, StorageError
 from rlox.loggers.base import Row, Sink
 from rlox.loggers.csv import CsvSink
 from rlox.loggers.follow import Delivery, Follower, finish
 from rlox.loggers.jsonl import METRICS, JsonLines, read_rows
 from rlox.loggers.tensorboard import TensorboardSink
+from rlox.plugins import Offer, Plugged
 
 __all__ = [
     "LOGGERS",
@@ -47,7 +48,7 @@ class Logger:
     package: str | None = None
 
 
-LOGGERS: dict[str, Logger] = {
+_LOGGERS: dict[str, Logger] = {
     "csv": Logger(lambda own, folder, run: CsvSink(folder / "metrics.csv")),
     "tensorboard": Logger(
         lambda own, folder, run: TensorboardSink(
@@ -56,6 +57,25 @@ LOGGERS: dict[str, Logger] = {
         package="tensorboard",
     ),
 }
+
+
+def _logger(offer: Offer, plugin: Any, told: str) -> Logger:
+    """What makes the sink of a plugin's logger; `MissingExtraError` where that lacks a package."""
+    _ = LOGGER_CONFIGS[offer.name]  # which checks what the plugin is
+
+    def sink(own: Any, folder: Path, run: RunConfig) -> Sink:
+        try:
+            made: Sink = plugin.sink(own, folder, run)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{told}: the plugin of {offer.source} lacks something: {error}"
+            ) from error
+        return made
+
+    return Logger(sink)
+
+
+LOGGERS = Plugged(_LOGGERS, "logger", _logger)
 
 
 def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from rlox.errors import ConfigError, StorageError
 
-__all__ = ["available_memory", "require_disk", "require_memory", "require_networks"]
+__all__ = [
+    "available_memory",
+    "memory_limit",
+    "require_disk",
+    "require_memory",
+    "require_networks",
+]
 
 # Numbers that learning keeps of a parameter: itself, as it is made and in the flat vector, its gradient
 # in both places, two moments.
@@ -25,11 +31,19 @@ _CGROUPS = (
 
 def available_memory(root: Path = Path("/")) -> int | None:
     """Bytes this process may still take: the machine's, or its control group's if that is less."""
-    found = [_meminfo(root / "proc/meminfo")]
+    found = [_meminfo(root / "proc/meminfo", "MemAvailable", "SC_AVPHYS_PAGES")]
     for limit_file, usage_file in _CGROUPS:
         limit, usage = _number(root / limit_file), _number(root / usage_file)
         if limit is not None and usage is not None:
             found.append(max(limit - usage, 0))
+    known = [n for n in found if n is not None]
+    return min(known) if known else None
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Bytes of memory that this process may have at all: the machine's, or less in a control group."""
+    found = [_meminfo(root / "proc/meminfo", "MemTotal", "SC_PHYS_PAGES")]
+    found += [_number(root / limit_file) for limit_file, _ in _CGROUPS]
     known = [n for n in found if n is not None]
     return min(known) if known else None
 
@@ -68,15 +82,15 @@ def require_disk(folder: Path, need: int) -> None:
         )
 
 
-def _meminfo(path: Path) -> int | None:
+def _meminfo(path: Path, field: str, pages: str) -> int | None:
     try:
         for line in path.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
     except (ValueError, OSError):
         return None
 

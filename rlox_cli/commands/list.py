@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 from rlox.configs.params import param
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.options import CONF
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-KINDS = ("runs", "env", "algo", "buffer", "logger", "tuned", "exp")
+# Runs, plugins, and every group of options that conf/ has.
+KINDS = (
+    "runs",
+    *sorted(
+        p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"
+    ),
+    "plugins",
+)
 WITHOUT_KEYS = ("what", "contains")
 
 
@@ -56,8 +64,8 @@ COMMAND = Command(
     name="list",
     summary="what there is to choose from, and the runs there are",
     notes=(
-        "Lists environments, algorithms, buffers, loggers and presets, with a line on each, or runs:\n"
-        "whether each is done or going on, how far it is, and its score."
+        "Lists environments, algorithms, buffers, loggers, presets and plugins, with a line on each, or\n"
+        "runs: whether each is done or going on, how far it is, and its score."
     ),
     examples=("rlox list runs", "rlox list env Pole", "rlox list algo"),
     schema=SCHEMA,

@@ -48,16 +48,22 @@ def shell(script: str, cwd: Path, **changes: str | None) -> subprocess.Completed
 
 
 class Terminal:
-    """Context manager: `rlox args` as the leader of a terminal's session."""
+    """Context manager: `rlox args`, or another program, as the leader of a terminal's session."""
 
     def __init__(
-        self, args: Sequence[str], cwd: Path, columns: int = 100, nohup: bool = False, **env: str
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        columns: int = 100,
+        nohup: bool = False,
+        program: str = RLOX,
+        **env: str,
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._read = b""
         self._child = subprocess.Popen(
-            [RLOX, *args], cwd=cwd, env=environment(**{"TERM": "xterm-256color", **env}), stdin=slave,
+            [program, *args], cwd=cwd, env=environment(**{"TERM": "xterm-256color", **env}), stdin=slave,
             stdout=slave, stderr=slave, start_new_session=True, preexec_fn=_leading(nohup),
         )  # fmt: skip
         os.close(slave)

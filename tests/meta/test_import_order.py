@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors disk rng devices configs stopping importing",
+    "_core types errors disk rng devices configs stopping importing plugins",
     "envs networks losses optim statistics",
     "policies sources collectors loggers callbacks presets",
     "training",

@@ -1,0 +1,56 @@
+"""The learner of VPG and its class."""
+
+import torch
+
+from rlox.algorithms.on_policy import on_policy_parts
+from rlox.losses import policy_gradient, standardize, value_loss
+from rlox.optim import Adam
+from rlox.runs.algorithm import Algorithm
+from rlox.training.finite import require_finite
+from rlox.training.learner import PolicyLearner
+from rlox.training.setup import config_from_arguments
+from rlox.types import Update
+
+NAMES = ("loss/policy", "loss/value", "train/grad_norm")
+
+
+class VPGLearner(PolicyLearner):
+    """What one rollout does to the weights."""
+
+    def __init__(self, policy, config):
+        super().__init__(policy, Adam(policy, config.initial("learning_rate")))
+        self.config = config
+
+    @torch.no_grad()
+    def update(self, batch, clock):
+        """Learn from one rollout."""
+        config, rows = self.config, batch.rows()
+        self.optimizer.lr = config.at("learning_rate", clock.remaining)
+        advantages = standardize(rows.advantages)
+        scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
+        policy = policy_gradient(scored.log_probs, advantages)
+        value = value_loss(scored.values, rows.returns)
+        # the derivatives of the loss by log-probabilities, entropies and values
+        scored.learn(
+            -advantages / n, None, (scored.values - rows.returns) * (2 * config.vf_coef / n)
+        )
+        norm = self.optimizer.clip(config.max_grad_norm)
+        self.optimizer.step()
+        row = torch.stack([policy, value, norm])
+        require_finite(row[None], NAMES, f"step {clock.now}")
+        return Update(dict(zip(NAMES, row.tolist(), strict=True)), count=1, samples=n)
+
+
+def make(config, tools):
+    """What the algorithm is made of."""
+    return on_policy_parts(config, tools, lambda policy: VPGLearner(policy, config.algo))
+
+
+class VPG(Algorithm):
+    """`VPG("CartPole-v1").train(50_000)`."""
+
+    name = "vpg"
+    make = staticmethod(make)
+
+    def __init__(self, env_id="CartPole-v1", n_envs=8, seed=42, **options):
+        super().__init__(config_from_arguments("vpg", env_id, n_envs, seed, options), env_id)

@@ -1,0 +1,59 @@
+"""`rlox doctor`: what this machine and its packages can do for rlox, and what to install."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlox.configs.params import param
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class DoctorConfig:
+    """What `rlox doctor` takes."""
+
+    run_root: str = param("runs", "where runs would be made: is there room?", verbatim=True)
+
+
+SCHEMA = Schema("doctor", DoctorConfig, primary="doctor")
+
+
+def check(composed: DictConfig) -> DoctorConfig:
+    """The validated configuration of one examination."""
+    from rlox.configs import make
+    from rlox_cli import validate
+
+    return make(DoctorConfig, validate.known_data(composed, SCHEMA))
+
+
+def _run(call: Call) -> int:
+    from rlox_cli.diagnosis import examine
+
+    found: list[int] = []
+    try:
+        from rlox_cli import compose
+    except ImportError:  # what reads the command line is what is broken, which is told
+        return FAILED if examine(DoctorConfig().run_root) else OK
+    compose.run(call, lambda composed: found.append(examine(check(composed).run_root)))
+    return FAILED if any(found) else OK
+
+
+COMMAND = Command(
+    name="doctor",
+    summary="look whether everything rlox needs is here and works",
+    notes=(
+        "Looks at the machine, the packages, the extras, the GPU and the native code, and says what to\n"
+        "install. Ends with 1 where something that rlox needs is broken."
+    ),
+    examples=("rlox doctor",),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+)

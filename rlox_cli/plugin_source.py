@@ -1,0 +1,94 @@
+"""Plugins as a source of Hydra's: their options, without a file of their own, and their conf folders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from omegaconf import OmegaConf
+
+from rlox import plugins
+from rlox.errors import ConfigError
+from rlox_cli.run_schema import ALGO, LOGGER
+from rlox_cli.schema import brings_of, node_of, tree_of
+
+GROUPS = {group.name: group for group in (ALGO, LOGGER)}
+OF_ALGO = ("schema/brings", "buffer/_of")  # where else an algorithm's name stands
+
+
+class PluginSource(ConfigSource):
+    """`plugins://`: behind what rlox and the user have, so that it takes nothing's place.
+
+    A plugin is imported when Hydra loads its option, and none to see which there are.
+    """
+
+    @staticmethod
+    def scheme() -> str:
+        """The URL scheme of this source."""
+        return "plugins"
+
+    def available(self) -> bool:
+        """It is part of rlox, so always."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Groups of plugins are those of rlox, or folders that they bring."""
+        return config_path == "" or any(
+            (folder / config_path).is_dir() for _, folder in plugins.folders()
+        )
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether a plugin has this option."""
+        return self._option(config_path) is not None or bool(self._files(config_path))
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The option of a plugin; `ConfigError` where two folders have a file of that name."""
+        if (option := self._option(config_path)) is None:
+            return self._loaded_file(config_path)
+        place, name = option
+        registry = GROUPS[ALGO.name if place in OF_ALGO else place].registry
+        return ConfigResult(
+            provider=self.provider,
+            path=f"{self.scheme()}://{config_path}",
+            config=OmegaConf.create(_content(place, name, registry[name])),
+            header={"package": f"{place}.{name}" if place == LOGGER.name else None},
+        )
+
+    def _option(self, config_path: str) -> tuple[str, str] | None:
+        """Where the option of a plugin stands, and its name."""
+        place, _, name = config_path.removesuffix(".yaml").rpartition("/")
+        kind = ALGO.name if place in OF_ALGO else place
+        return (place, name) if kind in GROUPS and name in plugins.names(kind) else None
+
+    def _files(self, config_path: str) -> list[tuple[plugins.Offer, Any]]:
+        name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
+        return [(o, folder) for o, folder in plugins.folders() if (folder / name).is_file()]
+
+    def _loaded_file(self, config_path: str) -> ConfigResult:
+        found = self._files(config_path)
+        if len({offer.distribution for offer, _ in found}) > 1:
+            both = " and ".join(offer.source for offer, _ in found)
+            raise ConfigError(
+                f"{config_path.removesuffix('.yaml')}.yaml: {both} both bring it, so neither is used; "
+                "uninstall one of them, or write your own: --config-dir FOLDER"
+            )
+        return FileConfigSource(self.provider, f"file://{found[0][1]}").load_config(config_path)
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """What there is under a group."""
+        return plugins.names(config_path) if config_path in GROUPS else []
+
+
+def _content(place: str, name: str, kind: type[Any]) -> dict[str, Any]:
+    """What the file of an option would say, as those in conf/ do."""
+    if place == "schema/brings":
+        return tree_of(brings_of(kind))
+    if place == "buffer/_of":
+        buffers = kind.buffers
+        chosen = "auto" if len(buffers) > 1 else buffers[0]
+        return {"defaults": [f"/schema/buffer/{chosen}@_here_", "_self_"]}
+    if place == ALGO.name and brings_of(kind):
+        return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **node_of(kind)}
+    return node_of(kind)

@@ -1,0 +1,81 @@
+"""What rlox asks for, by its own metadata, and how the packages that are installed meet it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement  # Hydra asks for it
+
+# Of packages that take no second to import: the module by which it is tried.
+MODULES = {
+    "gymnasium": "gymnasium",
+    "hydra-core": "hydra",
+    "numpy": "numpy",
+    "omegaconf": "omegaconf",
+    "pyyaml": "yaml",
+    "rich": "rich",
+    "safetensors": "safetensors.torch",
+    "torch": "torch",
+}
+OF_DEVELOPERS = ("dev", "peers")
+
+
+@dataclass(frozen=True)
+class Need:
+    """One requirement, and what is there."""
+
+    name: str
+    asked: str
+    version: str | None
+    problem: str  # empty where what is there fits
+
+
+def version(package: str) -> str | None:
+    """The version of a distribution; `None` where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def needed() -> list[Need] | None:
+    """What rlox needs in any case; `None` where rlox itself is not installed."""
+    return list(_needs("rlox", "")) if version("rlox") is not None else None
+
+
+def extras() -> dict[str, list[Need]]:
+    """What the extras of rlox for its users need, by extra."""
+    named = _provided() if version("rlox") is not None else []
+    return {extra: list(_needs("rlox", extra)) for extra in named if extra not in OF_DEVELOPERS}
+
+
+def _provided() -> list[str]:
+    return importlib.metadata.metadata("rlox").get_all("Provides-Extra") or []
+
+
+def _needs(package: str, extra: str, seen: tuple[str, ...] = ()) -> Iterator[Need]:
+    """The requirements of a package that belong to an extra, or to none."""
+    for text in importlib.metadata.requires(package) or ():
+        try:
+            asked = Requirement(text)
+        except InvalidRequirement:  # of somebody else's package: pip says what is wrong with it
+            continue
+        marker = asked.marker
+        always = marker is None or marker.evaluate({"extra": ""})
+        if always == bool(extra) or not (always or (marker and marker.evaluate({"extra": extra}))):
+            continue
+        found = version(asked.name)
+        yield Need(asked.name, f"{asked.name}{asked.specifier}", found, _problem(asked, found))
+        for inner in sorted(asked.extras):
+            if found is not None and asked.name not in seen:
+                yield from _needs(asked.name, inner, (*seen, package))
+
+
+def _problem(asked: Requirement, found: str | None) -> str:
+    if found is None:
+        return "is missing"
+    if not asked.specifier.contains(found, prereleases=True):
+        return f"is {found}, expected {asked.specifier}"
+    return ""

@@ -1,0 +1,21 @@
+"""`rlox completion`: a script is printed, or what may come next."""
+
+from __future__ import annotations
+
+from rlox_cli.commands.completion import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=("shell=bash",),
+    busy="rlox_cli.commands.completion:_answer",
+    unwritable=(),
+    least=("shell=bash",),
+    conflicts=(
+        ((), "give shell=SHELL"),
+        (("shell=bsh",), "did you mean 'bash'"),
+        (("bash", "word=train"), "'words'"),
+        (("-m", "shell=bash,zsh"), "call it once for each"),
+    ),
+)

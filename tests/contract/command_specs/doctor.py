@@ -1,0 +1,18 @@
+"""`rlox doctor`: something is looked at and printed."""
+
+from __future__ import annotations
+
+from rlox_cli.commands.doctor import COMMAND
+
+from . import CommandSpec
+
+SPEC = CommandSpec(
+    command=COMMAND,
+    works=(),
+    busy="rlox_cli.diagnosis:examine",
+    unwritable=(),
+    conflicts=(
+        (("run_rot=x",), "'run_root'"),
+        (("-m", "run_root=a,b"), "call it once for each"),
+    ),
+)

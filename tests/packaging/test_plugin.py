@@ -1,0 +1,55 @@
+"""A plugin as pip installs it: the example's folder, into an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.installed import EXAMPLE
+
+pytestmark = pytest.mark.packaging
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that pip has installed the example into, from a copy: building leaves files."""
+    folder = tmp_path_factory.mktemp("pip")
+    source = folder / "source"
+    for path in (p for p in EXAMPLE.rglob("*") if p.suffix in (".py", ".toml", ".yaml")):
+        (source / path.relative_to(EXAMPLE)).parent.mkdir(parents=True, exist_ok=True)
+        (source / path.relative_to(EXAMPLE)).write_bytes(path.read_bytes())
+    install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    target = folder / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", *install, "--target", target, source], check=True, timeout=300
+    )
+    return target
+
+
+def rlox(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "rlox_cli.main", *arguments], cwd=cwd, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+def test_it_is_listed_as_the_page_shows_and_trains_with_its_preset(
+    site: Path, tmp_path: Path
+) -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert rlox(site, tmp_path, "list", "plugins").stdout == shown
+    ran = rlox(
+        site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5"
+    )
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["env_steps"] == 50_176  # of the preset in its conf folder
+    assert result["score"] > 60  # a policy that does not learn falls after about 20 steps
+    assert (tmp_path / "run" / "metrics.db").is_file()

@@ -1,0 +1,117 @@
+"""`rlox doctor`: what is here, what is missing, and exit code 1 where rlox cannot do without it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from helpers.cli import Cli
+from helpers.installed import EXAMPLE_POINTS, Install, install
+
+from rlox.runs.preflight import memory_limit
+from rlox_cli import diagnosis, requirements
+
+__all__ = ["install"]  # a fixture
+
+
+def lines(out: str, first: str) -> list[str]:
+    return [line for line in out.splitlines() if line.startswith(f"  {first:<11}  ")]
+
+
+def test_a_healthy_machine_ends_with_0_in_80_columns(cli: Cli, install: Install) -> None:
+    install("rlox-example", EXAMPLE_POINTS | {"algo.ppo": "mine:A"})
+    result = cli("doctor")
+    assert (result.code, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert "\x1b" not in result.out
+    assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
+    assert lines(result.out, "cores")[0].endswith(f"for this process, of {os.cpu_count()}")
+    assert "20,000 CartPoles step as they should" in result.out
+    assert "algo.ppo: ignored: rlox has a ppo of its own" in result.out
+    assert result.out.endswith("\nall that rlox needs is here and works\n")
+
+
+def test_the_known_state_is_gymnasiums() -> None:
+    env = gym.make("CartPole-v1").unwrapped
+    env.reset()
+    env.state = np.zeros(4)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(env.step(1)[0], diagnosis.PUSHED, rtol=1e-6)
+
+
+def test_a_native_module_that_steps_wrongly_is_broken(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "PUSHED", (0.0, 0.2, 0.0, -0.3))
+    result = cli("doctor")
+    assert result.code == 1
+    assert "BROKEN: a step of CartPole gives" in result.out
+    assert result.out.endswith("\nbroken: rlox._core\n")
+
+
+def test_what_rlox_needs_and_lacks_is_broken_and_what_an_extra_lacks_is_not(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {
+        "rlox": [
+            "numpy>=2", "no-such>=1", "gymnasium<1", "gymnasium[toy] ; extra == 'games'",
+            "numpy ; extra == 'fine'", "pytest ; extra == 'dev'",
+        ],
+        "gymnasium": ["no-toys>=3 ; extra == 'toy'", "numpy"],
+    }  # fmt: skip
+    monkeypatch.setattr(importlib.metadata, "requires", asked.__getitem__)
+    monkeypatch.setattr(requirements, "_provided", lambda: ["games", "fine", "dev"])
+    monkeypatch.setattr(diagnosis, "_import_error", lambda module: None)
+    result = cli("doctor")
+    assert result.code == 1
+    assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
+    assert lines(result.out, "no-such") == [
+        "  no-such      BROKEN: is missing; pip install 'no-such>=1'"
+    ]
+    assert f"BROKEN: is {gym.__version__}, expected <1" in result.out
+    assert lines(result.out, "games") == ["  games        missing; pip install 'rlox[games]'"]
+    assert lines(result.out, "fine") == [f"  fine         numpy {np.__version__}"]
+    assert lines(result.out, "dev") == []
+    assert result.out.endswith("\nbroken: no-such, gymnasium\n")
+
+
+@pytest.mark.ci
+def test_a_broken_hydra_is_told_by_a_command_that_works_without_it(tmp_path: Path) -> None:
+    (tmp_path / "hydra").mkdir()
+    (tmp_path / "hydra/__init__.py").write_text("raise ImportError('half of it is missing')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ran = subprocess.run(
+        [sys.executable, "-m", "rlox_cli.main", "doctor"], capture_output=True, text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    assert "does not import: ImportError: half of it is missing" in " ".join(ran.stdout.split())
+    assert "--force-reinstall 'hydra-core==" in " ".join(ran.stdout.split())
+    assert ran.stderr == ""
+
+
+def test_runs_that_could_not_be_made_are_told(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = cli("doctor", "run_root=file/runs")
+    assert (result.code, "is a file, runs are made in folders" in result.out) == (1, True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_the_memory_and_cores_of_a_control_group_count(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       8192 kB\nMemAvailable:   4096 kB\n")
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    (group / "cpu.max").write_text("max 100000\n")
+    assert memory_limit(tmp_path) == 8192 * 1024
+    assert diagnosis._quota(tmp_path) == ""
+    (group / "memory.max").write_text("1048576\n")
+    (group / "cpu.max").write_text("150000 100000\n")
+    assert memory_limit(tmp_path) == 1 << 20
+    assert diagnosis._quota(tmp_path) == "; its control group has the time of 1.5"

@@ -1,0 +1,285 @@
+"""What installed packages add: found by name, imported when it is named, in nobody's place."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from helpers.cli import TINY, Cli, assert_explained, only_run
+from helpers.installed import EXAMPLE, EXAMPLE_POINTS, Install, install, write_package
+
+from rlox import plugins
+from rlox.algorithms import ALGORITHMS
+from rlox.errors import ConfigError
+from rlox_cli.run_folder import read_config
+
+__all__ = ["install"]  # a fixture
+
+VPG = (
+    "algo=vpg",
+    "tuned=null",
+    "total_steps=256",
+    "algo.n_steps=32",
+    "env.n_envs=4",
+    "eval.episodes=3",
+)
+MARKED = "raise RuntimeError('imported')\n"  # a module that nobody may import
+
+ENVS = """
+import gymnasium as gym
+import numpy as np
+
+class Coin(gym.Env):
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        return np.zeros(2, np.float32), float(action == 1), True, False, {}
+
+class Doubled(gym.RewardWrapper):
+    def __init__(self, env, factor=2.0):
+        super().__init__(env)
+        self.factor = factor
+    def reward(self, reward):
+        return self.factor * float(reward)
+
+gym.register("Coin-v0", Coin)
+"""
+
+
+def test_an_algorithm_of_a_plugin_is_trained_resumed_evaluated_and_listed(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    install("rlox-example", EXAMPLE_POINTS)
+    ended = cli("train", *VPG)
+    assert ended.code == 0, ended.err
+    run = only_run(tmp_path / "runs")
+    assert read_config(run)["algo"]["name"] == "vpg"
+    assert read_config(run)["buffer"]["name"] == "rollout"
+    packages = json.loads((run / "provenance.json").read_text())["packages"]
+    assert packages["rlox-example"] == "1.0"
+    resumed = cli("resume", str(run), "total_steps=512")  # a word of the user's, no path to trust
+    assert resumed.code == 0, resumed.err
+    assert "(exact)" in resumed.out
+    assert cli("evaluate", str(run), "episodes=2").code == 0
+    assert "512 steps" in cli("list", "runs").out
+    assert "  algo.ent_coef=0.0 " in cli("train", "algo=vpg", "--help").out
+
+
+def test_it_is_the_same_from_python_and_from_a_checkpoint(install: Install, tmp_path: Path) -> None:
+    install("rlox-example", EXAMPLE_POINTS)
+    vpg: Any = ALGORITHMS["vpg"]
+    algorithm = vpg("CartPole-v1", n_envs=4, seed=0, n_steps=32)
+    algorithm.train(256)
+    algorithm.save(tmp_path / "saved")
+    again = vpg.from_checkpoint(tmp_path / "saved")
+    obs = [0.01, -0.02, 0.03, 0.04]
+    assert again.clock.now == 256
+    assert again.predict(obs) == algorithm.predict(obs)
+    with pytest.raises(ConfigError, match="clip_eps"):
+        vpg("CartPole-v1", clip_eps=0.1)
+
+
+def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:
+    points = {
+        "algo.mine": "mine:A",
+        "logger.mine": "mine:L",
+        "env.Mine-v0": "mine",
+        "wrapper.mine": "mine:W",
+    }
+    install("mine", points, {"mine.py": MARKED})
+    for args in (
+        ("list", "plugins"), ("list", "algo"), ("list", "env", "Mine"), ("list", "logger"),
+        ("train", "--help"), ("train", "--cfg", "job"), ("train", *TINY, "dry_run=true", "logger=csv"),
+        ("train", "algo=min"), ("train", "env=Mne-v0"),
+    ):  # fmt: skip
+        result = cli(*args)
+        assert "imported" not in result.out + result.err, args
+    assert "mine" not in sys.modules
+    assert "  of mine 1.0: What mine is for.\n" in cli("list", "algo").out
+    assert "Mine-v0  of mine 1.0: What mine is for." in cli("list", "env", "Mine").out
+    assert "did you mean 'mine'" in cli("train", "algo=min").err
+
+
+@pytest.mark.parametrize(
+    "named", ["algo=mine", "logger=mine", "env=Mine-v0", "env.wrappers=[mine]"]
+)
+def test_a_plugin_that_fails_on_import_is_named_with_its_error(
+    cli: Cli, install: Install, tmp_path: Path, named: str
+) -> None:
+    points = {
+        "algo.mine": "mine:A",
+        "logger.mine": "mine:L",
+        "env.Mine-v0": "mine",
+        "wrapper.mine": "mine:W",
+    }
+    install("mine", points, {"mine.py": "\n" + MARKED})
+    result = cli("train", named)
+    assert_explained(result, "the plugin of mine 1.0 fails when it is imported", tmp_path)
+    assert "RuntimeError: imported" in result.err and "line 2" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_plugin_without_a_package_it_needs_says_which(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    install("mine", {"algo.mine": "mine:A"}, {"mine.py": "import no_such_package"})
+    assert_explained(cli("train", "algo=mine"), "No module named 'no_such_package'", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("point", "text", "expected"),
+    [
+        ("algo.mine", "X = 3", "expected a rlox.plugins.AlgorithmPlugin"),
+        ("logger.mine", "X = 3", "expected a rlox.plugins.LoggerPlugin"),
+        (
+            "algo.mine",
+            "from rlox.configs import PPOConfig\nfrom rlox.plugins import AlgorithmPlugin\n"
+            "X = AlgorithmPlugin(PPOConfig, 'mine:Y')",
+            'the field name: str = param("mine"',
+        ),
+        ("env.mine", "X = 3", "a module that registers mine with Gymnasium"),
+        ("wrapper.mine", "X = 3", "expected a class or a function"),
+    ],
+)
+def test_an_object_that_is_no_plugin_of_its_kind_is_refused_with_what_was_expected(
+    cli: Cli, install: Install, tmp_path: Path, point: str, text: str, expected: str
+) -> None:
+    install("mine", {point: "mine:X"}, {"mine.py": text})
+    kind = point.partition(".")[0]
+    key = "env.wrappers=[mine]" if kind == "wrapper" else f"{kind}=mine"
+    assert_explained(cli("train", key), expected, tmp_path)
+
+
+def test_what_rlox_has_itself_is_not_displaced_and_the_user_is_told(
+    cli: Cli, install: Install
+) -> None:
+    points = {
+        "algo.ppo": "mine:A", "logger.csv": "mine:L", "env.CartPole-v1": "mine",
+        "wrapper.flatten_observation": "mine:W", "colour.red": "mine",
+    }  # fmt: skip
+    install("mine", points, {"mine.py": MARKED})
+    rows = [
+        line.split("  ")[0] for line in cli("list", "plugins").out.splitlines() if "ignored" in line
+    ]
+    assert [row.strip() for row in rows] == sorted(points)
+    result = cli("train", *TINY, "logger=csv", "env.wrappers=[flatten_observation]", "dry_run=true")
+    assert result.code == 0, result.err
+    for name in ("algo=ppo", "logger=csv", "env=CartPole-v1", "wrapper=flatten_observation"):
+        assert f"{name} is rlox's own; the one of mine 1.0 is ignored" in result.err
+    assert "mine" not in sys.modules
+    assert "mine 1.0" not in cli("list", "algo").out
+
+
+def test_two_plugins_of_one_name_are_both_named_when_it_is_used(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    install("one", {"algo.vpg": "mine:A"}, {"mine.py": MARKED})
+    install("rlox-example", EXAMPLE_POINTS)
+    assert_explained(cli("train", *VPG), "one 1.0 and rlox-example 1.0 both offer", tmp_path)
+    listed = [line for line in cli("list", "plugins").out.splitlines() if "algo.vpg" in line]
+    assert len(listed) == 2 and all("ignored" in line for line in listed)
+    assert cli("train", *TINY, "dry_run=true").code == 0
+
+
+def test_an_environment_and_a_wrapper_of_a_plugin_are_used_by_their_names(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    install(
+        "coins", {"env.Coin-v0": "coins", "wrapper.doubled": "coins:Doubled"}, {"coins.py": ENVS}
+    )
+    wrapped = "env.wrappers=[{name: doubled, factor: 3}]"
+    try:
+        ended = cli("train", *TINY, "env=Coin-v0", wrapped)
+        assert ended.code == 0, ended.err
+        run = only_run(tmp_path / "runs")
+        result = json.loads((run / "result.json").read_text())
+        assert set(result["episodes"]) <= {0.0, 3.0}
+        resumed = cli("resume", str(run), "total_steps=512")
+        assert resumed.code == 0, resumed.err
+    finally:
+        gym.registry.pop("Coin-v0", None)
+
+
+@pytest.mark.ci
+def test_a_logger_of_a_plugin_has_each_row_once_also_after_resuming(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    install("rlox-example", EXAMPLE_POINTS)
+    ended = cli("train", *TINY, "logger=sqlite", "logger.sqlite.file=m.db", "log.every=128")
+    assert ended.code == 0, ended.err
+    run = only_run(tmp_path / "runs")
+    assert cli("resume", str(run), "total_steps=512").code == 0
+    rows = sqlite3.connect(run / "m.db").execute("SELECT row FROM metrics ORDER BY n").fetchall()
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row) for (row,) in rows] == [json.loads(line) for line in lines]
+    assert len(lines) >= 4
+
+
+def test_a_preset_that_a_plugin_brings_is_applied(cli: Cli, install: Install) -> None:
+    install("rlox-example", EXAMPLE_POINTS)
+    out = cli("train", "algo=vpg", "--cfg", "job").out
+    assert "total_steps: 50000" in out and "learning_rate: 0.003" in out
+    assert "vpg/CartPole-v1" in cli("list", "tuned", "vpg").out
+
+
+def test_files_of_two_plugins_or_of_rlox_are_not_mixed_up(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    preset = "# @package _global_\nseed: {}\n"
+    for number, name in enumerate(("one", "two"), 1):
+        files = {
+            f"{name}/conf/exp/mine.yaml": preset.format(number),
+            f"{name}/conf/exp/of_{name}.yaml": preset.format(number),
+            f"{name}/conf/exp/classic_control.yaml": preset.format(99),
+            f"{name}/__init__.py": MARKED,
+        }
+        install(name, {f"conf.{name}": f"{name}.conf"}, files)
+    assert_explained(
+        cli("train", "exp=mine"), "exp/mine.yaml: one 1.0 and two 1.0 both bring it", tmp_path
+    )
+    assert "\nseed: 2\n" in "\n" + cli("train", "exp=of_two", "--cfg", "job").out
+    assert "seed: 99" not in cli("train", "exp=classic_control", "--cfg", "job").out
+
+
+def test_what_lies_in_the_current_folder_is_not_installed(
+    cli: Cli, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("other", {"algo.other": "other:A"})
+    monkeypatch.syspath_prepend(tmp_path)
+    write_package(tmp_path, "mine", {"algo.mine": "mine:A"}, {"mine.py": MARKED})
+    assert plugins.names("algo") == ["other"]
+    result = cli("train", "algo=mine")
+    assert (result.code, "no such option" in result.err) == (2, True)
+
+
+def test_a_run_of_a_plugin_that_is_gone_is_explained(
+    cli: Cli, install: Install, trained: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, symlinks=True)
+    text = (run / "config.yaml").read_text().replace("name: ppo", "name: vpg")
+    (run / "config.yaml").write_text(text)
+    result = cli("resume", str(run), "total_steps=512")
+    assert result.code == 2
+    assert "algo.name='vpg' is not known" in result.err and "rlox list plugins" in result.err
+
+
+def test_the_page_on_plugins_shows_the_example_letter_for_letter() -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
+    shown = re.findall(r"^```(?:python|toml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    named = ("config.py", "vpg.py", "sqlite.py")
+    files = [(EXAMPLE / "rlox_example" / name).read_text("utf-8") for name in named]
+    points, *python = shown
+    assert python == files
+    assert points in (EXAMPLE / "pyproject.toml").read_text("utf-8")
+    assert dict(re.findall(r'^"(.+)" = "(.+)"$', points, re.MULTILINE)) == EXAMPLE_POINTS
