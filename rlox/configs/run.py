@@ -43,35 +43,6 @@ ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
 
 
 @dataclass(frozen=True)
-class CsvConfig:
-    """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
-
-    name: str = param("csv", "the logger", choices=("csv",))
-
-
-@dataclass(frozen=True)
-class TensorboardConfig:
-    """Event files under `tb/` for TensorBoard."""
-
-    name: str = param("tensorboard", "the logger", choices=("tensorboard",))
-
-
-@dataclass(frozen=True)
-class JsonlConfig:
-    """`metrics.jsonl`; always written, so naming it changes nothing."""
-
-    name: str = param("jsonl", "the logger", choices=("jsonl",))
-
-
-LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig
-LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
-    "jsonl": JsonlConfig,
-    "csv": CsvConfig,
-    "tensorboard": TensorboardConfig,
-}
-
-
-@dataclass(frozen=True)
 class EvalConfig:
     """Evaluation on a separate environment with frozen normalisers."""
 

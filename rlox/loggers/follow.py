@@ -101,7 +101,12 @@ class Follower:
         self._thread.join(max(timeout, 0.0))
         self._abandoned = self._thread.is_alive()
         left = sum(1 for _ in rows_from(self._metrics, self._position.offset))
-        return Delivery(self._sent, left, self._error)
+        error = self._error
+        if self._abandoned:
+            self._sink.abandon()
+            if not left and error is None:
+                error = TimeoutError("the end of it was not confirmed in time")
+        return Delivery(self._sent, left, error)
 
     def _run(self) -> None:
         ready, retry = False, RETRY_SECONDS
@@ -113,6 +118,8 @@ class Follower:
             try:
                 ready = ready or self._open()
                 sent = self._send()
+                if ended and not sent:
+                    self._sink.finish()
             except Exception as error:  # a third party's sink may raise anything; training goes on
                 ready = False
                 self._failed(error)
@@ -181,7 +188,7 @@ def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]
         if not delivery.complete:
             warnings.warn(
                 f"logger {name} {delivery}; metrics.jsonl has every row, "
-                "rlox.loggers.catch_up(folder, config) sends what is missing",
+                "rlox sync, or rlox.loggers.catch_up(folder, config), sends what is missing",
                 stacklevel=2,
             )
     return found
