@@ -48,6 +48,7 @@ class Logger:
 
     sink: Callable[[Any, Path, RunConfig], Sink]
     package: str | None = None
+    starts_slowly: Callable[[Any], bool] = lambda own: False  # as `Follower` has it
 
 
 LOGGERS: dict[str, Logger] = {
@@ -59,13 +60,16 @@ LOGGERS: dict[str, Logger] = {
         package="tensorboard",
     ),
     "wandb": Logger(
-        lambda own, folder, run: _elsewhere(own, folder, run, plain(own)), package="wandb"
+        lambda own, folder, run: _elsewhere(own, folder, run, plain(own)),
+        package="wandb",
+        starts_slowly=lambda own: own.mode == "offline",
     ),
     "mlflow": Logger(
         lambda own, folder, run: _elsewhere(
             own, folder, run, {**plain(own), "tracking_uri": own.address}
         ),
         package="mlflow",
+        starts_slowly=lambda own: own.tracking_uri is None,
     ),
 }
 
@@ -100,7 +104,8 @@ def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
             if LOGGERS[name].package is None:
                 raise
             raise MissingExtraError(f"{_needs(name)} ({error})") from error
-        followers.append(Follower(name, sink, folder))
+        slow = LOGGERS[name].starts_slowly(own)
+        followers.append(Follower(name, sink, folder, slow))
     return followers
 
 
