@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Row", "Sink", "Told"]
+__all__ = ["Row", "Sink", "Spent", "Told"]
 
 # One line of metrics: `env_steps`, `updates`, `seconds` and slash names such as `loss/policy`. A number
 # that was not finite is None, as in `metrics.jsonl`.
@@ -23,6 +23,10 @@ class Told:
     unit: str  # the name of the number that rows are counted by
     name: str
     tags: Sequence[str]
+
+
+class Spent(Exception):
+    """A sink that failed and whose process is good for nothing any more: the next `open` needs a new one."""
 
 
 class Sink(Protocol):

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlox.loggers.base import Sink, Told
+from rlox.loggers.base import Sink, Spent, Told
 
 __all__ = ["SINKS", "main"]
 
@@ -33,13 +33,15 @@ def main(hello: Mapping[str, Any]) -> None:
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         answer: dict[str, Any]
+        last = asked["call"] == "close"
         try:
             sink = sink or _made(hello)
             answer = {"result": _called(sink, asked)}
         except Exception as error:  # it is the other side that decides what to do
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            last = last or isinstance(error, Spent)
+            answer = {"error": f"{error if last else f'{type(error).__name__}: {error}'}"}
         answers.write(json.dumps(answer).encode() + b"\n")
-        if asked["call"] == "close":
+        if last:
             break
     os._exit(0)
 

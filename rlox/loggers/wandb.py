@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlox.loggers.base import Row, Told
+from rlox.loggers.base import Row, Spent, Told
 from rlox.loggers.remote import Record, first_rows, result_of
 
 __all__ = ["WandbSink"]
 
 TIMEOUT = 60.0  # seconds for a request, and for a run to begin; the follower tries again by itself
 FINISH = 240.0  # seconds until what was handed over is at the server
-NAME, CHANGED = "wandb", "changed after the run had gone on"
+NAME = "wandb"
 ONLINE = "online"
 
 
@@ -101,26 +101,26 @@ class WandbSink:
         shift = int(self._record.data.get("shift", 0))
         there = int(self._run.starting_step) - shift
         if there > rows:
-            shift, there = self._rewind(rows, shift, there), rows
+            self._rewind(rows, shift, there)
+            there = rows
         self._held = max(there, 0)
         return self._held
 
-    def _rewind(self, rows: int, shift: int, there: int) -> int:
-        """Go back to `rows` rows, or behind all there are; by how much row numbers are shifted then."""
+    def _rewind(self, rows: int, shift: int, there: int) -> None:
+        """Go back to `rows` rows; where the server does not, the next `open` goes on behind all there are."""
         last = rows + shift - 1
         self._drop()
         if last >= 0:
             try:
                 self._start(resume_from=f"{self._record.data['id']}?_step={last}")
-            except Exception:  # a server without it
-                self._drop()
-            else:
-                return shift
-        self._start()
-        shift += there - rows
-        self._record.save(shift=shift)
-        self._run.summary[CHANGED] = True
-        return shift
+                return
+            except Spent as error:
+                if "rewind" not in str(error):
+                    raise
+        self._record.save(shift=shift + there - rows)
+        raise Spent(
+            f"W&B takes no rows back here: {there - rows} are there twice, the new ones behind"
+        )
 
     def _begin(self) -> None:
         """Have a run that has the rows held: of one that is online it is the server's, which has them."""
@@ -131,7 +131,7 @@ class WandbSink:
                 self._log(before)
 
     def _start(self, resume_from: str | None = None) -> None:
-        own, online = self._told.own, self._online
+        online = self._online
         place = self._home / ONLINE if online else self._folder
         if online:
             shutil.rmtree(place, ignore_errors=True)  # settings that a stranger left there
@@ -141,8 +141,17 @@ class WandbSink:
         how: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
         if online and not resume_from:
             how = {"resume": "allow"}
-        self._run = self._wandb.init(
-            id=None if resume_from else self._record.data["id"],
+        try:
+            self._run = self._init(place, how)
+        except Exception as error:  # its service holds on to a run that it could not begin
+            raise Spent(f"{type(error).__name__}: {error}") from error
+        self._run.define_metric(self._told.unit)
+        self._run.define_metric("*", step_metric=self._told.unit)
+
+    def _init(self, place: Path, how: Mapping[str, Any]) -> Any:
+        own = self._told.own
+        return self._wandb.init(
+            id=None if "resume_from" in how else self._record.data["id"],
             mode=own["mode"],
             dir=str(place),
             project=own["project"],
@@ -155,8 +164,6 @@ class WandbSink:
             settings=self._settings(),
             **how,
         )
-        self._run.define_metric(self._told.unit)
-        self._run.define_metric("*", step_metric=self._told.unit)
 
     def _settings(self) -> Any:
         """What keeps W&B to what it is given: no console, no machine, no code, no links."""

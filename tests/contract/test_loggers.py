@@ -132,7 +132,7 @@ def test_the_rows_that_are_written_are_the_rows_that_are_read(name: str, tmp_pat
     assert found == expected
     assert len(expected["updates"]) == 13
     assert "eval/infinite" not in found
-    assert len(found["late, and with a comma"]) == 6
+    assert len(found[SPECS[name].named("late, and with a comma")]) == 6
 
 
 @every_logger

@@ -169,13 +169,16 @@ class WandbServer:
             return {"rewindRun": None}
         known = self.runs[given["runName"]]
         assert given["metricName"] == "_step"
-        kept = {n: row for n, row in known["history"].items() if row["_step"] <= given["metricValue"]}
+        kept = {
+            n: row for n, row in known["history"].items() if row["_step"] <= given["metricValue"]
+        }
         known["history"] = kept
         return {"rewindRun": {"rewoundRun": self._bucket(given["runName"])}}
 
     def _places(self, given: dict[str, Any]) -> dict[str, Any]:
         run = given["run"]
         files = [
-            {"name": name, "uploadUrl": f"{self.url}/storage/{run}/{name}"} for name in given["files"]
+            {"name": name, "uploadUrl": f"{self.url}/storage/{run}/{name}"}
+            for name in given["files"]
         ]
         return {"runID": run, "uploadHeaders": [], "files": files}
