@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
-from rlox.configs.secrets import FromProcess, meant
+from rlox.configs.secrets import meant
 from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
 from rlox_cli import messages
@@ -39,7 +39,7 @@ def saved_config(data: dict[str, Any]) -> RunConfig:
     require_known(data, RUN)
     made = make_run(data)
     for key, own in made.logger.items():
-        if isinstance(own, MlflowConfig) and isinstance(own.tracking_uri, FromProcess):
+        if isinstance(own, MlflowConfig) and own.given:
             raise ConfigError(
                 f"logger.{key}.tracking_uri in the run folder is an address; none is taken from there: put "
                 f"{OF_PROCESS} in its place and export {TRACKING_URI}=..."

@@ -70,7 +70,7 @@ class MlflowConfig:
 
     name: str = param("mlflow", "the logger", choices=("mlflow",))
     experiment: str = param("rlox", "the experiment that the run belongs to")
-    tracking_uri: FromProcess | str | None = param(
+    tracking_uri: str | None = param(
         None,
         "address of a server or store, written down nowhere: config.yaml asks for MLFLOW_TRACKING_URI; "
         "null: a store in the run folder",
@@ -81,8 +81,8 @@ class MlflowConfig:
 
     def __post_init__(self) -> None:
         """Keep an address that is given out of what is written, shown and compared."""
-        given = self.tracking_uri
-        if given is None or isinstance(given, FromProcess) or given == OF_PROCESS:
+        given: object = self.tracking_uri
+        if not isinstance(given, str) or given == OF_PROCESS:
             return
         if "${" in given:
             raise ConfigError(
@@ -96,11 +96,18 @@ class MlflowConfig:
         object.__setattr__(self, "tracking_uri", FromProcess(OF_PROCESS, given))
 
     @property
+    def given(self) -> bool:
+        """Whether the address is known already, and not only where to ask for it."""
+        given: object = self.tracking_uri
+        return isinstance(given, FromProcess)
+
+    @property
     def address(self) -> str | None:
         """Where rows go; `None` for the store in the run folder, `ConfigError` where nobody says."""
-        if isinstance(self.tracking_uri, FromProcess):
-            return str(self.tracking_uri.value)
-        if self.tracking_uri is None:
+        given: object = self.tracking_uri
+        if isinstance(given, FromProcess):
+            return str(given.value)
+        if given is None:
             return None
         if not (found := os.environ.get(TRACKING_URI)):
             raise ConfigError(

@@ -18,7 +18,8 @@ __all__ = ["WandbSink"]
 TIMEOUT = 60.0  # seconds for a request, and for a run to begin; the follower tries again by itself
 FINISH = 240.0  # seconds until what was handed over is at the server
 NAME = "wandb"
-ONLINE = "online"
+LIVE = "live"  # folder in wandb/ of a run that goes on; what a kill left there is removed
+USELESS = ("logs", "tmp")
 
 
 class WandbSink:
@@ -38,6 +39,9 @@ class WandbSink:
         self._folder, self._told = folder, told
         self._record = Record(folder, NAME, "run")
         self._home = folder / "wandb"
+        self._live = self._home / LIVE
+        for place in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR"):  # not those of the user
+            os.environ[place] = str(self._live)
         self._run: Any = None
         self._held = 0  # rows that the run has, or will have once it is begun
 
@@ -79,20 +83,21 @@ class WandbSink:
         self._record.note_sent(files)
         if self._online:
             self._mark_synced()
-            shutil.rmtree(self._home / ONLINE, ignore_errors=True)
         else:
-            self._record.save(file=self._print(), rows=self._held)
+            self._keep_file()
+        shutil.rmtree(self._live, ignore_errors=True)
 
     def close(self) -> None:
         """Let go of a run that did not come to its end."""
         self._drop()
+        shutil.rmtree(self._live, ignore_errors=True)
 
     def abandon(self) -> None:
         """Whoever runs this ends the process."""
 
     @property
     def _online(self) -> bool:
-        return bool(self._told.own["mode"] == ONLINE)
+        return bool(self._told.own["mode"] == "online")
 
     def _open_online(self, rows: int) -> int:
         """Ask the server how many rows it has, and have it take back what is beyond."""
@@ -132,28 +137,26 @@ class WandbSink:
 
     def _start(self, resume_from: str | None = None) -> None:
         online = self._online
-        place = self._home / ONLINE if online else self._folder
-        if online:
-            shutil.rmtree(place, ignore_errors=True)  # settings that a stranger left there
-            place.mkdir(parents=True)
-        else:
+        if not online:
             self._forget()
+        shutil.rmtree(self._live, ignore_errors=True)  # perhaps with settings, of a stranger
+        self._live.mkdir(parents=True)
         how: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
         if online and not resume_from:
             how = {"resume": "allow"}
         try:
-            self._run = self._init(place, how)
+            self._run = self._init(how)
         except Exception as error:  # its service holds on to a run that it could not begin
             raise Spent(f"{type(error).__name__}: {error}") from error
         self._run.define_metric(self._told.unit)
         self._run.define_metric("*", step_metric=self._told.unit)
 
-    def _init(self, place: Path, how: Mapping[str, Any]) -> Any:
+    def _init(self, how: Mapping[str, Any]) -> Any:
         own = self._told.own
         return self._wandb.init(
             id=None if "resume_from" in how else self._record.data["id"],
             mode=own["mode"],
-            dir=str(place),
+            dir=str(self._live),
             project=own["project"],
             entity=own["entity"],
             group=own["group"],
@@ -206,6 +209,14 @@ class WandbSink:
         run, self._run = self._run, None
         if run is not None:
             run.finish(exit_code=0)
+
+    def _keep_file(self) -> None:
+        """Move the run that has ended out of the folder of those that go on."""
+        for path in self._live.glob("wandb/offline-run-*"):
+            for name in USELESS:
+                shutil.rmtree(path / name, ignore_errors=True)
+            path.rename(self._home / path.name)
+        self._record.save(file=self._print(), rows=self._held)
 
     def _files(self) -> list[Path]:
         return sorted(self._home.glob("offline-run-*/run-*.wandb"))
