@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 import traceback
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rlox._core import set_num_threads
 from rlox.configs import RunConfig, make_run
 from rlox.configs.advice import advice
+from rlox.configs.secrets import scrubbed
 from rlox.errors import CheckpointError
 from rlox.runs import progress
 from rlox_cli import messages, plot, summary
@@ -24,6 +26,7 @@ from rlox_cli.run_folder import DONE, KILLED, RunFolder, read_config, write_json
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
     from rlox.runs.checkpoint import Checkpoint
+    from rlox.runs.session import Session
 
 log = logging.getLogger("rlox.cli")
 
@@ -53,10 +56,7 @@ def run_training(
 
         session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
         with call.signals.stopping(lambda: session.request_stop("signal")):
-            outcome = session.run()
-    for name, delivery in session.deliveries.items():
-        if not delivery.complete:
-            print(f"  logger {name} {delivery}; metrics.jsonl has every row", file=sys.stderr)
+            outcome = session.run(deliver=False)
     if outcome.abandoned:
         print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
     killed = outcome.reason == "signal"
@@ -68,6 +68,7 @@ def run_training(
     _plot(folder)
     folder.at_step(outcome.clock.now)
     folder.status(data["status"], outcome.reason, patience)
+    _deliver(session, folder)
     call.voice.say("ended", summary.closing(config, data, folder.path))
     code = 128 + (call.signals.received or 0) if killed else OK
     return {"status": data["status"], "code": code}
@@ -116,6 +117,18 @@ def warn(config: RunConfig) -> None:
     """Say what is probably not meant, before it costs time."""
     for line in [*advice(config), *passed_over(config)]:
         print(f"rlox train: warning: {line}", file=sys.stderr, flush=True)
+
+
+def _deliver(session: Session, folder: RunFolder) -> None:
+    """Let the loggers have the result and the picture too, and say what they lack."""
+    deliveries = session.deliver()
+    lacking = {name: found for name, found in deliveries.items() if not found.complete}
+    for name, delivery in lacking.items():
+        said = scrubbed(str(delivery))
+        print(f"  logger {name} {said}; metrics.jsonl has every row", file=sys.stderr)
+    if lacking:
+        place = shlex.quote(str(folder.path))
+        print(f"  to send what is missing: rlox sync {place}", file=sys.stderr)
 
 
 def _plot(folder: RunFolder) -> None:

@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
+from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
 from rlox.configs.secrets import meant
 from rlox.envs.ids import find_spec
 from rlox.errors import ConfigError
@@ -36,7 +37,14 @@ def run_config(config: DictConfig) -> RunConfig:
 def saved_config(data: dict[str, Any]) -> RunConfig:
     """The configuration in plain data, of a run folder for one; imports nothing it names."""
     require_known(data, RUN)
-    return make_run(data)
+    made = make_run(data)
+    for key, own in made.logger.items():
+        if isinstance(own, MlflowConfig) and own.given:
+            raise ConfigError(
+                f"logger.{key}.tracking_uri in the run folder is an address; none is taken from there: put "
+                f"{OF_PROCESS} in its place and export {TRACKING_URI}=..."
+            )
+    return made
 
 
 def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:

@@ -15,18 +15,17 @@ from rlox.configs.buffers import (
 from rlox.configs.check import leaves, make, make_run, nearest, plain, require_device
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.run import (
     ALGO_CONFIGS,
-    LOGGER_CONFIGS,
     AlgoConfig,
     CheckpointConfig,
     EvalConfig,
     LogConfig,
-    LoggerConfig,
     RunConfig,
     StopConfig,
 )

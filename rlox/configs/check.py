@@ -14,8 +14,9 @@ from typing import Any, TypeVar, cast
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.code import as_code, plain_argument
+from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.params import expectation, inside, object_name
-from rlox.configs.run import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
+from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
 from rlox.configs.secrets import FromProcess
 from rlox.errors import ConfigError, UnknownNameError

@@ -11,7 +11,7 @@ from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.offered import algorithm_config, logger_config
+from rlox.configs.offered import algorithm_config
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig
@@ -43,36 +43,6 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "bc": BCConfig,
 }
 ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
-
-
-@dataclass(frozen=True)
-class CsvConfig:
-    """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
-
-    name: str = param("csv", "the logger", choices=("csv",))
-
-
-@dataclass(frozen=True)
-class TensorboardConfig:
-    """Event files under `tb/` for TensorBoard."""
-
-    name: str = param("tensorboard", "the logger", choices=("tensorboard",))
-
-
-@dataclass(frozen=True)
-class JsonlConfig:
-    """`metrics.jsonl`; always written, so naming it changes nothing."""
-
-    name: str = param("jsonl", "the logger", choices=("jsonl",))
-
-
-LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig
-_LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
-    "jsonl": JsonlConfig,
-    "csv": CsvConfig,
-    "tensorboard": TensorboardConfig,
-}
-LOGGER_CONFIGS = Plugged(_LOGGER_CONFIGS, "logger", logger_config)
 
 
 @dataclass(frozen=True)

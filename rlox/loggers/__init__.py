@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, leaves, plain
+from rlox.configs.loggers import MlflowConfig
 from rlox.errors import MissingExtraError, StorageError
 from rlox.loggers.base import Row, Sink
+from rlox.loggers.child import ChildSink
 from rlox.loggers.csv import CsvSink
 from rlox.loggers.follow import Delivery, Follower, finish
 from rlox.loggers.jsonl import METRICS, JsonLines, read_rows
+from rlox.loggers.remote import told
 from rlox.loggers.tensorboard import TensorboardSink
 from rlox.plugins import Offer, Plugged
 
@@ -46,6 +49,7 @@ class Logger:
 
     sink: Callable[[Any, Path, RunConfig], Sink]
     package: str | None = None
+    starts_slowly: Callable[[Any], bool] = lambda own: False  # as `Follower` has it
 
 
 _LOGGERS: dict[str, Logger] = {
@@ -56,7 +60,27 @@ _LOGGERS: dict[str, Logger] = {
         ),
         package="tensorboard",
     ),
+    "wandb": Logger(
+        lambda own, folder, run: _elsewhere(own, folder, run, plain(own)),
+        package="wandb",
+        starts_slowly=lambda own: own.mode == "offline",
+    ),
+    "mlflow": Logger(
+        lambda own, folder, run: _elsewhere(
+            own, folder, run, {**plain(own), "tracking_uri": own.address}
+        ),
+        package="mlflow",
+        starts_slowly=lambda own: own.tracking_uri is None,
+    ),
 }
+
+# What decides what a run learns: not where it lies, nor how it is watched.
+DECIDING = ("algo", "env", "buffer", "seed", "total_steps", "device")
+
+
+def _elsewhere(own: LoggerConfig, folder: Path, run: RunConfig, data: dict[str, Any]) -> Sink:
+    """A sink in a process of its own: its package takes seconds to import, and servers hang."""
+    return ChildSink(own.name, folder, asdict(told(data, folder, run, DECIDING)))
 
 
 def _logger(offer: Offer, plugin: Any, told: str) -> Logger:
@@ -79,11 +103,14 @@ LOGGERS = Plugged(_LOGGERS, "logger", _logger)
 
 
 def check_loggers(configs: Mapping[str, LoggerConfig]) -> None:
-    """Raise `MissingExtraError` now if a chosen logger's package is not installed."""
-    for name in _chosen(configs):
+    """Raise `ConfigError` now if a chosen logger's package is not installed, or its address not known."""
+    for name, own in _chosen(configs).items():
         package = LOGGERS[name].package
-        if package is not None and importlib.util.find_spec(package) is None:
+        found = package is None or importlib.util.find_spec(package)
+        if not found or (found is not True and found.origin is None):  # a folder of that name
             raise MissingExtraError(_needs(name))
+        if isinstance(own, MlflowConfig):
+            _ = own.address  # somebody has to say it
 
 
 def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
@@ -97,7 +124,8 @@ def open_loggers(folder: Path, config: RunConfig) -> list[Follower]:
             if LOGGERS[name].package is None:
                 raise
             raise MissingExtraError(f"{_needs(name)} ({error})") from error
-        followers.append(Follower(name, sink, folder))
+        slow = LOGGERS[name].starts_slowly(own)
+        followers.append(Follower(name, sink, folder, slow))
     return followers
 
 
@@ -118,8 +146,7 @@ def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str
 
 def hyperparameters(config: RunConfig) -> dict[str, Any]:
     """What decides what a run learns, by dotted key: not where it lies, nor how it is watched."""
-    told = ("algo", "env", "buffer", "seed", "total_steps", "device")
-    return dict(leaves({key: value for key, value in plain(config).items() if key in told}))
+    return dict(leaves({key: value for key, value in plain(config).items() if key in DECIDING}))
 
 
 def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-__all__ = ["Row", "Sink"]
+__all__ = ["Row", "Sink", "Spent", "Told"]
 
 # One line of metrics: `env_steps`, `updates`, `seconds` and slash names such as `loss/policy`. A number
 # that was not finite is None, as in `metrics.jsonl`.
 Row = Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a sink in another process knows of its run: plain data, without values named like secrets."""
+
+    own: Mapping[str, Any]  # the logger's own configuration, with addresses
+    config: Mapping[str, Any]  # the run's
+    hyperparameters: Mapping[str, Any]
+    unit: str  # the name of the number that rows are counted by
+    name: str
+    tags: Sequence[str]
+
+
+class Spent(Exception):
+    """A sink that failed and whose process is good for nothing any more: the next `open` needs a new one."""
 
 
 class Sink(Protocol):
@@ -30,5 +47,15 @@ class Sink(Protocol):
     def write(self, rows: Sequence[Row]) -> None:
         """Take the next rows, in order; they are safe where they belong when this returns."""
 
+    def finish(self) -> None:
+        """The run has ended and has all its rows: return when they, and what else goes with them, are there.
+
+        What else: the result, plots, videos. Called again, after another `open`, where it failed, and
+        whenever somebody looks whether anything is missing.
+        """
+
     def close(self) -> None:
         """Release files and connections."""
+
+    def abandon(self) -> None:
+        """Another thread is in one of the other methods and is waited for no longer: cut it short."""

@@ -57,8 +57,14 @@ class CsvSink:
         csv.DictWriter(text, self._columns).writerows(rows)
         append_file(self.path, text.getvalue().encode())
 
+    def finish(self) -> None:
+        """Rows are in the file as soon as they are written."""
+
     def close(self) -> None:
         """Nothing is held open."""
+
+    def abandon(self) -> None:
+        """The disk is not waited for any longer."""
 
     def _widen(self, columns: list[str]) -> None:
         """Replace the file by one with these columns: those it has, and others behind them."""

@@ -26,6 +26,7 @@ BATCH = 256  # rows at most in one write
 PAUSE_SECONDS = 1.0  # between looks at the file; a backlog takes half of a thread's time at most
 RETRY_SECONDS = 0.2  # after a failure, doubled with each further one
 LONGEST_RETRY = 30.0
+START_SECONDS = 30.0  # that the end waits at least for a sink that starts slowly
 
 # By the file of the position: a thread that was not waited for any longer may still be in a write.
 _threads: WeakValueDictionary[Path, threading.Thread] = WeakValueDictionary()
@@ -63,11 +64,13 @@ class Follower:
     The position behind the last row that the sink took is kept in `loggers/<name>.json`. A failure is
     tried again, after longer and longer pauses, and what was missed is caught up; neither that nor a
     slow sink is noticed by whoever writes the rows. A kill after a row was taken and before the
-    position was stored is made good by `Sink.open`.
+    position was stored is made good by `Sink.open`. `starts_slowly` says of a sink that it takes seconds
+    to begin and depends on nobody but this machine, so that it is worth waiting for.
     """
 
-    def __init__(self, name: str, sink: Sink, folder: Path) -> None:
+    def __init__(self, name: str, sink: Sink, folder: Path, starts_slowly: bool = False) -> None:
         self.name = name
+        self.starts_slowly = starts_slowly
         self._sink = sink
         self._metrics = folder / METRICS
         self._file = folder / "loggers" / f"{name}.json"
@@ -101,7 +104,12 @@ class Follower:
         self._thread.join(max(timeout, 0.0))
         self._abandoned = self._thread.is_alive()
         left = sum(1 for _ in rows_from(self._metrics, self._position.offset))
-        return Delivery(self._sent, left, self._error)
+        error = self._error
+        if self._abandoned:
+            self._sink.abandon()
+            if not left and error is None:
+                error = TimeoutError("the end of it was not confirmed in time")
+        return Delivery(self._sent, left, error)
 
     def _run(self) -> None:
         ready, retry = False, RETRY_SECONDS
@@ -113,6 +121,8 @@ class Follower:
             try:
                 ready = ready or self._open()
                 sent = self._send()
+                if ended and not sent:
+                    self._sink.finish()
             except Exception as error:  # a third party's sink may raise anything; training goes on
                 ready = False
                 self._failed(error)
@@ -172,16 +182,22 @@ class Follower:
 
 
 def finish(followers: Sequence[Follower], timeout: float) -> dict[str, Delivery]:
-    """Have all of them catch up, within `timeout` seconds; warns of those that could not."""
+    """Have all of them catch up, within `timeout` seconds (30 for what starts slowly on this machine).
+
+    Warns of those that could not.
+    """
     for follower in followers:
         follower.end()
-    deadline = time.monotonic() + timeout
-    found = {f.name: f.wait(deadline - time.monotonic()) for f in followers}
+    begun = time.monotonic()
+    found: dict[str, Delivery] = {}
+    for f in sorted(followers, key=lambda f: f.starts_slowly):  # short waits are not made longer
+        seconds = max(timeout, START_SECONDS) if f.starts_slowly else timeout
+        found[f.name] = f.wait(begun + seconds - time.monotonic())
     for name, delivery in found.items():
         if not delivery.complete:
             warnings.warn(
                 f"logger {name} {delivery}; metrics.jsonl has every row, "
-                "rlox.loggers.catch_up(folder, config) sends what is missing",
+                "rlox sync, or rlox.loggers.catch_up(folder, config), sends what is missing",
                 stacklevel=2,
             )
     return found

@@ -82,8 +82,14 @@ class TensorboardSink:
         """Append one event a row."""
         append_file(self._path, self._records([self._of(row) for row in rows]))
 
+    def finish(self) -> None:
+        """Rows are in the file as soon as they are written."""
+
     def close(self) -> None:
         """Nothing is held open."""
+
+    def abandon(self) -> None:
+        """The disk is not waited for any longer."""
 
     def _of(self, row: Row) -> Any:
         values = [

@@ -15,7 +15,7 @@ from rlox.types import Episode, Unit
 __all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
 
 EPISODES = "episodes.jsonl"
-CLOSE_SECONDS = 5.0  # that the end of a run waits for its loggers
+CLOSE_SECONDS = 4.0  # that the end of a run waits for its loggers: it is over within 5 s
 
 
 class Journal:
@@ -64,14 +64,16 @@ class Journal:
                 raise StorageError(f"{rows.path} has rows that the disk has not taken yet")
             rows.sync()
 
-    def close(self) -> None:
+    def close(self, deliver: bool = True) -> None:
         """Write what waits and close every file, also where one of them cannot be written."""
         with ExitStack() as stack:
-            stack.callback(self._finish)
+            if deliver:
+                stack.callback(self.deliver)
             stack.callback(self._episodes.close)
             stack.callback(self._metrics.close)
 
-    def _finish(self) -> None:
+    def deliver(self) -> None:
+        """Have the loggers catch up and send what else lies in the folder by now, as far as time allows."""
         self.deliveries = finish(self._loggers, CLOSE_SECONDS)
 
 

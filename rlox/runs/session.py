@@ -104,8 +104,12 @@ class Session:
         """What came of each logger, once the session has run."""
         return self._journal.deliveries
 
-    def run(self) -> Outcome:
-        """Train, save, evaluate the final policy; the caller closes the algorithm."""
+    def run(self, deliver: bool = True) -> Outcome:
+        """Train, save, evaluate the final policy; the caller closes the algorithm.
+
+        Without `deliver` the loggers go on for now: the caller has files to write that they are to send, and
+        then calls `deliver()`.
+        """
         self._started = time.perf_counter()
         alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
@@ -126,12 +130,18 @@ class Session:
                 save_file(self.algorithm.source.last_batch(), self.folder / NONFINITE)
             raise
         finally:
-            self._close(failed=sys.exc_info()[0] is not None)
+            failed = sys.exc_info()[0] is not None
+            self._close(failed, deliver or failed)
 
-    def _close(self, failed: bool) -> None:
+    def deliver(self) -> dict[str, Delivery]:
+        """Have the loggers send what the folder has by now; what came of each."""
+        self._journal.deliver()
+        return self._journal.deliveries
+
+    def _close(self, failed: bool, deliver: bool) -> None:
         """Close the logs; what ended the run is not replaced by a disk that has no room for rows."""
         try:
-            self._journal.close()
+            self._journal.close(deliver)
         except StorageError as error:
             if not failed:
                 raise

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,10 @@ class LoggerSpec:
     read: Callable[[Path], Series]  # of a run folder
     number: Callable[[float], float] = float  # as precise as the logger keeps it
     hidden: frozenset[str] = frozenset()  # metrics that it shows in another way
+    named: Callable[[str], str] = str  # what it calls a metric
+    elsewhere: bool = (
+        False  # a process of its own, which takes seconds: its tests are in the ci tier
+    )
 
     def series(self, rows: Iterable[Mapping[str, Any]]) -> Series:
         """What `read` is to give for these rows."""
@@ -29,7 +36,8 @@ class LoggerSpec:
         for row in rows:
             for name in row.keys() - self.hidden:
                 if row[name] is not None:
-                    found.setdefault(name, []).append((row["env_steps"], self.number(row[name])))
+                    point = (row["env_steps"], self.number(row[name]))
+                    found.setdefault(self.named(name), []).append(point)
         return found
 
 
@@ -51,6 +59,49 @@ def read_tensorboard(folder: Path) -> Series:
     return {name: [(e.step, e.value) for e in events.Scalars(name)] for name in names}
 
 
+def read_mlflow(folder: Path) -> Series:
+    """From the tables of the store, in the order of time."""
+    found: Series = {}
+    with closing(sqlite3.connect(folder / "mlruns" / "mlflow.db")) as store:
+        assert store.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        asked = "SELECT key, step, value FROM metrics ORDER BY timestamp"
+        for key, step, value in store.execute(asked):
+            found.setdefault(key, []).append((step, value))
+        last = dict(store.execute("SELECT key, value FROM latest_metrics"))
+    assert last == {key: points[-1][1] for key, points in found.items()}
+    return found
+
+
+def wandb_records(file: Path) -> Iterator[Any]:
+    """The records of an offline file: LevelDB's log format behind 7 bytes, W&B's own messages in it."""
+    record = pytest.importorskip("wandb.proto.wandb_internal_pb2").Record
+    data, at, whole = file.read_bytes(), 7, b""
+    assert data[:4] == b":W&B"
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:  # what is left of a block holds no head
+            at += 32768 - at % 32768
+            continue
+        length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        whole += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # all of it, or its last part
+            yield record.FromString(whole)
+            whole = b""
+
+
+def read_wandb(folder: Path) -> Series:
+    """The rows of the one offline file, in its order."""
+    found: Series = {}
+    (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")
+    histories = [r.history for r in wandb_records(file) if r.WhichOneof("record_type") == "history"]
+    for number, history in enumerate(histories):
+        row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in history.item}
+        assert row["_step"] == number
+        for name in row.keys() - {"_step", "_timestamp", "_runtime"}:
+            found.setdefault(name, []).append((row["env_steps"], row[name]))
+    return found
+
+
 SPECS: dict[str, LoggerSpec] = {
     "csv": LoggerSpec(read_csv),
     "tensorboard": LoggerSpec(
@@ -58,4 +109,6 @@ SPECS: dict[str, LoggerSpec] = {
         number=lambda value: float(np.float32(value)),
         hidden=frozenset({"env_steps"}),  # the step of each event
     ),
+    "wandb": LoggerSpec(read_wandb, elsewhere=True),
+    "mlflow": LoggerSpec(read_mlflow, named=lambda name: name.replace(",", "_"), elsewhere=True),
 }

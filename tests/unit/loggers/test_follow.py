@@ -25,7 +25,7 @@ class Memory:
     ) -> None:
         self.steps: list[int] = []
         self.opened: list[int] = []
-        self.closed = 0
+        self.closed = self.finished = self.abandoned = 0
         self.refuse, self.takes_back = refuse, takes_back
 
     def open(self, rows: int) -> int:
@@ -39,8 +39,14 @@ class Memory:
         self.refuse()
         self.steps += [int(row["env_steps"] or 0) for row in rows]
 
+    def finish(self) -> None:
+        self.finished += 1
+
     def close(self) -> None:
         self.closed += 1
+
+    def abandon(self) -> None:
+        self.abandoned += 1
 
 
 @pytest.fixture(autouse=True)

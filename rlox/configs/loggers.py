@@ -1,0 +1,130 @@
+"""What records a run beside `metrics.jsonl`, one frozen dataclass a logger."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rlox.configs.offered import logger_config
+from rlox.configs.params import param
+from rlox.configs.secrets import FromProcess
+from rlox.errors import ConfigError
+from rlox.plugins import Plugged
+
+__all__ = [
+    "LOGGER_CONFIGS",
+    "TRACKING_URI",
+    "CsvConfig",
+    "JsonlConfig",
+    "LoggerConfig",
+    "MlflowConfig",
+    "TensorboardConfig",
+    "WandbConfig",
+]
+
+TRACKING_URI = "MLFLOW_TRACKING_URI"
+OF_PROCESS = f"${{oc.env:{TRACKING_URI}}}"  # what files have in place of an address
+
+
+@dataclass(frozen=True)
+class CsvConfig:
+    """`metrics.csv` beside `metrics.jsonl`, one column a metric."""
+
+    name: str = param("csv", "the logger", choices=("csv",))
+
+
+@dataclass(frozen=True)
+class TensorboardConfig:
+    """Event files under `tb/` for TensorBoard."""
+
+    name: str = param("tensorboard", "the logger", choices=("tensorboard",))
+
+
+@dataclass(frozen=True)
+class JsonlConfig:
+    """`metrics.jsonl`; always written, so naming it changes nothing."""
+
+    name: str = param("jsonl", "the logger", choices=("jsonl",))
+
+
+@dataclass(frozen=True)
+class WandbConfig:
+    """Weights & Biases: files under `wandb/`, or the server that the environment names."""
+
+    name: str = param("wandb", "the logger", choices=("wandb",))
+    mode: str = param(
+        "offline",
+        "offline: a file under wandb/, for rlox sync; online: the server of WANDB_BASE_URL, or W&B's own",
+        choices=("offline", "online"),
+    )
+    project: str = param("rlox", "the project of the run")
+    entity: str | None = param(None, "user or team; null: the key's own")
+    group: str | None = param(None, "the group of the run in the project")
+    checkpoints: bool = param(
+        False, "also send the newest and the best checkpoint, once at the end"
+    )
+
+
+@dataclass(frozen=True)
+class MlflowConfig:
+    """MLflow: a store of the run's own under `mlruns/`, or the one that an address names."""
+
+    name: str = param("mlflow", "the logger", choices=("mlflow",))
+    experiment: str = param("rlox", "the experiment that the run belongs to")
+    tracking_uri: str | None = param(
+        None,
+        "address of a server or store, written down nowhere: config.yaml asks for MLFLOW_TRACKING_URI; "
+        "null: a store in the run folder",
+    )
+    checkpoints: bool = param(
+        False, "also send the newest and the best checkpoint, once at the end"
+    )
+
+    def __post_init__(self) -> None:
+        """Keep an address that is given out of what is written, shown and compared."""
+        given: object = self.tracking_uri
+        if not isinstance(given, str) or given == OF_PROCESS:
+            return
+        if "${" in given:
+            raise ConfigError(
+                f"logger.mlflow.tracking_uri={given}: expected an address, or {OF_PROCESS}"
+            )
+        if urlsplit(given).password and given != os.environ.get(TRACKING_URI):
+            raise ConfigError(
+                "logger.mlflow.tracking_uri has a password, which would be in files of the run: "
+                f"export {TRACKING_URI}=... and give '{OF_PROCESS}'"
+            )
+        object.__setattr__(self, "tracking_uri", FromProcess(OF_PROCESS, given))
+
+    @property
+    def given(self) -> bool:
+        """Whether the address is known already, and not only where to ask for it."""
+        given: object = self.tracking_uri
+        return isinstance(given, FromProcess)
+
+    @property
+    def address(self) -> str | None:
+        """Where rows go; `None` for the store in the run folder, `ConfigError` where nobody says."""
+        given: object = self.tracking_uri
+        if isinstance(given, FromProcess):
+            return str(given.value)
+        if given is None:
+            return None
+        if not (found := os.environ.get(TRACKING_URI)):
+            raise ConfigError(
+                "logger=mlflow wrote to a store whose address is not in the run folder: "
+                f"export {TRACKING_URI}=..."
+            )
+        return found
+
+
+LoggerConfig = CsvConfig | TensorboardConfig | JsonlConfig | WandbConfig | MlflowConfig
+_LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
+    "jsonl": JsonlConfig,
+    "csv": CsvConfig,
+    "tensorboard": TensorboardConfig,
+    "wandb": WandbConfig,
+    "mlflow": MlflowConfig,
+}
+LOGGER_CONFIGS = Plugged(_LOGGER_CONFIGS, "logger", logger_config)

@@ -1,0 +1,98 @@
+"""`rlox sync`: what the loggers of runs missed is sent, each row once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox.configs.params import param
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class WandbTarget:
+    """Where runs of W&B go."""
+
+    mode: str = param(
+        "auto",
+        "online: to the server of WANDB_BASE_URL, or W&B's own; offline: to the file in the run folder; "
+        "auto: online where there is a key, in WANDB_API_KEY or netrc",
+        choices=("auto", "online", "offline"),
+    )
+
+
+@dataclass(frozen=True)
+class MlflowTarget:
+    """Where runs of MLflow go."""
+
+    tracking_uri: str | None = param(
+        None,
+        "address of a server or store; null: MLFLOW_TRACKING_URI for a run that was sent to one",
+    )
+
+
+@dataclass(frozen=True)
+class SyncConfig:
+    """What `rlox sync` takes."""
+
+    run: str = param(doc="the run folder, also without run=", verbatim=True)
+    timeout: float = param(
+        300.0, "seconds after which what is left stays for another time", within="(0, inf)"
+    )
+    wandb: WandbTarget = param(doc="Weights & Biases", default_factory=WandbTarget)
+    mlflow: MlflowTarget = param(doc="MLflow", default_factory=MlflowTarget)
+
+
+SCHEMA = Schema("sync", SyncConfig, primary="sync")
+
+
+def check(composed: DictConfig) -> SyncConfig:
+    """The validated configuration for one run."""
+    from rlox.configs import make
+    from rlox_cli import validate
+
+    return make(SyncConfig, validate.known_data(composed, SCHEMA))
+
+
+def _run(call: Call) -> int:
+    from rlox.errors import ConfigError
+    from rlox_cli import compose
+    from rlox_cli.syncing import sync_run
+
+    flags, given = compose.taken_apart(call.args, call.command)
+    runs = [a for a in given if a[:1] not in "~+" and ("=" not in a or Path(a).is_dir())]
+    rest = [*flags, *(a for a in given if a not in runs)]
+    if runs and any(argument.startswith("run=") for argument in rest):
+        raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    complete = [True]
+    for one in [[f"run={run}", *rest] for run in runs] or [rest]:
+        compose.run(
+            replace(call, args=one), lambda composed: complete.append(sync_run(check(composed)))
+        )
+    return OK if all(complete) else FAILED
+
+
+COMMAND = Command(
+    name="sync",
+    summary="send what the loggers of runs missed",
+    notes=(
+        "Sends the rows of metrics.jsonl that the loggers of each RUN lack, each row once, and results,\n"
+        "plots and videos that are new. Keys come from the environment, and so do addresses that are\n"
+        "not given: none is read from a run folder."
+    ),
+    examples=(
+        "rlox sync runs/CartPole-v1/ppo/NAME",
+        "rlox sync runs/CartPole-v1/ppo/* mlflow.tracking_uri=http://localhost:5000",
+    ),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+    takes="RUN ...",
+)

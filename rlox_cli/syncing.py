@@ -1,0 +1,80 @@
+"""A run whose loggers catch up: in its locked folder, to addresses that the folder has no say in."""
+
+from __future__ import annotations
+
+import netrc
+import os
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rlox.configs import RunConfig
+from rlox.configs.loggers import MlflowConfig, WandbConfig
+from rlox.configs.secrets import scrubbed
+from rlox.errors import ConfigError
+from rlox.loggers import LOGGERS, METRICS, catch_up
+from rlox_cli import validate
+from rlox_cli.commands.sync import SyncConfig
+from rlox_cli.run_folder import RunFolder, is_locked, locked_message, nearest_runs, read_config
+from rlox_cli.trust import require_no_links
+
+WANDB = "https://api.wandb.ai"
+
+
+def sync_run(config: SyncConfig) -> bool:
+    """Have the loggers of one run catch up and say what came of it; whether nothing is missing."""
+    path = Path(config.run).expanduser()
+    if not (path / "config.yaml").is_file() or not (path / METRICS).is_file():
+        missing = METRICS if (path / "config.yaml").is_file() else "config.yaml"
+        raise ConfigError(
+            f"run={path}: no run folder there ({missing} is missing){nearest_runs(path)}"
+        )
+    if is_locked(path):
+        raise ConfigError(f"run={path}: {locked_message(path)}")
+    run = validate.saved_config(read_config(path))
+    require_no_links(path)
+    targets = replace(run, logger={key: _target(own, config) for key, own in run.logger.items()})
+    if not any(own.name in LOGGERS for own in targets.logger.values()):
+        print(f"{path}: no logger besides metrics.jsonl, nothing to send")
+        return True
+    with RunFolder.reopen(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # said below
+        return _caught_up(path, targets, config.timeout)
+
+
+def _caught_up(path: Path, run: RunConfig, timeout: float) -> bool:
+    found = catch_up(path, run, timeout)
+    for name, delivery in found.items():
+        own = next(own for own in run.logger.values() if own.name == name)
+        place = f" ({own.mode})" if isinstance(own, WandbConfig) else ""
+        if delivery.complete:
+            said = f"has every row, {delivery.sent} sent now"
+        else:
+            said = f"{delivery}; {delivery.sent} sent now"
+        print(f"{path}: {name}{place} {scrubbed(said)}")
+    return all(delivery.complete for delivery in found.values())
+
+
+def _target(own: Any, config: SyncConfig) -> Any:
+    """The configuration of a logger with where the command line or the environment sends it."""
+    if isinstance(own, MlflowConfig) and config.mlflow.tracking_uri is not None:
+        return replace(own, tracking_uri=config.mlflow.tracking_uri)
+    if isinstance(own, WandbConfig):
+        if config.wandb.mode != "auto":
+            return replace(own, mode=config.wandb.mode)
+        if _has_key():
+            return replace(own, mode="online")
+    return own
+
+
+def _has_key() -> bool:
+    """Whether the environment or the user's netrc has a key for the W&B server."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or WANDB).hostname or ""
+    with suppress(OSError, netrc.NetrcParseError):
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    return False

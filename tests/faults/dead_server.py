@@ -1,0 +1,61 @@
+"""Servers that are no help: they refuse, fail, hang, are slow or have no address."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+MODES = ("refuses", "500", "hangs", "slow", "no such name")
+ANSWER = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@contextmanager
+def dead_server(mode: str, slow: float = 30.0) -> Iterator[str]:
+    """The address of a server that behaves so, until the end; `slow` seconds pass before its answers."""
+    if mode == "no such name":
+        yield "http://nowhere.invalid:80"
+        return
+    with closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        if mode != "refuses":
+            listening.listen(64)
+            args = (listening, mode, slow)
+            threading.Thread(target=_serve, args=args, daemon=True).start()
+        yield url
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that have this text in their environment and have not ended."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and mark.encode() in (place / "environ").read_bytes():
+                found.append(int(place.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _serve(listening: socket.socket, mode: str, slow: float) -> None:
+    held = []  # a connection that nobody holds is closed
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        held.append(connection)
+        if mode != "hangs":
+            wait = slow if mode == "slow" else 0.0
+            threading.Thread(target=_answer, args=(connection, wait), daemon=True).start()
+
+
+def _answer(connection: socket.socket, wait: float) -> None:
+    with suppress(OSError), connection:
+        connection.recv(65536)
+        time.sleep(wait)
+        connection.sendall(ANSWER)

@@ -1,0 +1,184 @@
+"""A W&B server in this process, as far as a run needs one: what it was sent can be asked for.
+
+The protocol is that of W&B's client: GraphQL for runs and places of files, lines of `file_stream` for rows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+KEY = "local-" + "0" * 40  # as long as a key of W&B's
+
+
+class WandbServer:
+    """Runs by id: rows by their place in the run's history, configuration, summary, names of files."""
+
+    def __init__(self, rewinds: bool = True) -> None:
+        self.rewinds = rewinds
+        self.asked: list[str] = []  # the operations of GraphQL, in order
+        self.runs: dict[str, dict[str, Any]] = {}
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding") == "chunked":
+                    body = b""
+                    while size := int(self.rfile.readline(), 16):
+                        body += self.rfile.read(size)
+                        self.rfile.readline()
+                    self.rfile.readline()
+                else:
+                    body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                gzipped = self.headers.get("Content-Encoding") == "gzip"
+                return gzip.decompress(body) if gzipped else body
+
+            def _answer(self, data: Any) -> None:
+                body = json.dumps(data).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                body = self._body()
+                if self.path == "/graphql":
+                    self._answer({"data": server.query(**json.loads(body))})
+                else:
+                    self._answer(server.stream(self.path, json.loads(body)))
+
+            def do_PUT(self) -> None:
+                _, _, run, name = self.path.split("/", 3)
+                server.runs[run]["files"][name] = self._body()
+                self._answer({})
+
+            def do_GET(self) -> None:
+                self._answer({})
+
+            def log_message(self, *args: Any) -> None:
+                """Say nothing."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    @contextmanager
+    def serving(self) -> Iterator[WandbServer]:
+        """In a thread, until the end."""
+        thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._http.shutdown()
+            self._http.server_close()
+            thread.join()
+
+    def rows(self, run: str) -> list[dict[str, Any]]:
+        """The rows of a run, in order."""
+        history = self.runs[run]["history"]
+        assert sorted(history) == list(range(len(history)))
+        return [history[i] for i in range(len(history))]
+
+    def query(self, query: str, variables: dict[str, Any] | None = None, **rest: Any) -> Any:
+        """What GraphQL answers."""
+        operation = re.search(r"(?:query|mutation) (\w+)", query)
+        name, given = operation[1] if operation else query, variables or {}
+        self.asked.append(name)
+        if name == "Viewer":
+            return {"viewer": {"entity": "me", "username": "me", "teams": {"edges": []}}}
+        if name == "RunResumeStatus":
+            return {"model": self._resumed(given["name"])}
+        if name == "UpsertBucket":
+            return {"upsertBucket": self._upserted(given)}
+        if name == "RewindRun":
+            return self._rewound(given)
+        if name == "CreateRunFiles":
+            return {"createRunFiles": self._places(given)}
+        return {}
+
+    def stream(self, path: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Lines of a run's files; a row is a line of its history."""
+        run = self.runs[path.split("/")[-2]]
+        for name, part in data.get("files", {}).items():
+            if name == "wandb-history.jsonl":
+                for number, line in enumerate(part["content"], part["offset"]):
+                    run["history"][number] = json.loads(line)
+            elif name == "wandb-summary.json":
+                run["summary"] = json.loads(part["content"][-1])
+        run["complete"] = data.get("complete", run["complete"])
+        return {}
+
+    def _bucket(self, run: str) -> dict[str, Any]:
+        known = self.runs[run]
+        return {
+            "id": run,
+            "name": run,
+            "displayName": known["displayName"],
+            "description": None,
+            "config": json.dumps(known["config"]),
+            "sweepName": None,
+            "historyLineCount": len(known["history"]),
+            "project": {"id": "p", "name": known["project"], "entity": {"id": "e", "name": "me"}},
+        }
+
+    def _upserted(self, given: dict[str, Any]) -> dict[str, Any]:
+        new = given["name"] not in self.runs
+        if new:
+            self.runs[given["name"]] = {
+                "history": {}, "config": {}, "summary": {}, "files": {}, "complete": False,
+                "project": given["project"], "displayName": given["displayName"], "tags": None,
+                "group": None,
+            }  # fmt: skip
+        known = self.runs[given["name"]]
+        known["tags"] = given.get("tags") or known["tags"]
+        known["group"] = given.get("groupName") or known["group"]
+        if given.get("config"):
+            known["config"] = json.loads(given["config"])
+        return {"bucket": self._bucket(given["name"]), "inserted": new}
+
+    def _resumed(self, run: str) -> dict[str, Any]:
+        if run not in self.runs:
+            return {"entity": {"id": "e", "name": "me"}, "bucket": None}
+        known = self.runs[run]
+        tail = [json.dumps(row) for row in list(known["history"].values())[-1:]]
+        bucket = {
+            **self._bucket(run),
+            "summaryMetrics": json.dumps(known["summary"]),
+            "logLineCount": 0,
+            "eventsLineCount": 0,
+            "historyTail": json.dumps(tail),
+            "eventsTail": "[]",
+            "notes": None,
+            "tags": known["tags"] or [],
+            "wandbConfig": json.dumps({"t": 1}),
+        }
+        return {"entity": {"id": "e", "name": "me"}, "bucket": bucket}
+
+    def _rewound(self, given: dict[str, Any]) -> dict[str, Any]:
+        if not self.rewinds:
+            return {"rewindRun": None}
+        known = self.runs[given["runName"]]
+        assert given["metricName"] == "_step"
+        kept = {
+            n: row for n, row in known["history"].items() if row["_step"] <= given["metricValue"]
+        }
+        known["history"] = kept
+        return {"rewindRun": {"rewoundRun": self._bucket(given["runName"])}}
+
+    def _places(self, given: dict[str, Any]) -> dict[str, Any]:
+        run = given["run"]
+        files = [
+            {"name": name, "uploadUrl": f"{self.url}/storage/{run}/{name}"}
+            for name in given["files"]
+        ]
+        return {"runID": run, "uploadHeaders": [], "files": files}

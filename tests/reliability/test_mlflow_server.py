@@ -1,0 +1,94 @@
+"""A real MLflow server has the rows of a run, also of one that was resumed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlox.configs import make_run
+from rlox.loggers import METRICS, JsonLines, catch_up
+from rlox.loggers.follow import Delivery
+
+mlflow = pytest.importorskip("mlflow")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server process."""
+    home = tmp_path_factory.mktemp("mlflow")
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    store = ["--backend-store-uri", f"sqlite:///{home}/m.db"]
+    files = ["--artifacts-destination", str(home / "files"), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), *store, *files]
+    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=env, start_new_session=True, **quiet)
+    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 180
+    try:
+        while time.monotonic() < end:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):
+                break
+            assert process.poll() is None
+            time.sleep(0.3)
+        yield url
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def write(folder: Path, losses: dict[int, float], cut: int = 0) -> None:
+    """Rows behind the first `cut` rows, the position of the logger moved back to there."""
+    file = folder / METRICS
+    kept = file.read_bytes().splitlines(True)[:cut] if cut else []
+    offset = sum(map(len, kept))
+    log = JsonLines(file, offset)
+    for step, loss in losses.items():
+        log.write({"env_steps": step, "updates": step, "seconds": step / 7, "loss/policy": loss})
+    log.close()
+    (folder / "loggers").mkdir(exist_ok=True)
+    (folder / "loggers" / "mlflow.json").write_text(f'{{"offset": {offset}, "rows": {cut}}}')
+
+
+def series(client: Any, run: str, key: str) -> list[tuple[int, float]]:
+    history = client.get_metric_history(run, key)
+    return [(m.step, m.value) for m in sorted(history, key=lambda m: m.timestamp)]
+
+
+def test_a_server_has_each_row_once_and_of_a_resumed_run_what_differs_twice(
+    server: str, tmp_path: Path
+) -> None:
+    own = {"name": "mlflow", "tracking_uri": server, "experiment": "poles"}
+    config = make_run({"logger": {"mlflow": own}, "run": {"name": "a run"}})
+    (tmp_path / "result.json").write_text('{"score": 3.5, "status": "done", "env_steps": 256}')
+    write(tmp_path, {64: 0.5, 128: 0.25, 192: 0.125, 256: 0.0625})
+    assert catch_up(tmp_path, config, 200)["mlflow"] == Delivery(4, 0, None)
+    client = mlflow.MlflowClient(server)
+    (experiment,) = [e for e in client.search_experiments() if e.name == "poles"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    there = run.info.run_id
+    first = [(64, 0.5), (128, 0.25), (192, 0.125), (256, 0.0625)]
+    assert series(client, there, "loss/policy") == first
+    assert (run.info.run_name, run.info.status) == ("a run", "FINISHED")
+    assert run.data.params["algo.name"] == "ppo"
+    assert run.data.metrics["result/score"] == 3.5
+    assert {f.path for f in client.list_artifacts(there)} == {"config.yaml", "result.json"}
+
+    write(tmp_path, {192: 0.125, 256: 0.75, 320: 1.5}, cut=2)  # only the loss of 256 is another
+    assert catch_up(tmp_path, config, 200)["mlflow"] == Delivery(3, 0, None)
+    assert series(client, there, "loss/policy") == [*first, (256, 0.75), (320, 1.5)]
+    steps = [64, 128, 192, 256, 320]
+    assert series(client, there, "seconds") == [(step, step / 7) for step in steps]
+    assert catch_up(tmp_path, config, 200)["mlflow"] == Delivery(0, 0, None)
+    assert len(client.search_runs([experiment.experiment_id])) == 1
