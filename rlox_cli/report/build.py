@@ -12,7 +12,7 @@ from rlox_cli.report import compare, figures_mpl, page, sections, terminal
 from rlox_cli.report.compute import Computer
 from rlox_cli.report.foreign import Baseline, baseline, read_foreign
 from rlox_cli.report.read import never_begun, read_run, run_folders
-from rlox_cli.report.records import Run
+from rlox_cli.report.records import Run, text
 from rlox_cli.report.study import study
 from rlox_cli.report.tables import latex, markdown
 from rlox_cli.run_folder import nearest_runs, write_json, write_text
@@ -29,13 +29,12 @@ def report(config: ReportConfig) -> int:
     results = Computer(
         every, config.normalize, config.ranges, config.resamples, config.seed
     ).results()
-    figures = compare.figures_of(results)
+    figures = compare.document(_title(config), results)
     verdicts = compare.verdicts(expected, figures) if expected is not None else None
     whole = sections.page(_title(config), every, results, verdicts)
     _make(out)
-    written = [out / "report.html", out / "report.json"]
-    write_text(written[0], page.write(whole))
-    write_json(written[1], compare.document(whole.title, figures))
+    write_text(out / "report.html", page.write(whole))
+    write_json(out / "report.json", figures)
     for section in whole.sections:
         for table in section.tables:
             write_text(out / "tables" / f"{table.name}.md", markdown(table))
@@ -43,8 +42,7 @@ def report(config: ReportConfig) -> int:
         for figure in section.figures:
             figures_mpl.save(figure, out / "figures", config.formats)
     print("\n".join(terminal.lines(every, results, verdicts, out, config.formats)))
-    differ = verdicts is not None and not all(verdict.agrees for verdict in verdicts)
-    return FAILED if config.strict and differ else OK
+    return FAILED if config.strict and compare.fails(verdicts or []) else OK
 
 
 def _read_all(config: ReportConfig) -> list[Run]:
@@ -86,8 +84,8 @@ def _place(config: ReportConfig) -> Path:
 
 def _title(config: ReportConfig) -> str:
     if config.title is not None:
-        return config.title
-    return ", ".join(Path(given).expanduser().resolve().name for given in config.runs[:3])
+        return text(config.title)
+    return text(", ".join(Path(given).expanduser().resolve().name for given in config.runs[:3]))
 
 
 def _require_place(out: Path) -> None:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import leaves
+from rlox.configs import ALGO_CONFIGS, leaves, make_run
 from rlox.errors import ConfigError
-from rlox_cli.identity import saved_run, what
+from rlox_cli.identity import what
 from rlox_cli.report.records import FINAL, MAX_REASON, TRAINING, Run, curve, number, text
 from rlox_cli.run_folder import DONE, RUNNING, is_locked, read_config
 
@@ -122,8 +122,10 @@ def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         config = read_config(folder)
     except (ConfigError, OSError):
         return {}, {}
-    today = saved_run(folder)
-    return dict(leaves(what(today) if today else config)), config
+    try:
+        return dict(leaves(what(make_run(config)))), config
+    except ConfigError:  # of another version
+        return dict(leaves(config)), config
 
 
 def _is_setting(key: str) -> bool:
@@ -131,8 +133,6 @@ def _is_setting(key: str) -> bool:
 
 
 def _unit(config: Mapping[str, Any]) -> str:
-    from rlox.configs import ALGO_CONFIGS
-
     algo = config.get("algo")
     name = algo.get("name") if isinstance(algo, Mapping) else None
     return ALGO_CONFIGS[name].unit if isinstance(name, str) and name in ALGO_CONFIGS else ""

@@ -6,26 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from rlox.statistics import Verdict
 from rlox_cli.report import compare, content
-from rlox_cli.report.compare import Compared
-from rlox_cli.report.compute import MANY_SHOWN, chosen
+from rlox_cli.report.compute import chosen
 from rlox_cli.report.figures import Figure
 from rlox_cli.report.page import Page, Section
-from rlox_cli.report.records import text
 from rlox_cli.report.results import Results
 from rlox_cli.report.study import Study
-from rlox_cli.report.tables import Table
 
 
 def page(
-    title: str, study: Study, results: Results, verdicts: Sequence[Compared] | None
+    title: str, study: Study, results: Results, verdicts: Sequence[Verdict] | None
 ) -> Page:
     """The page of a study."""
     places = chosen(study, results.aggregates)
     found = [*_scores(study, results, places), *_over_tasks(results, places)]
     found += [*_rest(study, results, places, verdicts)]
     return Page(
-        title=text(title),
+        title=title,
         lead=lead(study),
         notes=[*study.notes(), *_cut(study, places)],
         sections=found,
@@ -43,7 +41,7 @@ def lead(study: Study) -> str:
     states = Counter(run.status for run in study.runs)
     counted = ", ".join(f"{n} {state}" for state, n in states.most_common())
     sizes = (
-        _many(len(study.runs), "run"), _many(len(study.methods), "method"), _many(len(study.tasks), "task"),
+        many(len(study.runs), "run"), many(len(study.methods), "method"), many(len(study.tasks), "task"),
     )  # fmt: skip
     return f"{sizes[0]} of {sizes[1]} on {sizes[2]}: {counted}."
 
@@ -77,7 +75,7 @@ def _over_tasks(results: Results, places: dict[str, int]) -> Iterator[Section]:
 
 
 def _rest(
-    study: Study, results: Results, places: dict[str, int], verdicts: Sequence[Compared] | None
+    study: Study, results: Results, places: dict[str, int], verdicts: Sequence[Verdict] | None
 ) -> Iterator[Section]:
     if verdicts is not None:
         table = compare.table(verdicts)
@@ -106,5 +104,6 @@ def _some(figure: Figure) -> list[Figure]:
     return [figure] if figure.panels else []
 
 
-def _many(count: int, what: str) -> str:
+def many(count: int, what: str) -> str:
+    """`1 run`, `1,000 runs`."""
     return f"{count:,} {what}{'s' * (count != 1)}"

@@ -186,12 +186,15 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _repeated_seeds(cells: Sequence[Cell]) -> Iterator[str]:
+    again = []
     for cell in cells:
         seeds = Counter(run.seed for run in cell.counted if run.seed is not None)
-        again = [seed for seed, times in seeds.items() if times > 1]
-        if again:
-            yield (
-                f"{cell.method} on {cell.task} has {len(again)} seeds more than once "
-                f"({', '.join(map(str, again[:5]))}{', ...' if len(again) > 5 else ''}): "
-                "such runs are not independent."
-            )
+        often = sum(1 for times in seeds.values() if times > 1)
+        if often:
+            again.append(f"{cell.method} on {cell.task} ({often})")
+    if again:
+        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+        yield (
+            f"Seeds that are there more than once: {', '.join(again[:3])}{more}. Runs with the same seed are not "
+            "independent, and intervals are too narrow."
+        )

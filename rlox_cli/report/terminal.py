@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rlox.statistics import Verdict
 from rlox_cli.report import compare
-from rlox_cli.report.compare import Compared
 from rlox_cli.report.results import CellResult, Results
-from rlox_cli.report.sections import lead
+from rlox_cli.report.sections import lead, many
 from rlox_cli.report.study import Study
 
 MOST = 20  # lines of one kind
@@ -17,7 +17,7 @@ MOST = 20  # lines of one kind
 def lines(
     study: Study,
     results: Results,
-    verdicts: Sequence[Compared] | None,
+    verdicts: Sequence[Verdict] | None,
     out: Path,
     formats: Sequence[str],
 ) -> Iterator[str]:
@@ -25,13 +25,14 @@ def lines(
     yield lead(study)
     yield from _cut([f"  {_cell(result)}" for result in results.cells])
     if len({result.cell.task for result in results.cells}) > 1:
-        over = [
-            f"  {a.method}: IQM {a.iqm} over {a.runs} runs of {a.tasks} tasks, on a scale from 0 to 1"
-            if results.scaled
-            else f"  {a.method}: IQM {a.iqm} over {a.runs} runs of {a.tasks} tasks"
-            for a in results.aggregates
-        ]
-        yield from _cut(over)
+        scale = ", scores from 0 to 1" if results.scaled else ""
+        yield f"over all tasks{scale}"
+        yield from _cut(
+            [
+                f"  {a.method}: IQM {a.iqm} ({many(a.runs, 'run')}, {many(a.tasks, 'task')})"
+                for a in results.aggregates
+            ]
+        )
     yield from _cut(
         [
             f"  {run.status}: {run.name}{f': {run.reason}' if run.reason else ''}"
@@ -41,7 +42,7 @@ def lines(
     yield from (f"note: {note}" for note in study.notes())
     if verdicts is not None:
         yield compare.summed(verdicts)
-        yield from _cut([f"  {v.line}" for v in verdicts if not v.agrees])
+        yield from _cut([f"  {compare.line(v)}" for v in verdicts if not v.agrees])
     yield f"page     {out / 'report.html'}"
     yield f"numbers  {out / 'report.json'}"
     yield f"figures  {out / 'figures'} ({', '.join(formats)})" if formats else "figures  none"
@@ -51,7 +52,7 @@ def lines(
 def _cell(result: CellResult) -> str:
     cell, n = result.cell, result.n
     interval = ", 95% CI" if result.iqm.low is not None else ""
-    return f"{cell.method} on {cell.task}: IQM{interval} {result.iqm} ({n} run{'s' * (n != 1)})"
+    return f"{cell.method} on {cell.task}: IQM{interval} {result.iqm} ({many(n, 'run')})"
 
 
 def _cut(said: list[str]) -> Iterator[str]:
