@@ -1,0 +1,172 @@
+"""A later run's figures beside those of `expected.json`: which agree and which differ.
+
+The question is whether both are runs of the same thing. Where both have their scores, the answer is the
+interval of the difference of the trimmed means by Student's t, which holds its level from two runs on
+(docs/statistics.md); else the interval of the difference that follows from the two intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from rlox.errors import ConfigError, NonFiniteError
+from rlox.statistics.bootstrap import Interval
+from rlox.statistics.scores import Array, tasks_of
+from rlox.statistics.student import t_quantile, trimmed_difference
+
+__all__ = ["Verdict", "compare"]
+
+SCHEMA = 1
+ESTIMATES = ("iqm", "mean", "median", "estimate", "value")
+SETTINGS = ("total_steps", "solved_from")  # what has to be equal for anything to be comparable
+# what a document holds beside figures, and what is in a figure; `seeds` may differ
+ASIDE = ("schema_version", "versions", "wheel_sha256", "packages", "scores", "ci95", "seeds")
+GIVEN_LEVEL = 0.95  # of `ci95`
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a figure agrees; `None` where nothing can be said, with the reason in `because`.
+
+    `difference` is found minus expected, with the interval that decided.
+    """
+
+    figure: str
+    expected: Interval | None
+    found: Interval | None
+    agrees: bool | None
+    because: str = ""
+    difference: Interval | None = None
+
+    @property
+    def word(self) -> str:
+        """`agrees`, `differs` or `unknown`."""
+        return {True: "agrees", False: "differs", None: "unknown"}[self.agrees]
+
+
+@dataclass(frozen=True)
+class _Figure:
+    shown: Interval
+    kind: str  # the estimate's name, or `setting`
+    scores: Array | None = None
+    seeds: int | None = None  # how many runs it is of, if the document says
+
+
+def compare(
+    expected: Mapping[str, Any], found: Mapping[str, Any], *, level: float = 0.99
+) -> list[Verdict]:
+    """Verdicts on all figures of two documents, in the order of `expected`, then what only `found` has.
+
+    A figure is a mapping with `ci95`, an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and, better,
+    `scores`, or a list of scores, whose mean is meant; its name is the path to it. `total_steps` and
+    `solved_from` have to be equal. A figure differs where the `level` interval of found - expected does not
+    hold 0: of a hundred that are the same, one is said to differ at 0.99.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.99")
+    wanted, got = _figures(expected, "expected"), _figures(found, "found")
+    return [_verdict(name, wanted.get(name), got.get(name), level) for name in {**wanted, **got}]
+
+
+def _verdict(name: str, expected: _Figure | None, found: _Figure | None, level: float) -> Verdict:
+    if expected is None or found is None:
+        where = "the expected figures" if expected is None else "what was found"
+        one, other = (figure.shown if figure else None for figure in (expected, found))
+        return Verdict(name, one, other, None, f"not in {where}")
+    both = (name, expected.shown, found.shown)
+    if expected.kind != found.kind:
+        return Verdict(*both, None, f"expected {expected.kind}, found {found.kind}")
+    if expected.kind == "setting":
+        same = expected.shown.estimate == found.shown.estimate
+        return Verdict(*both, same, "" if same else "not the same setting")
+    apart = _difference(expected, found, level)
+    scale = max(1.0, abs(expected.shown.estimate), abs(found.shown.estimate))
+    if abs(apart.estimate) <= ROUNDING * scale:
+        return Verdict(*both, True, difference=apart)
+    if math.isnan(apart.low):
+        return Verdict(*both, None, "too few runs", apart)
+    return Verdict(*both, 0 in apart, difference=apart)
+
+
+def _difference(expected: _Figure, found: _Figure, level: float) -> Interval:
+    if expected.scores is not None and found.scores is not None and found.kind in ("iqm", "mean"):
+        return trimmed_difference(found.scores, expected.scores, found.kind == "iqm", level)
+    # G. Zou and A. Donner (2008), Stat. Med. 27, 1693-1702: the ends of a difference from those of its parts
+    below_x, above_x = _reach(found, level)
+    below_y, above_y = _reach(expected, level)
+    apart = found.shown.estimate - expected.shown.estimate
+    return Interval(
+        apart, apart - math.hypot(below_x, above_y), apart + math.hypot(above_x, below_y)
+    )
+
+
+def _reach(figure: _Figure, level: float) -> tuple[float, float]:
+    """How far the figure's interval reaches down and up, made one of `level` and of its few runs."""
+    wide = NormalDist().inv_cdf((1 + level) / 2)
+    if figure.seeds is not None:
+        if figure.seeds < 2:
+            return math.nan, math.nan
+        wide = t_quantile(level, figure.seeds - 1) * math.sqrt(figure.seeds / (figure.seeds - 1))
+    wide /= NormalDist().inv_cdf((1 + GIVEN_LEVEL) / 2)
+    shown = figure.shown
+    return (shown.estimate - shown.low) * wide, (shown.high - shown.estimate) * wide
+
+
+def _figures(document: Mapping[str, Any], name: str) -> dict[str, _Figure]:
+    schema = document.get("schema_version", SCHEMA)
+    if schema != SCHEMA:
+        raise ConfigError(f"{name}: schema_version is {schema!r}; this rlox reads {SCHEMA}")
+    figures = dict(_walk(document, "", None))
+    if not figures:
+        raise ConfigError(
+            f"{name} has no figures: expected mappings with ci95 and one of {', '.join(ESTIMATES)}"
+        )
+    return figures
+
+
+def _walk(node: Mapping[str, Any], path: str, seeds: int | None) -> Iterator[tuple[str, _Figure]]:
+    seeds = node.get("seeds", seeds)
+    if "ci95" in node:
+        yield path, _estimate(node, path, seeds)
+    for key, value in node.items():
+        below = f"{path}/{key}" if path else key
+        if key in SETTINGS:
+            yield below, _Figure(Interval(float(value), math.nan, math.nan), "setting")
+        elif key in ASIDE:
+            continue
+        elif isinstance(value, Mapping):
+            yield from _walk(value, below, seeds)
+        elif isinstance(value, list) and all(isinstance(of, int | float) for of in value):
+            scores = _scores(value, below)
+            yield below, _Figure(Interval(float(scores.mean()), math.nan, math.nan), "mean", scores)
+
+
+def _estimate(node: Mapping[str, Any], path: str, seeds: int | None) -> _Figure:
+    kinds = [kind for kind in ESTIMATES if kind in node]
+    if len(kinds) != 1:
+        raise ConfigError(f"{path}: it has ci95 and {len(kinds)} of {', '.join(ESTIMATES)}")
+    ends = node["ci95"]
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise ConfigError(f"{path}/ci95 is {ends!r}: expected the two ends of an interval")
+    numbers = [node[kinds[0]], *(math.nan if end is None else end for end in ends)]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise ConfigError(f"{path}: {numbers}; expected numbers")
+    if not math.isfinite(numbers[0]):
+        raise NonFiniteError(f"{path}/{kinds[0]} is {numbers[0]}: expected a finite number")
+    given = node.get("scores")
+    scores = None if given is None else _scores(given, f"{path}/scores")
+    return _Figure(Interval(*map(float, numbers)), kinds[0], scores, seeds)
+
+
+def _scores(values: Any, name: str) -> Array:
+    tasks = tasks_of(values, name)
+    if len(tasks.values) != 1:
+        raise ConfigError(f"{name}: expected scores of one task, [runs]")
+    return np.asarray(tasks.values[0])

@@ -1,0 +1,118 @@
+"""Estimates: the numbers that rliable 1.2.0 gives on two small matrices, and what is not a score."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox import statistics
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.statistics import iqm, mean, median, normalize, optimality_gap
+
+# runs x tasks; what follows from them was computed with rliable 1.2.0
+X = np.array(
+    [[0.1, 0.5, 0.9], [0.2, 0.6, 1.1], [0.3, 0.4, 1.0], [0.0, 0.7, 1.3], [0.25, 0.55, 0.95]]
+)
+Y = np.array([[0.15, 0.5, 0.8], [0.05, 0.65, 1.0], [0.3, 0.35, 0.9], [0.1, 0.45, 1.05]])
+TAUS = [0, 0.25, 0.5, 0.75, 1, 1.25]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "of_x", "of_y"),
+    [
+        (mean, 0.59, 0.525),
+        (median, 0.55, 0.4875),
+        (iqm, 0.5722222222, 0.5083333333),
+        (optimality_gap, 0.4366666667, 0.4791666667),
+    ],
+)
+def test_estimates_are_those_of_rliable(estimate: Any, of_x: float, of_y: float) -> None:
+    assert estimate(X) == pytest.approx(of_x, abs=1e-10)
+    assert estimate(Y) == pytest.approx(of_y, abs=1e-10)
+
+
+def test_the_profile_is_that_of_rliable() -> None:
+    profile = statistics.performance_profile(X, TAUS)
+    expected = [0.9333, 0.7333, 0.5333, 0.3333, 0.1333, 0.0667]
+    assert profile.fraction == pytest.approx(expected, abs=5e-5)
+    assert np.isnan([profile.low, profile.high]).all()  # no generator, no bands
+
+
+def test_the_probability_of_improvement_is_that_of_rliable() -> None:
+    assert statistics.improvement(X, Y) == pytest.approx(0.6416666667, abs=1e-10)
+    found = statistics.probability_of_improvement(X, Y, rng=np.random.default_rng(0))
+    assert found.estimate == statistics.improvement(X, Y)
+
+
+def test_the_interval_of_the_iqm_is_that_of_rliable() -> None:
+    found = statistics.stratified_bootstrap(X, rng=np.random.default_rng(0), resamples=5000)
+    assert (found.low, found.high) == pytest.approx((0.5167, 0.6278), abs=0.006)
+
+
+@pytest.mark.parametrize("estimate", [mean, median, iqm, partial(optimality_gap, gamma=0.8)])
+def test_scores_may_come_in_any_form(estimate: Any) -> None:
+    by_task = {"a": X[:, 0].tolist(), "b": X[:, 1], "c": X[:, 2]}
+    assert estimate(by_task) == estimate(X) == estimate(list(X.T))
+    assert estimate(X[:, 0].tolist()) == estimate(X[:, 0]) == estimate({"a": X[:, 0]})
+
+
+def test_tasks_may_have_unequal_numbers_of_runs() -> None:
+    scores = {"a": [0.0, 1.0], "b": [2.0, 3.0, 4.0, 5.0, 11.0], "c": [6.0]}
+    assert mean(scores) == pytest.approx((0.5 + 5 + 6) / 3)
+    assert median(scores) == 5
+    assert iqm(scores) == (2 + 3 + 4 + 5) / 4  # of 8 pooled, 2 are cut at either end
+    assert optimality_gap(scores, gamma=4) == pytest.approx(4 - (0 + 1 + 2 + 3 + 4 * 4) / 8)
+
+
+@pytest.mark.parametrize(
+    ("scores", "error", "said"),
+    [
+        ([], ShapeError, "no scores"),
+        ({}, ShapeError, "no scores"),
+        (np.empty((0, 3)), ShapeError, "no scores of task 0"),
+        ({"Pong": [1.0], "Boxing": []}, ShapeError, "no scores of task 'Boxing'"),
+        ({"Pong": [1.0, 2.0, np.nan]}, NonFiniteError, "task 'Pong', run 2: nan"),
+        (np.array([[1.0, np.inf]]), NonFiniteError, "task 1, run 0: inf"),
+        ([[1.0, 2.0], [3.0, 4.0]], ShapeError, "runs of tasks or tasks of runs"),
+        (np.zeros((2, 3, 4)), ShapeError, r"shape \(2, 3, 4\)"),
+        (3.0, ShapeError, r"shape \(\)"),
+        ("500", ShapeError, "shape|numbers"),
+        (["high", "low"], ShapeError, "not numbers"),
+        ({"Pong": np.zeros((2, 2))}, ShapeError, r"'Pong' have shape \(2, 2\)"),
+    ],
+)
+def test_what_is_not_scores_is_named(scores: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        iqm(scores)
+
+
+def test_a_gap_to_no_number_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="gamma=nan"):
+        optimality_gap(X, gamma=np.nan)
+
+
+def test_normalizing_puts_the_ends_at_0_and_1_in_the_form_given() -> None:
+    assert normalize(np.array([-20.7, 14.6]), -20.7, 14.6).tolist() == [0, 1]
+    columns = normalize(np.array([[1.0, 10.0], [3.0, 30.0]]), [1, 10], [3, 20])
+    assert columns.tolist() == [[0, 0], [1, 2]]
+    named = normalize({"b": [5.0], "a": [1.0, 2.0]}, {"a": 0, "b": 0}, {"a": 4, "b": 5})
+    assert {task: of.tolist() for task, of in named.items()} == {"b": [1], "a": [0.25, 0.5]}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "error", "said"),
+    [
+        (1, 1, ConfigError, "both 1.0"),
+        ({"a": 0}, 1, ConfigError, "low has no number for task 'b'"),
+        (0, [1, 2, 3], ShapeError, r"high of shape \(3,\).* 2 tasks"),
+        (np.nan, 1, NonFiniteError, "low=nan"),
+    ],
+)
+def test_ends_that_cannot_be_are_named(
+    low: Any, high: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        normalize({"a": [1.0], "b": [2.0]}, low, high)

@@ -1,0 +1,174 @@
+"""A later run's figures beside the expected ones: what agrees, what differs, what cannot be said."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.errors import ConfigError, NonFiniteError, RloxError
+from rlox.statistics import iqm
+from rlox.statistics.expected import Verdict, compare
+from rlox.statistics.student import t_quantile, trimmed_difference
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/expected.json"))
+
+
+def document(experiment: str) -> dict[str, Any]:
+    """Its expected.json."""
+    text = (EXPERIMENTS / experiment / "expected.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def figure(scores: list[float]) -> dict[str, Any]:
+    """A figure of these scores; its interval is not looked at where there are scores."""
+    return {"iqm": iqm(scores), "ci95": [min(scores), max(scores)], "scores": scores}
+
+
+def by_name(expected: dict[str, Any], found: dict[str, Any]) -> dict[str, Verdict]:
+    """The verdicts by figure."""
+    return {verdict.figure: verdict for verdict in compare(expected, found)}
+
+
+@pytest.mark.parametrize("experiment", FOLDERS)
+def test_every_experiment_agrees_with_itself(experiment: str) -> None:
+    verdicts = compare(document(experiment), document(experiment))
+    assert len(verdicts) >= 9
+    assert {verdict.word for verdict in verdicts} == {"agrees"}
+
+
+def test_a_figure_is_named_by_its_place_in_the_document() -> None:
+    names = [
+        verdict.figure
+        for verdict in compare(document("dqn_classic_control"), {"value": 0, "ci95": [0, 0]})
+    ]
+    assert names[:3] == ["CartPole-v1/total_steps", "CartPole-v1/rlox", "CartPole-v1/sb3"]
+    assert "Acrobot-v1/training/difference" in names
+    assert "QR_DQN/systems/QR-DQN/training" in by_name(
+        document("one_task_each"), document("one_task_each")
+    )
+    assert "Pendulum-v1/behaviour" in by_name(
+        document("behavioural_cloning"), document("behavioural_cloning")
+    )
+
+
+def test_a_collapse_differs_and_what_was_left_alone_agrees() -> None:
+    expected = document("off_policy_control")
+    found = copy.deepcopy(expected)
+    found["HalfCheetah-v5_SAC"]["rlox"] = figure([90.0, 130.0, 110.0])  # of three runs too
+    found["Pendulum-v1_TD3"]["rlox"] = figure([-1200.0 - k for k in range(10)])
+    verdicts = by_name(expected, found)
+    differing = {name for name, verdict in verdicts.items() if verdict.agrees is False}
+    assert differing == {"HalfCheetah-v5_SAC/rlox", "Pendulum-v1_TD3/rlox"}
+    apart = verdicts["HalfCheetah-v5_SAC/rlox"].difference
+    assert apart is not None
+    assert apart.high < 0
+
+
+def test_runs_of_the_same_thing_with_other_seeds_agree() -> None:
+    expected = {"task": figure([491.0, 375.0, 500.0, 500.0, 126.0])}
+    found = {"task": figure([500.0, 129.0, 188.0, 480.0, 500.0, 498.0])}
+    assert by_name(expected, found)["task"].agrees is True
+
+
+def test_the_verdict_does_not_depend_on_rounding() -> None:
+    expected = {"task": figure([500.0] * 5)}
+    nearly = {"task": figure([np.nextafter(500.0, 0)] * 5)}
+    below = {"task": figure([499.0] * 5)}
+    assert by_name(expected, nearly)["task"].agrees is True
+    assert by_name(expected, below)["task"].agrees is False
+
+
+def test_a_figure_without_scores_is_judged_by_the_two_intervals() -> None:
+    def of(estimate: float, low: float, high: float) -> dict[str, Any]:
+        return {"gap": {"mean": estimate, "ci95": [low, high]}}
+
+    # by hand: 10 - 0 -+ hypot(3, 4) x 2.5758 / 1.9600
+    apart = by_name(of(0, -9, 4), of(10, 7, 19))["gap"].difference
+    assert apart is not None
+    assert apart.low == pytest.approx(10 - 5 * 2.5758 / 1.9600, abs=1e-3)
+    assert apart.high == pytest.approx(10 + math.hypot(9, 9) * 2.5758 / 1.9600, abs=1e-3)
+    assert by_name(of(0, -9, 4), of(10, 7, 19))["gap"].word == "differs"
+    assert by_name(of(0, -9, 8), of(10, 2, 19))["gap"].word == "agrees"
+
+
+def test_intervals_of_few_runs_are_taken_for_wider_than_they_are() -> None:
+    def of(seeds: int, estimate: float) -> dict[str, Any]:
+        return {"seeds": seeds, "gap": {"mean": estimate, "ci95": [estimate - 1, estimate + 1]}}
+
+    assert by_name(of(100, 0), of(100, 3))["gap"].word == "differs"
+    assert by_name(of(3, 0), of(3, 3))["gap"].word == "agrees"
+    assert by_name(of(1, 0), of(100, 3))["gap"].word == "unknown"
+
+
+def test_what_cannot_be_compared_is_unknown_and_says_why() -> None:
+    expected = {"a": figure([1.0, 2.0, 3.0]), "b": figure([1.0, 2.0]), "d": figure([1.0, 2.0])}
+    found = {"a": figure([9.0]), "c": figure([1.0, 2.0]), "d": {"mean": 1.5, "ci95": [1, 2]}}
+    verdicts = by_name(expected, found)
+    assert {verdict.word for verdict in verdicts.values()} == {"unknown"}
+    assert {name: verdict.because for name, verdict in verdicts.items()} == {
+        "a": "too few runs",
+        "b": "not in what was found",
+        "d": "expected iqm, found mean",
+        "c": "not in the expected figures",
+    }
+    assert verdicts["b"].found is None
+    assert verdicts["c"].expected is None
+
+
+def test_other_settings_differ() -> None:
+    expected = {"leg": {"total_steps": 100_000, "rlox": figure([1.0, 2.0])}}
+    found = {"leg": {"total_steps": 50_000, "rlox": figure([1.0, 2.0])}}
+    verdict = by_name(expected, found)["leg/total_steps"]
+    assert (verdict.word, verdict.because) == ("differs", "not the same setting")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({}, ConfigError, "found has no figures"),
+        ({"schema_version": 2, "a": figure([1.0])}, ConfigError, "schema_version is 2"),
+        ({"a": {"iqm": 1.0, "ci95": [0.0]}}, ConfigError, r"a/ci95 is \[0.0\]"),
+        ({"a": {"iqm": "1", "ci95": [0, 1]}}, ConfigError, "expected numbers"),
+        ({"a": {"iqm": 1, "mean": 1, "ci95": [0, 1]}}, ConfigError, "2 of iqm"),
+        ({"a": {"iqm": math.nan, "ci95": [0, 1]}}, NonFiniteError, "a/iqm is nan"),
+        ({"a": {"b": [1.0, math.nan]}}, NonFiniteError, "a/b of task 0, run 1: nan"),
+    ],
+)
+def test_a_document_that_is_not_one_is_told(
+    wrong: dict[str, Any], error: type[RloxError], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        compare({"a": figure([1.0, 2.0])}, wrong)
+    with pytest.raises(ConfigError, match="level=99"):
+        compare(wrong, wrong, level=99)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [(1, 63.657), (2, 9.925), (4, 4.604), (8, 3.355), (18, 2.878), (1000, 2.581)],
+)
+def test_t_is_that_of_the_tables(freedom: int, quantile: float) -> None:
+    assert t_quantile(0.99, freedom) == pytest.approx(quantile, abs=6e-4)
+
+
+def test_the_trimmed_difference_is_that_by_hand() -> None:
+    # Winsorized: 2 2 3 4 4 and 12 12 13 15 15, squares about their means 4 and 9.2; 3 left of each
+    found = trimmed_difference(
+        np.array([1.0, 2, 3, 4, 90]), np.array([-7.0, 12, 13, 15, 16]), quarter=True, level=0.99
+    )
+    assert found.estimate == pytest.approx(3 - 40 / 3)
+    reach = 4.6041 * math.sqrt((4 + 9.2) / 4 * (1 / 3 + 1 / 3))
+    assert found.high - found.estimate == pytest.approx(reach, rel=1e-4)
+    assert found.estimate - found.low == pytest.approx(reach, rel=1e-4)
+    untrimmed = trimmed_difference(
+        np.array([1.0, 3]), np.array([1.0, 3]), quarter=False, level=0.99
+    )
+    assert untrimmed.high == pytest.approx(9.9248 * math.sqrt(2), rel=1e-5)

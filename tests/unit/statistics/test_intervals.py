@@ -1,0 +1,207 @@
+"""Intervals: what they depend on, what they are of, and what they cannot be made of."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.errors import ConfigError, RloxError, ShapeError
+from rlox.statistics import (
+    Interval,
+    difference,
+    holm,
+    iqm,
+    mean,
+    median,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
+
+Intervals = Any
+
+
+def seeded() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+SCORES = np.random.default_rng(1).normal(size=(6, 3))
+OTHERS = SCORES[:4] + 0.3
+OF_BOTH: list[Any] = [difference, probability_of_improvement]
+
+
+@pytest.mark.parametrize("statistic", [mean, median, iqm, partial(optimality_gap, gamma=0.5)])
+def test_all_resamples_at_once_are_those_one_by_one(statistic: Any) -> None:
+    at_once = stratified_bootstrap(SCORES, statistic, rng=seeded(), resamples=300)
+    one_by_one = stratified_bootstrap(
+        SCORES, lambda scores: statistic(scores), rng=seeded(), resamples=300
+    )
+    assert one_by_one.estimate == at_once.estimate
+    assert (one_by_one.low, one_by_one.high) == pytest.approx(
+        (at_once.low, at_once.high), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "scores", [SCORES, SCORES[:, 0], list(SCORES.T), {"a": SCORES[:, 0], "b": SCORES[:4, 1]}]
+)
+def test_any_statistic_is_given_resamples_in_the_form_of_the_scores(scores: Any) -> None:
+    given: list[Any] = []
+
+    def statistic(draw: Any) -> float:
+        given.append(draw)
+        return 0.0
+
+    stratified_bootstrap(scores, statistic, rng=seeded(), resamples=3)
+    assert len(given) == 4  # and once the scores themselves
+    for draw in given:
+        assert type(draw) is type(scores)
+        if isinstance(scores, dict):
+            assert {task: of.shape for task, of in draw.items()} == {"a": (6,), "b": (4,)}
+        else:
+            assert np.shape(draw) == np.shape(scores)
+
+
+def test_runs_are_drawn_within_their_task() -> None:
+    scores = {"low": [1.0, 2.0], "high": [100.0, 200.0, 300.0]}
+
+    def statistic(draw: dict[str, Any]) -> float:
+        assert set(draw["low"]) <= {1.0, 2.0}
+        assert set(draw["high"]) <= {100.0, 200.0, 300.0}
+        return float(draw["high"].mean())
+
+    found = stratified_bootstrap(scores, statistic, rng=seeded(), resamples=400)
+    assert (found.low, found.high) == (100, 300)
+
+
+def test_the_ends_are_the_percentiles_of_the_resamples() -> None:
+    drawn: list[float] = []
+
+    def statistic(draw: Any) -> float:
+        drawn.append(float(draw.max()))
+        return drawn[-1]
+
+    found = stratified_bootstrap(SCORES[:, 0], statistic, rng=seeded(), resamples=500, level=0.8)
+    assert (found.low, found.high) == tuple(np.quantile(drawn[1:], [0.1, 0.9]))
+
+
+def test_an_interval_depends_on_its_generator_alone() -> None:
+    def made(seed: int) -> tuple[Any, ...]:
+        rng = np.random.default_rng(seed)
+        profile = performance_profile(SCORES, [0, 0.5], rng=rng)
+        both = [of(SCORES, OTHERS, rng=rng) for of in OF_BOTH]
+        return (stratified_bootstrap(SCORES, rng=rng), *both, *profile.low, *profile.high)
+
+    assert made(1) == made(1)
+    assert made(1)[0] != made(2)[0]
+
+
+def test_the_order_of_the_tasks_of_the_second_system_is_of_no_account() -> None:
+    x = {"a": SCORES[:, 0], "b": SCORES[:, 1] + 9}
+    y = {"a": OTHERS[:, 0], "b": OTHERS[:, 1] + 9}
+    turned = {"b": y["b"], "a": y["a"]}
+    for of in OF_BOTH:
+        assert of(x, y, rng=seeded()) == of(x, turned, rng=seeded())
+
+
+def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_either() -> None:
+    apart = difference(SCORES, OTHERS, mean, rng=seeded())
+    assert apart.estimate == mean(SCORES) - mean(OTHERS)
+    x, y = (stratified_bootstrap(s, mean, rng=seeded()) for s in (SCORES, OTHERS))
+    assert apart.high - apart.low > max(x.high - x.low, y.high - y.low)
+    # of independent systems variances add
+    assert (apart.high - apart.low) ** 2 == pytest.approx(
+        (x.high - x.low) ** 2 + (y.high - y.low) ** 2, rel=0.15
+    )
+
+
+def test_a_system_that_always_wins_improves_with_certainty() -> None:
+    better = probability_of_improvement(SCORES + 99, SCORES, rng=seeded())
+    assert (better.estimate, better.low, better.high) == (1, 1, 1)
+    same = probability_of_improvement(np.ones(5), np.ones(4), rng=seeded())
+    assert (same.estimate, same.low, same.high) == (0.5, 0.5, 0.5)
+
+
+def test_many_resamples_are_not_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlox.statistics.bootstrap.AT_ONCE", 100)
+    sizes: list[int] = []
+
+    def statistic(draw: Any) -> float:
+        sizes.append(len(draw))
+        return float(np.mean(draw))
+
+    found = stratified_bootstrap(np.arange(30.0), statistic, rng=seeded(), resamples=301)
+    assert len(sizes) == 302
+    assert found.low < found.estimate < found.high
+
+
+def test_one_run_alone_has_an_estimate_and_no_interval() -> None:
+    scores = {"a": [1.0, 2.0], "b": [5.0]}
+    of_one = [
+        stratified_bootstrap(scores, mean, rng=seeded()),
+        *(of(scores, scores, rng=seeded()) for of in OF_BOTH),
+    ]
+    assert [found.estimate for found in of_one] == [3.25, 0, 0.5]
+    assert np.isnan([[found.low, found.high] for found in of_one]).all()
+    profile = performance_profile(scores, [1.5], rng=seeded())
+    assert profile.fraction == 2 / 3
+    assert np.isnan([profile.low, profile.high]).all()
+
+
+def test_an_interval_reads_as_it_stands_in_a_table() -> None:
+    interval = Interval(500.0, 388.74, 500.0)
+    assert str(interval) == "500.0 [388.7, 500.0]"
+    assert f"{interval:.2f}" == "500.00 [388.74, 500.00]"
+    assert str(Interval(500.0, np.nan, np.nan)) == "500.0"
+    assert 400 in interval
+    assert 388 not in interval
+
+
+def test_systems_of_different_tasks_are_not_compared() -> None:
+    x, y = {"Pong": [1.0], "Boxing": [2.0]}, {"Pong": [1.0], "Breakout": [2.0]}
+    for of in OF_BOTH:
+        with pytest.raises(ShapeError, match="only x has 'Boxing', only y has 'Breakout'"):
+            of(x, y, rng=seeded())
+        with pytest.raises(ShapeError, match="x has 3 tasks and y 2"):
+            of(SCORES, SCORES[:, :2], rng=seeded())
+        with pytest.raises(ShapeError, match="by the names of tasks and the other is not"):
+            of(x, SCORES[:, :2], rng=seeded())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rng": 0}, "rng=0: expected a numpy.random.Generator"),
+        ({"rng": np.random.RandomState(0)}, "expected a numpy.random.Generator"),
+        ({"resamples": 0}, "resamples=0"),
+        ({"level": 95}, "level=95"),
+    ],
+)
+def test_an_interval_that_cannot_be_made_is_an_error(given: dict[str, Any], said: str) -> None:
+    given = {"rng": seeded(), **given}
+    for made in (
+        lambda: stratified_bootstrap(SCORES, **given),
+        lambda: performance_profile(SCORES, [0], **given),
+        *(partial(of, SCORES, OTHERS, **given) for of in OF_BOTH),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            made()
+
+
+@pytest.mark.parametrize("thresholds", [[], 0.5, [[0.5]], [np.nan]])
+def test_thresholds_are_finite_numbers_in_a_row(thresholds: Any) -> None:
+    with pytest.raises(RloxError, match="thresholds"):
+        performance_profile(SCORES, thresholds)
+
+
+def test_holm_steps_down() -> None:
+    # by hand: 4 x .01, 3 x .02, then 2 x .03 = .06 and at least that for .04
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.5]).tolist() == [1, 1]
+    assert holm([]).tolist() == []
+    with pytest.raises(ShapeError, match="0 to 1"):
+        holm([0.5, np.nan])
