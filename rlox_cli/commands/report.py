@@ -33,7 +33,9 @@ class ReportConfig:
         default_factory=dict,
     )
     out: str | None = param(
-        None, "where it is written; without it report/ in the one folder that is given", verbatim=True
+        None,
+        "where it is written; without it report/ in the one folder that is given",
+        verbatim=True,
     )
     title: str | None = param(None, "what the page is called", verbatim=True)
     expected: str | None = param(

@@ -105,5 +105,3 @@ def _make(out: Path) -> None:
         raise StorageError(
             f"{out} cannot be written: {error.strerror}; give another place with out=FOLDER"
         ) from error
-
-

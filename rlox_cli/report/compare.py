@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rlox.errors import ConfigError, RloxError
-from rlox.statistics import Interval, Verdict, compare
+from rlox.statistics import Interval
+from rlox.statistics.expected import Verdict, compare
 from rlox_cli.report.records import text
 from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.tables import Estimate, Table, Value, shown
@@ -50,7 +51,8 @@ def load(path: Path) -> dict[str, Any]:
     wanted = {part: data[part] for part in PARTS[:1] if part in data} or {"tasks": _legs(data)}
     if not isinstance(wanted["tasks"], dict) or not wanted["tasks"]:
         raise ConfigError(
-            f"expected={path}: no figures: expected tasks, as in report.json, or parts with algo, env and rlox"
+            f"expected={path}: no figures in it: expected tasks, as in report.json, or parts with algo, "
+            "env and rlox"
         )
     return wanted | {"schema_version": data.get("schema_version", SCHEMA_VERSION)}
 
@@ -80,9 +82,9 @@ def table(verdicts: Sequence[Verdict]) -> Table:
         for v in verdicts
     ]  # fmt: skip
     caption = (
-        f"Found minus expected with its {LEVEL} interval, from the scores of both where the file has them: a "
-        "figure differs where the interval does not hold 0. Of a hundred figures that are the same about one is "
-        "said to differ."
+        f"Found minus expected with its {LEVEL} interval, from the scores of both where the file has "
+        "them: a figure differs where the interval does not hold 0. Of a hundred figures that are the "
+        "same about one is said to differ."
     )
     columns = (
         "figure", "expected [95% CI]", "found [95% CI]", f"difference [{LEVEL} CI]", "verdict", "because",

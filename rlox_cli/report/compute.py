@@ -25,8 +25,8 @@ from rlox_cli.report.results import (
 )
 from rlox_cli.report.study import Cell, Study
 from rlox_cli.report.tables import Estimate
-from rlox_cli.summary import number
 from rlox_cli.run_folder import slug
+from rlox_cli.summary import number
 
 EVALUATION = "evaluations on the way"
 GRID = 100  # points of a curve over runs
@@ -35,7 +35,7 @@ MANY_SHOWN = 12  # methods in the figures
 MANY_PAIRS = 15  # methods that are compared in pairs
 NEARLY = 1.05  # how far apart totals are that were rounded up to whole rollouts
 SHORT = 2  # points that a curve has at least
-# Values that are drawn for the band of a curve: of very many runs there are fewer resamples, but not below these.
+# Values that are drawn for the band of a curve: of very many runs there are fewer resamples.
 DRAWN, FEWEST = 50_000_000, 200
 
 
@@ -164,7 +164,9 @@ class Computer:
             if bands:
                 yield TaskCurves(task, unit, kind, bands)
 
-    def _band(self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, word: str) -> Band:
+    def _band(
+        self, method: str, tasks: Mapping[str, Sequence[Curve]], kind: str, word: str
+    ) -> Band:
         """The IQM over runs, and its interval, of curves by task."""
         steps = _grid([curve for runs in tasks.values() for curve in runs])
         runs = sum(map(len, tasks.values()))

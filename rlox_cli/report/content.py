@@ -9,10 +9,10 @@ from rlox_cli.report.figures import Bar, Figure, Line, Panel, Row
 from rlox_cli.report.records import AXIS, PARTS
 from rlox_cli.report.results import Band, CellResult, Results, Times
 from rlox_cli.report.study import Study, shown, varied
-from rlox_cli.report.tables import Table, Value
+from rlox_cli.report.tables import NOTHING, Table, Value
 
 INTERVAL = (
-    "Intervals: 95%, stratified bootstrap over the n runs (seeds); where a task has one run there is none."
+    "Intervals: 95%, stratified bootstrap over the n runs (seeds); none where a task has one run."
 )
 MANY_METHODS = 8
 
@@ -150,8 +150,8 @@ def better_figure(results: Results, places: dict[str, int]) -> Figure:
     ][:20]
     panel = Panel("X over Y", "P(X > Y)", rows=rows, mark=0.5, whole=True)
     caption = (
-        "Bars: the 95% interval of each pair in the table below, where there is one. The dotted line is an even "
-        "chance."
+        "Bars: the 95% interval of each pair in the table below, where there is one. The dotted line is an "
+        "even chance."
     )
     return Figure("improvement", "Probability of improvement", caption, [panel] if rows else [])
 
@@ -172,9 +172,9 @@ def efficiency_figure(results: Results, places: dict[str, int]) -> Figure:
 def time_table(results: Results) -> Table:
     """A row for each method on each task."""
     rows: list[list[Value]] = [
-        [t.method, t.task, t.n, *(t.parts.get(part) for part in (*PARTS, "rest")), t.total, t.rate, word(t.unit)]
+        [t.method, t.task, t.n, *map(t.parts.get, (*PARTS, "rest")), t.total, t.rate, word(t.unit)]
         for t in results.times
-    ]  # fmt: skip
+    ]
     columns = (
         "method", "task", "n", *(f"{part} s" for part in (*PARTS, "rest")), "total s",
         "per second [slowest, fastest]", "counting",
@@ -211,8 +211,8 @@ def settings_table(study: Study) -> Table | None:
         return None
     values = {(key, m): _setting(study, key, m) for key in keys for m in methods}
     caption = (
-        "Only keys whose values are not the same in all runs; – where a method has no such key. Where a value "
-        "depends on the task, the tasks are named."
+        f"Only keys whose values are not the same in all runs; {NOTHING} where a method has no such key. "
+        "Where a value depends on the task, the tasks are named."
     )
     rows: list[list[Value]]
     if len(methods) > MANY_METHODS:
@@ -231,7 +231,9 @@ def left_out_table(study: Study) -> Table:
         for run in study.left_out
     ]
     columns = ("job", "algorithm", "task", "seed", "status", "step", "reason")
-    caption = "Jobs that failed, were killed or pruned, or are going on. Their scores are in no table."
+    caption = (
+        "Jobs that failed, were killed or pruned, or are going on. Their scores are in no table."
+    )
     return Table("left_out", "Jobs that are not counted", caption, columns, rows)
 
 
@@ -259,7 +261,7 @@ def provenance_table(study: Study, same: bool) -> Table:
     keys = dict.fromkeys(key for one in known for key in one)
     rows: list[list[Value]] = []
     for key in keys:
-        values = [one.get(key, "–") for one in known]
+        values = [one.get(key, NOTHING) for one in known]
         apart = [_span(values)] if key == "started" else list(dict.fromkeys(values))
         if same == (len(apart) == 1):
             counted = [f"{value} ({values.count(value)})" for value in apart[:5]]
@@ -269,9 +271,7 @@ def provenance_table(study: Study, same: bool) -> Table:
         caption = f"The same in all {len(known)} runs that say where they come from."
         return Table("provenance", "The same in all runs", caption, ("what", "value"), rows)
     caption = "In brackets how many runs have the value."
-    return Table(
-        "provenance_differs", "What differs among runs", caption, ("what", "values"), rows
-    )
+    return Table("provenance_differs", "What differs among runs", caption, ("what", "values"), rows)
 
 
 def _line(band: Band, places: dict[str, int], kind: str, more: str = "") -> Line:

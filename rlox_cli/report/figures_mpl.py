@@ -57,7 +57,9 @@ def draw(figure: Figure) -> Drawing:
     rows = max(len(panel.rows) or len(panel.bars) for panel in figure.panels)
     height = FRAME + ROW_HEIGHT * rows if rows else HEIGHT
     with matplotlib.rc_context({"svg.hashsalt": "rlox", "font.size": 9}):
-        sheet = Sheet(figsize=(WIDTH * columns, height * lines + 0.4), dpi=120, layout="constrained")
+        sheet = Sheet(
+            figsize=(WIDTH * columns, height * lines + 0.4), dpi=120, layout="constrained"
+        )
         FigureCanvasAgg(sheet)
         grid = sheet.subplots(lines, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, figure.panels, strict=False):
@@ -103,7 +105,7 @@ def _line(axes: Axes, line: Line, stepped: bool) -> None:
     style = "steps-post" if stepped else "default"
     axes.plot(line.x, line.y, lw=1.8, drawstyle=style, zorder=3, **look)
     if line.low is not None and line.high is not None:
-        step = "post" if stepped else None
+        step: Any = "post" if stepped else None
         axes.fill_between(
             line.x, line.low, line.high, color=colour, alpha=0.18, lw=0, step=step, zorder=1
         )
@@ -115,7 +117,9 @@ def _across(axes: Axes, panel: Panel) -> None:
     places = range(len(names) - 1, -1, -1)
     for name, y in zip(names, places, strict=True):
         transform = axes.get_yaxis_transform()
-        axes.text(0, y + LABEL, plain(name), transform=transform, fontsize=8.5, va="bottom", color=INK)
+        axes.text(
+            0, y + LABEL, plain(name), transform=transform, fontsize=8.5, va="bottom", color=INK
+        )
     for row, y in zip(panel.rows, places, strict=False):
         _row(axes, row, y)
     for bar, y in zip(panel.bars, places, strict=False):
@@ -123,7 +127,11 @@ def _across(axes: Axes, panel: Panel) -> None:
         for place, (part, pattern) in enumerate(styles.PATTERNS.items()):
             width = bar.parts.get(part, 0.0)
             hatch = styles.MPL_PATTERNS[pattern]
-            look: dict[str, Any] = {"color": styles.colour(place), "hatch": hatch, "edgecolor": "white"}
+            look: dict[str, Any] = {
+                "color": styles.colour(place),
+                "hatch": hatch,
+                "edgecolor": "white",
+            }
             axes.barh(y, width, 0.42, left, lw=0, **look)
             left += width
     axes.set_ylim(-0.6, len(names) - 0.2)
@@ -162,4 +170,6 @@ def _legend(sheet: Drawing, figure: Figure) -> None:
             look: dict[str, Any] = {"hatch": hatch, "edgecolor": "white", "lw": 0}
             handles.append(Patch(facecolor=styles.colour(place), label=part, **look))
     if handles:
-        sheet.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
+        sheet.legend(
+            handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5
+        )

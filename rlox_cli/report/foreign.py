@@ -17,8 +17,8 @@ from rlox_cli.report.foreign_files import (
     Series,
     merged,
     read_csv,
-    read_events,
     read_evaluations,
+    read_events,
     read_monitors,
 )
 from rlox_cli.report.records import LAST, MAX_REASON, TRAINING, Run, curve, text

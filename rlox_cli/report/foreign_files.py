@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ def merged(found: Sequence[Series]) -> Series:
 def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
     """The scalars in TensorBoard's event files of one folder."""
     try:
-        from tensorboard.backend.event_processing import event_accumulator as events
-        from tensorboard.util import tensor_util
+        events: Any = import_module("tensorboard.backend.event_processing.event_accumulator")
+        tensors: Any = import_module("tensorboard.util.tensor_util")
     except ImportError as error:
         raise MissingExtraError(
             f"{folder} has TensorBoard events, and tensorboard is not installed: "
@@ -85,7 +86,7 @@ def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
     def values(wanted: str) -> dict[float, float]:
         if wanted in there["scalars"]:
             return _points((e.step, e.value) for e in log.Scalars(wanted))
-        arrays = ((e.step, tensor_util.make_ndarray(e.tensor_proto)) for e in log.Tensors(wanted))
+        arrays = ((e.step, tensors.make_ndarray(e.tensor_proto)) for e in log.Tensors(wanted))
         return _points((step, array.item()) for step, array in arrays if array.size == 1)
 
     tags = [*there["scalars"], *there["tensors"]]

@@ -1,7 +1,7 @@
 """`report.html`: one file that needs nothing else, neither a network nor the folder beside it.
 
-Whatever a run says of itself is text: it is escaped where it stands in HTML, in the data of the figures and in
-Plotly's labels, and the page's policy runs no script but the two that are part of it.
+Whatever a run says of itself is text: it is escaped where it stands in HTML, in the data of the figures and
+in Plotly's labels, and the page's policy runs no script but the two that are part of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,8 @@ class Page:
 
 def write(page: Page) -> str:
     """The whole file."""
-    from plotly.offline import get_plotlyjs
-
-    library, own = _script(get_plotlyjs()), _script((HERE / "page.js").read_text("utf-8"))
+    plotly: Any = import_module("plotly.offline")
+    library, own = _script(plotly.get_plotlyjs()), _script((HERE / "page.js").read_text("utf-8"))
     panels: dict[str, Any] = {}
     body = "\n".join(_body(page, panels))
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in (library, own))
@@ -151,9 +151,8 @@ def _legend(figure: Figure, page: Page) -> Iterator[str]:
         items = "".join(f"<span>{_square(places[p])}{_text(p)}</span>" for p in there)
         yield f'<div class="legend">{items}</div>'
         return
-    shown_places = sorted(
-        {one.place for panel in figure.panels for one in (*panel.lines, *panel.rows)}
-    )
+    there_are = {line.place for panel in figure.panels for line in panel.lines}
+    shown_places = sorted(there_are | {row.place for panel in figure.panels for row in panel.rows})
     if len(shown_places) < 2 or figure.name == "improvement":
         return
     items = "".join(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from rlox.statistics import Verdict
+from rlox.statistics.expected import Verdict
 from rlox_cli.report import compare, content
 from rlox_cli.report.compute import chosen
 from rlox_cli.report.figures import Figure
@@ -15,9 +15,7 @@ from rlox_cli.report.results import Results
 from rlox_cli.report.study import Study
 
 
-def page(
-    title: str, study: Study, results: Results, verdicts: Sequence[Verdict] | None
-) -> Page:
+def page(title: str, study: Study, results: Results, verdicts: Sequence[Verdict] | None) -> Page:
     """The page of a study."""
     places = chosen(study, results.aggregates)
     found = [*_scores(study, results, places), *_over_tasks(results, places)]
@@ -29,9 +27,9 @@ def page(
         sections=found,
         methods=list(places),
         footer=(
-            f"Made by rlox report on {datetime.now(UTC):%Y-%m-%d at %H:%M} UTC from the logs of the runs alone. "
-            "The figures as png, pdf and svg, the tables as Markdown and LaTeX and every number as report.json "
-            "are beside this page."
+            f"Made by rlox report on {datetime.now(UTC):%Y-%m-%d at %H:%M} UTC from the logs of the runs "
+            "alone. Beside this page are its figures (figures/), its tables as Markdown and LaTeX (tables/) "
+            "and its scores (report.json)."
         ),
     )
 
@@ -86,7 +84,10 @@ def _rest(
         yield Section("time", "Where the time goes", figures=figures, tables=tables)
     if settings := content.settings_table(study):
         yield Section("settings", settings.title, tables=[settings])
-    tables = [content.provenance_table(study, same=False), content.provenance_table(study, same=True)]
+    tables = [
+        content.provenance_table(study, same=False),
+        content.provenance_table(study, same=True),
+    ]
     if tables := [table for table in tables if table.rows]:
         yield Section("provenance", "Where the runs come from", tables=tables)
     yield Section("runs", "Every run", tables=[content.run_table(study)])

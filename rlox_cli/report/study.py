@@ -97,7 +97,9 @@ def study(runs: Iterable[Run]) -> Study:
             for run in own:
                 cells[name, run.env].append(run)
     methods = list(dict.fromkeys(method for method, _ in cells))
-    order = sorted(cells, key=lambda key: (key[1], methods.index(key[0])))  # a task's methods together
+    order = sorted(
+        cells, key=lambda key: (key[1], methods.index(key[0]))
+    )  # a task's methods together
     return Study(every, tuple(methods), tuple(Cell(*key, tuple(cells[key])) for key in order))
 
 
@@ -195,6 +197,6 @@ def _repeated_seeds(cells: Sequence[Cell]) -> Iterator[str]:
     if again:
         more = f" and {len(again) - 3} more" if len(again) > 3 else ""
         yield (
-            f"Seeds that are there more than once: {', '.join(again[:3])}{more}. Runs with the same seed are not "
-            "independent, and intervals are too narrow."
+            f"Seeds that are there more than once: {', '.join(again[:3])}{more}. Runs with the same seed are "
+            "not independent, and intervals are too narrow."
         )

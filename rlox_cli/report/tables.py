@@ -26,6 +26,7 @@ LATEX = {
     '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}",
 }
+NOTHING = "\u2013"  # of a value that is not there
 MARKDOWN = re.compile(r"([\\`*_\[\]|#~$])")
 
 
@@ -66,7 +67,7 @@ class Table:
 def shown(value: Value) -> str:
     """A value as it is read."""
     if value is None:
-        return "–"
+        return NOTHING
     if isinstance(value, float):
         return summary.number(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -114,7 +115,7 @@ def latex(table: Table) -> str:
 def in_latex(text: str) -> str:
     """Text that LaTeX sets as it is written."""
     said = "".join(LATEX.get(letter, letter) for letter in text)
-    return said.replace("–", "--").replace("…", r"\ldots{}").replace("[", "{[}")
+    return said.replace(NOTHING, "--").replace("…", r"\ldots{}").replace("[", "{[}")
 
 
 def in_markdown(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rlox.statistics import Verdict
+from rlox.statistics.expected import Verdict
 from rlox_cli.report import compare
 from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.sections import lead, many
