@@ -17,6 +17,7 @@ from rlox_cli.schema import Schema
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+LISTS = ("runs", "formats")
 FORMATS = ("png", "pdf", "svg")
 OPEN = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
 
@@ -79,6 +80,9 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     from rlox_cli.verbatim import in_quotes
 
     for override in overrides:
+        name, _, said = override.lstrip("+").partition("=")
+        if name in LISTS and said[:1] == "{":  # Hydra explains it badly
+            raise ConfigError(f"{override}: expected a list, e.g. {name}=[...]")
         found = OPEN.match(override)
         if not found:
             yield override

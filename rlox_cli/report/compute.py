@@ -32,7 +32,6 @@ EVALUATION = "evaluations on the way"
 GRID = 100  # points of a curve over runs
 PROFILE_POINTS = 101
 MANY_SHOWN = 12  # methods in the figures
-MANY_PAIRS = 15  # methods that are compared in pairs
 NEARLY = 1.05  # how far apart totals are that were rounded up to whole rollouts
 SHORT = 2  # points that a curve has at least
 # Values that are drawn for the band of a curve: of very many runs there are fewer resamples.
@@ -70,6 +69,7 @@ class Computer:
     def results(self) -> Results:
         """All of them."""
         aggregates = [self._aggregate(method) for method in self.scored]
+        several = any(len(cell.counted) >= SHORT for cell in self.study.cells)
         shown = chosen(self.study, aggregates)
         curves = list(self._curves(shown))
         efficiency, unit = self._efficiency(shown)
@@ -78,8 +78,8 @@ class Computer:
             scaled=self.scale.whole,
             cells=[self._cell(cell) for cell in self.study.cells if cell.counted],
             aggregates=aggregates,
-            profile=list(self._profile(shown)),
-            better=list(self._better(list(shown)[:MANY_PAIRS])),
+            profile=list(self._profile(shown)) if several else [],
+            better=list(self._better(list(shown))) if several else [],
             curves=curves,
             efficiency=efficiency,
             efficiency_unit=unit,

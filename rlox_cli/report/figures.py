@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from rlox_cli.report.records import Array
 from rlox_cli.report.tables import Estimate
 
+LONGEST = 56  # letters of a name that a narrow screen has room for
+
+
+def fitted(name: str) -> str:
+    """A name as there is room for it in a figure."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "\u2026"
+
 
 @dataclass(frozen=True)
 class Line:

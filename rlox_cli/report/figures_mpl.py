@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlox.errors import StorageError
 from rlox_cli.plot import short
 from rlox_cli.report import styles
-from rlox_cli.report.figures import Figure, Line, Panel, Row
+from rlox_cli.report.figures import Figure, Line, Panel, Row, fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,13 @@ def _across(axes: Axes, panel: Panel) -> None:
     for name, y in zip(names, places, strict=True):
         transform = axes.get_yaxis_transform()
         axes.text(
-            0, y + LABEL, plain(name), transform=transform, fontsize=8.5, va="bottom", color=INK
+            0,
+            y + LABEL,
+            plain(fitted(name)),
+            transform=transform,
+            fontsize=8.5,
+            va="bottom",
+            color=INK,
         )
     for row, y in zip(panel.rows, places, strict=False):
         _row(axes, row, y)
@@ -159,7 +165,7 @@ def _legend(sheet: Drawing, figure: Figure) -> None:
     bars = [bar for panel in figure.panels for bar in panel.bars]
     handles: list[Any] = [
         Line2D(
-            [], [], color=styles.colour(place), ls=styles.MPL_DASHES[styles.dash(place)], label=plain(name),
+            [], [], color=styles.colour(place), ls=styles.MPL_DASHES[styles.dash(place)], label=plain(fitted(name)),
             marker=styles.MPL_MARKS[styles.mark(place)], ms=5,
         )
         for name, place in lines.items()

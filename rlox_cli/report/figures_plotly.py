@@ -6,7 +6,7 @@ import html
 from typing import Any
 
 from rlox_cli.report import styles
-from rlox_cli.report.figures import Bar, Line, Panel, Row
+from rlox_cli.report.figures import Bar, Line, Panel, Row, fitted
 
 Spec = dict[str, Any]
 
@@ -163,7 +163,7 @@ def _part(bars: list[Bar], part: str, place: int) -> Spec:
 
 def _name(name: str, y: int) -> Spec:
     return {
-        "text": safe(name),
+        "text": safe(fitted(name)),
         "x": 0,
         "xref": "paper",
         "xanchor": "left",

@@ -22,7 +22,7 @@ from rlox_cli.report.tables import Table, Value, rank, shown
 
 HERE = Path(__file__).parent
 LONG = 40  # letters of a text that is given room
-MANY = 8  # rows of a table that can be filtered
+MANY, TALL = 8, 50  # rows of a table that can be filtered, and of one that scrolls in itself
 THEMES = {
     "light": {"text": "#1c2128", "soft": "#57606a", "grid": "#e4e8ec", "edge": "#8c959f", "wash": "#f6f8fa",
               "ground": styles.GROUND["light"], "colours": styles.LIGHT},
@@ -189,7 +189,8 @@ def _table(table: Table, section: Section) -> Iterator[str]:
         yield f'<div class="filter"><label for="{name}-box">Filter</label>'
         yield f'<input id="{name}-box" type="search" data-table="{name}" autocomplete="off">'
         yield f'<span class="soft" id="{name}-count" aria-live="polite"></span></div>'
-    yield f'<div class="table" tabindex="0" role="region" aria-label="{_text(table.title)}">'
+    tall = " tall" if len(table.rows) > TALL else ""
+    yield f'<div class="table{tall}" tabindex="0" role="region" aria-label="{_text(table.title)}">'
     yield f'<table class="sorts" id="{name}"><thead><tr>'
     numeric = [table.numeric(place) for place in range(len(table.columns))]
     for column, is_number in zip(table.columns, numeric, strict=True):

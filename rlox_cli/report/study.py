@@ -178,7 +178,10 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
     if not sizes:
         yield "No run has a score yet: there is nothing to compare."
     elif max(sizes) == 1:
-        yield "One run of each method and task: there is no interval, and no claim can be made."
+        yield (
+            "One run of each method and task: there are no intervals, profiles and probabilities, and no "
+            "claim can be made."
+        )
     elif min(sizes) < 10:
         few = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
         yield (

@@ -23,13 +23,15 @@ def lines(
 ) -> Iterator[str]:
     """Line by line."""
     yield lead(study)
+    if results.cells:
+        yield "final evaluation, IQM [95% CI]"
     yield from _cut([f"  {_cell(result)}" for result in results.cells])
     if len({result.cell.task for result in results.cells}) > 1:
         scale = ", scores from 0 to 1" if results.scaled else ""
-        yield f"over all tasks{scale}"
+        yield f"over all tasks, IQM [95% CI]{scale}"
         yield from _cut(
             [
-                f"  {a.method}: IQM {a.iqm} ({many(a.runs, 'run')}, {many(a.tasks, 'task')})"
+                f"  {a.method}: {a.iqm} ({many(a.runs, 'run')}, {many(a.tasks, 'task')})"
                 for a in results.aggregates
             ]
         )
@@ -51,8 +53,7 @@ def lines(
 
 def _cell(result: CellResult) -> str:
     cell, n = result.cell, result.n
-    interval = ", 95% CI" if result.iqm.low is not None else ""
-    return f"{cell.method} on {cell.task}: IQM{interval} {result.iqm} ({many(n, 'run')})"
+    return f"{cell.method} on {cell.task}: {result.iqm} ({many(n, 'run')})"
 
 
 def _cut(said: list[str]) -> Iterator[str]:
