@@ -47,19 +47,24 @@ def report(config: ReportConfig) -> int:
 
 def _read_all(config: ReportConfig) -> list[Run]:
     """Every run that is named, each once."""
-    found: dict[str, Run] = {}
+    found: dict[tuple[object, ...], Run] = {}
     for given in config.runs:
         own = list(_read(Baseline(Path(given).expanduser())))
         if not own:
             raise ConfigError(f"{given}: no runs there{nearest_runs(Path(given).expanduser())}")
-        found |= {f"{run.place}/{run.name}": run for run in own}
+        found |= {("", *_which(run)): run for run in own}
     for label, said in config.baseline.items():
         other = baseline(label, said)
         own = list(_read(other))
         if not own:
             raise ConfigError(f"baseline.{label}={other.path}: no runs there, nor logs of others")
-        found |= {f"{label}/{run.place}/{run.name}": run for run in own}
+        found |= {(label, *_which(run)): run for run in own}
     return list(found.values())
+
+
+def _which(run: Run) -> tuple[object, ...]:
+    """What a run is known by, where a place is named twice."""
+    return Path(run.place).resolve(), run.name, run.algo, run.env, run.seed
 
 
 def _read(place: Baseline) -> Iterator[Run]:

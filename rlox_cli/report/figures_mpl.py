@@ -165,8 +165,8 @@ def _legend(sheet: Drawing, figure: Figure) -> None:
     bars = [bar for panel in figure.panels for bar in panel.bars]
     handles: list[Any] = [
         Line2D(
-            [], [], color=styles.colour(place), ls=styles.MPL_DASHES[styles.dash(place)], label=plain(fitted(name)),
-            marker=styles.MPL_MARKS[styles.mark(place)], ms=5,
+            [], [], color=styles.colour(place), ls=styles.MPL_DASHES[styles.dash(place)],
+            marker=styles.MPL_MARKS[styles.mark(place)], ms=5, label=plain(fitted(name)),
         )
         for name, place in lines.items()
     ]  # fmt: skip

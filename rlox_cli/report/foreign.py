@@ -56,16 +56,17 @@ def baseline(label: str, given: Any) -> Baseline:
     """A baseline from what the command line says: a path, or a mapping with one."""
     data = {"path": given} if isinstance(given, str) else given
     name = f"baseline.{label}"
-    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str):
-        raise ConfigError(
-            f"{name}={given}: expected a path, or {{path: PATH, env: ID, algo: NAME}}"
-        )
+    expected = f"{name}={given}: expected a path, or {{path: PATH, env: ID, algo: NAME}}"
+    if not isinstance(data, Mapping):
+        raise ConfigError(expected)
     for key, value in data.items():
         if key not in FIELDS:
             near = nearest(str(key), FIELDS) or f"; it takes {', '.join(FIELDS)}"
             raise ConfigError(f"unknown key '{name}.{key}'{near}")
         if not isinstance(value, str):
             raise ConfigError(f"{name}.{key}={value}: expected text")
+    if "path" not in data:
+        raise ConfigError(expected)
     if data.get("kind", KINDS[0]) not in KINDS:
         raise ConfigError(f"{name}.kind={data['kind']}: expected one of {', '.join(KINDS)}")
     _require_pattern(name, data.get("pattern", ""))

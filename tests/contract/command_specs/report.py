@@ -18,7 +18,7 @@ SPEC = CommandSpec(
         (("runs=[]",), "rlox report RUN"),
         (("runs=[nowhere]", "formats=[gif]"), "png, pdf, svg"),
         (("runs=[nowhere]", "ranges={CartPole-v1: [500,0]}"), "[LOW, HIGH]"),
-        (("runs=[nowhere]", "titel=x"), "'title'"),
+        (("runs=[nowhere]", "outt=x"), "'out'"),
         (("runs=[nowhere]", "expected=nothing.json"), "nothing.json"),
         (("-m", "runs=[a]", "seed=1,2"), "call it once for each"),
     ),
