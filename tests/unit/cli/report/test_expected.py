@@ -42,10 +42,10 @@ def test_a_report_agrees_with_itself(cli: Cli, runs: Path) -> None:
     assert cli("report", "runs", "formats=[]", "resamples=100").code == 0
     before = json.loads((runs / "report/report.json").read_text())
     code, out = said(cli, before, "strict=true")
-    assert (code, "1 of 1 expected figures agree" in out) == (0, True)
-    assert Read(runs / "report/report.html").tables["table-expected"].column("verdict") == [
-        "agrees"
-    ]
+    assert (code, "2 of 2 expected figures agree" in out) == (0, True)
+    table = Read(runs / "report/report.html").tables["table-expected"]
+    assert table.column("figure") == ["CartPole-v1/ppo", "CartPole-v1/ppo/total_steps"]
+    assert table.column("verdict") == ["agrees", "agrees"]
 
 
 def test_a_figure_that_differs_is_named_and_ends_with_1_where_that_is_asked(

@@ -122,9 +122,15 @@ def test_latex_and_markdown_say_the_text_itself() -> None:
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("a\nb", "a b"), ("\x1b[31m", "\\u001b[31m"), ("\ud800", "\\ud800"), (None, ""), ("x" * 300, "x" * 199 + "\u2026")],
+    [
+        ("a\nb", "a b"),
+        ("\x1b[31m", "\\u001b[31m"),
+        ("\ud800", "\\ud800"),
+        (None, ""),
+        ("x" * 300, "x" * 199 + "\u2026"),
+    ],
     ids=["newline", "escape", "surrogate", "nothing", "long"],
-)  # fmt: skip
+)
 def test_text_of_a_run_is_spelled_where_it_cannot_be_shown(given: str | None, said: str) -> None:
     assert text(given) == said
 
