@@ -57,7 +57,7 @@ def curve_figure(run: Path) -> Figure | None:
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
     axes.set_xlabel(AXIS[unit])
     axes.set_ylabel("episode return")
-    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.grid(True, color="#e5e5e5", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -131,7 +131,8 @@ def _evaluations(
         )
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A number of steps in few letters."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -1,0 +1,146 @@
+"""`rlox report`: a page, figures and tables of runs, from their logs alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+LISTS = ("runs", "formats")
+FORMATS = ("png", "pdf", "svg")
+OPEN = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """What `rlox report` takes."""
+
+    runs: tuple[str, ...] = param(
+        doc="run folders, sweep folders, folders of them, logs of others; also without runs="
+    )
+    baseline: dict[str, Any] = param(
+        doc="runs to compare with, by name: baseline.SB3=FOLDER, or {path, env, algo, pattern, ...}",
+        default_factory=dict,
+    )
+    out: str | None = param(
+        None,
+        "where it is written; without it report/ in the one folder that is given",
+        verbatim=True,
+    )
+    title: str | None = param(None, "what the page is called", verbatim=True)
+    expected: str | None = param(
+        None, "a file of figures that are expected: each agrees or differs", verbatim=True
+    )
+    strict: bool = param(False, "exit code 1 where a figure differs from the expected one")
+    normalize: str = param(
+        "minmax",
+        "how scores of several tasks are put on one scale: by each task's lowest and highest run",
+        choices=("minmax", "none"),
+    )
+    ranges: dict[str, Any] = param(
+        doc="what is 0 and what is 1 on a task instead: 'ranges.CartPole-v1=[0,500]'",
+        default_factory=dict,
+    )
+    resamples: int = param(2000, "bootstrap resamples of each interval", within="[100, 1000000]")
+    seed: int = param(0, "of the bootstrap", within="[0, 2147483647]")
+    formats: tuple[str, ...] = param(FORMATS, "of the figures beside the page: png, pdf, svg")
+
+
+SCHEMA = Schema("report", ReportConfig, primary="report")
+
+
+def check(composed: DictConfig) -> ReportConfig:
+    """The validated configuration of one report."""
+    from rlox.configs import make
+    from rlox_cli import validate
+
+    config = make(ReportConfig, validate.known_data(composed, SCHEMA))
+    if not config.runs:
+        raise ConfigError("runs=[]: name what is reported: rlox report RUN ...")
+    if unknown := [name for name in config.formats if name not in FORMATS]:
+        raise ConfigError(f"formats: {unknown[0]}: expected some of {', '.join(FORMATS)}")
+    for task, ends in config.ranges.items():
+        _require_range(task, ends)
+    return config
+
+
+def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Overrides in spellings that Hydra takes: names of baselines and tasks are the user's."""
+    from rlox_cli.verbatim import in_quotes
+
+    for override in overrides:
+        name, _, said = override.lstrip("+").partition("=")
+        if name in LISTS and said[:1] == "{":  # Hydra explains it badly
+            raise ConfigError(f"{override}: expected a list, e.g. {name}=[...]")
+        found = OPEN.match(override)
+        if not found:
+            yield override
+            continue
+        key, _, value = override.lstrip("+").partition("=")
+        plain = found["key"] == "baseline" and found["rest"] == "." and value[:1] != "{"
+        yield f"++{key}={in_quotes(value) if plain else value}"
+
+
+def _require_range(task: str, ends: Any) -> None:
+    numbers = isinstance(ends, list) and all(
+        isinstance(end, int | float) and not isinstance(end, bool) for end in ends
+    )
+    if not numbers or len(ends) != 2 or not ends[0] < ends[1]:
+        raise ConfigError(f"ranges.{task}={ends}: expected [LOW, HIGH], e.g. [0, 500]")
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import compose
+    from rlox_cli.verbatim import in_quotes
+
+    flags, given = compose.taken_apart(call.args, call.command)
+    places = [
+        a
+        for a in given
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).exists())
+    ]
+    rest = [*flags, *(a for a in given if a not in places)]
+    if places and any(argument.startswith("runs=") for argument in rest):
+        raise ConfigError(f"{places[0]} and runs= both name runs; name all of them without runs=")
+    if places:
+        rest.append(f"runs=[{','.join(map(in_quotes, places))}]")
+    codes: list[int] = []
+
+    def report(composed: DictConfig) -> None:
+        from rlox_cli.report import build
+
+        codes.append(build.report(check(composed)))
+
+    compose.run(replace(call, args=rest), report)
+    return max(codes, default=OK)
+
+
+COMMAND = Command(
+    name="report",
+    summary="a page, figures and tables of runs, from their logs",
+    notes=(
+        "Reads the logs of runs, of rlox or of others, and writes report.html, which needs no network,\n"
+        "and figures, tables and report.json beside it. Nothing is trained or played."
+    ),
+    examples=(
+        "rlox report runs/sweeps/NAME",
+        "rlox report runs/sweeps/NAME baseline.SB3=logs/sb3 out=report",
+    ),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+    rewrite=rewrite,
+    takes="RUN_OR_SWEEP ...",
+)

@@ -1,0 +1,1 @@
+"""Reports: from the logs of runs alone to a page, figures and tables."""

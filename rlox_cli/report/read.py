@@ -1,0 +1,194 @@
+"""Run folders of rlox as plain records. They may be anybody's, damaged, or still being written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rlox.configs import ALGO_CONFIGS, leaves, make_run
+from rlox.errors import ConfigError
+from rlox_cli.identity import what
+from rlox_cli.report.records import FINAL, MAX_REASON, TRAINING, Run, curve, number, text
+from rlox_cli.run_folder import DONE, RUNNING, is_locked, read_config
+
+# What says how a run is watched, saved and spread over a machine, and not what it does.
+NO_SETTINGS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
+WATCHING = "eval.every"
+MARKS = {"metrics.jsonl", "status.json", "result.json"}
+DIED = "died"
+NUMBERS = re.compile(r"([0-9]{1,18})")
+NOT_PROVENANCE = ("schema_version", "seeds.run", "resume_grade")
+SOURCE = "rlox"
+
+
+def run_folders(place: Path) -> Iterator[Path]:
+    """The run folders at and below a place; attempts that a sweep set aside are left out."""
+    for folder, folders, files in os.walk(place):
+        if MARKS & set(files):
+            folders.clear()
+            yield Path(folder)
+        left = [name for name in folders if name[0] != "." and ".attempt" not in name]
+        folders[:] = sorted(left, key=_natural)
+
+
+def attempts(place: Path) -> int:
+    """How many earlier attempts at failed jobs a sweep has set aside."""
+    return sum(1 for p in place.glob("*.attempt*") if p.is_dir())
+
+
+def never_begun(sweep: Path, begun: set[str]) -> Iterator[Run]:
+    """The jobs that a sweep's summary lists and that have no folder."""
+    with suppress(OSError, ValueError, csv.Error):
+        with (sweep / "summary.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            if row.get("status") and row.get("job") not in begun and row["status"] != DONE:
+                yield Run(
+                    name=text(row.get("job")),
+                    place=text(sweep),
+                    source=SOURCE,
+                    algo=text(row.get("algo")) or "?",
+                    env=text(row.get("env")) or "?",
+                    seed=int(row["seed"]) if (row.get("seed") or "").isdigit() else None,
+                    status=text(row["status"]),
+                    reason=text(row.get("reason"), MAX_REASON),
+                )
+
+
+def read_run(folder: Path, label: str = "") -> Run:
+    """The record of one run folder; what is missing or damaged in it is left out."""
+    result, status = _mapping(folder / "result.json"), _mapping(folder / "status.json")
+    settings, config = _settings(folder)
+    unit = text(result.get("unit") or _unit(config)) or "env_steps"
+    rows, unread = _rows(folder / "metrics.jsonl")
+    state, score = _state(folder, status), number(result.get("score"))
+    final = number(result.get(unit))
+    step = final if final is not None else number(status.get("step"))
+    evaluations = _points(rows, unit, "eval/return_mean")
+    if final is not None and score is not None:
+        evaluations = {s: v for s, v in evaluations.items() if s < final} | {final: score}
+    training = number(result.get("train_return_last100"))
+    seconds = {k: v for k, v in _numbers(result.get("seconds")).items() if v is not None}
+    run = config.get("run")
+    return Run(
+        name=text(folder.name or folder.resolve().name),
+        place=text(folder, MAX_REASON),
+        source=SOURCE,
+        label=label,
+        called=text(run.get("name")) if isinstance(run, Mapping) else "",
+        algo=text(result.get("algo") or settings.get("algo.name")) or "?",
+        env=text(result.get("env") or settings.get("env.id")) or "?",
+        seed=_whole(result.get("seed", config.get("seed"))),
+        unit=unit,
+        status=state,
+        reason=text(status.get("reason") or result.get("reason"), MAX_REASON),
+        step=int(step or 0),
+        score=score if score is not None or state != DONE else training,
+        score_kind=FINAL if score is not None else TRAINING,
+        episodes=len(result["episodes"]) if isinstance(result.get("episodes"), list) else 0,
+        train_return=training,
+        seconds=seconds,
+        rate=_numbers(result.get("steps_per_second")).get("total"),
+        evaluations=curve(evaluations),
+        training=curve(_points(rows, unit, "train/return_mean")),
+        settings={k: v for k, v in settings.items() if _is_setting(k)},
+        provenance=_provenance(_mapping(folder / "provenance.json")),
+        unread=unread,
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """`2_x` before `10_x`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in NUMBERS.split(name)]
+
+
+def _state(folder: Path, status: Mapping[str, Any]) -> str:
+    """How the run stands. Whether it is going on is known by its lock, as `rlox list runs` says it."""
+    if is_locked(folder):
+        return RUNNING
+    said = text(status.get("status")) or "unreadable"
+    return DIED if said == RUNNING else said
+
+
+def _settings(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every leaf of the configuration as it would be validated today, and it as it is written."""
+    try:
+        config = read_config(folder)
+    except (ConfigError, OSError):
+        return {}, {}
+    try:
+        return dict(leaves(what(make_run(config)))), config
+    except ConfigError:  # of another version
+        return dict(leaves(config)), config
+
+
+def _is_setting(key: str) -> bool:
+    return key.split(".")[0] not in NO_SETTINGS and key != WATCHING
+
+
+def _unit(config: Mapping[str, Any]) -> str:
+    algo = config.get("algo")
+    name = algo.get("name") if isinstance(algo, Mapping) else None
+    return ALGO_CONFIGS[name].unit if isinstance(name, str) and name in ALGO_CONFIGS else ""
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict):
+            return data
+    return {}
+
+
+def _rows(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a JSON-lines file that are whole, and how many lines are not."""
+    rows, unread = [], 0
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return [], 0
+    for line in lines[:-1]:  # what follows the last newline is being written
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            unread += 1
+    return rows, unread
+
+
+def _points(rows: list[dict[str, Any]], unit: str, name: str) -> dict[float, float]:
+    """The last value of a column at each step."""
+    pairs = ((number(row.get(unit)), number(row.get(name))) for row in rows if name in row)
+    return {step: value for step, value in pairs if step is not None and value is not None}
+
+
+def _numbers(data: Any) -> dict[str, float | None]:
+    return {str(k): number(v) for k, v in data.items()} if isinstance(data, Mapping) else {}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _provenance(data: Mapping[str, Any]) -> dict[str, str]:
+    """One line of text for each thing that made a run what it is."""
+    try:
+        flat = dict(leaves(data))
+    except RecursionError:
+        return {}
+    git = data.get("git")
+    if isinstance(git, Mapping):
+        changed = " with changes" if git.get("dirty") else ""
+        flat = {k: v for k, v in flat.items() if not k.startswith("git.")}
+        flat = {"git": f"{text(git.get('sha'))[:12] or 'no commit'}{changed}"} | flat
+    left = {k: v for k, v in flat.items() if v is not None and k not in NOT_PROVENANCE}
+    return {text(k): text(v, MAX_REASON) for k, v in left.items()}

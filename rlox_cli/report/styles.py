@@ -1,0 +1,49 @@
+"""How methods are told apart in figures: by colour, and by line and mark for those who see none."""
+
+from __future__ import annotations
+
+# Each has a contrast of 3 to 1 or more with the ground of its theme; tests/unit/cli/report checks it.
+LIGHT = (
+    "#0b62a4", "#c8500a", "#00795a", "#8b3fa0", "#8f6a00", "#a61c3c", "#1f7a8c", "#555b66",
+)  # fmt: skip
+DARK = (
+    "#5fb0f0", "#ff9a57", "#3fd0a4", "#d79ae8", "#e3c04f", "#ff8fa3", "#7fd6e6", "#b8c0cc",
+)  # fmt: skip
+GROUND = {"light": "#ffffff", "dark": "#171a21"}
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
+PATTERNS = {"collect": "", "update": "/", "evaluate": "x", "rest": "."}
+
+# The same for Matplotlib.
+MPL_DASHES = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": (0, (1, 1.5)),
+    "dashdot": "-.",
+    "longdash": (0, (9, 3)),
+}
+MPL_MARKS = {
+    "circle": "o",
+    "square": "s",
+    "diamond": "D",
+    "triangle-up": "^",
+    "x": "X",
+    "cross": "P",
+    "star": "*",
+}
+MPL_PATTERNS = {"": "", "/": "///", "x": "xxx", ".": "..."}
+
+
+def colour(place: int) -> str:
+    """The colour of a method on a light ground."""
+    return LIGHT[place % len(LIGHT)]
+
+
+def dash(place: int) -> str:
+    """The line of a method."""
+    return DASHES[place % len(DASHES)]
+
+
+def mark(place: int) -> str:
+    """The mark of a method."""
+    return MARKS[place % len(MARKS)]
