@@ -28,6 +28,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options
+from rlox_cli.search import sweeper
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
 from rlox_cli.verbatim import quoted, verbatim_keys
@@ -80,7 +81,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             try:
                 _hydra(line.command, [*line.flags, *line.overrides, *place], task)
             finally:
-                code = sweep.finish(plan, task.outcomes, call.line)
+                code = plan.finish(task.outcomes, call.line)
     return code
 
 
@@ -126,6 +127,7 @@ class Line:
         command.schema.register()
         for plugin in (GymnasiumSource, VariantSource, RloxSearchPath):
             Plugins.instance().register(plugin)
+        sweeper.register()
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides

@@ -25,7 +25,7 @@ def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     named = [o for o in given if o.startswith("env=")]
     overrides = [o for override in given for o in run_override(_as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
-    return [*overrides, *_displacing(overrides, folders)]
+    return [*overrides, *displacing(overrides, folders)]
 
 
 def _as_group(override: str, named: Sequence[str]) -> str:
@@ -108,7 +108,7 @@ def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> No
             )
 
 
-def _displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+def displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Defaults for keys that a preset may give and the command line says in another way.
 
     Where both are typed they contradict each other.

@@ -18,6 +18,7 @@ from rlox_cli.jobs import Job
 from rlox_cli.resume import go_on
 from rlox_cli.run_folder import FAILED, BusyError, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title, warn
+from rlox_cli.search import options as search_options
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep import SweepPlan
 
@@ -29,6 +30,7 @@ def train_one(call: Call) -> int:
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
     sweep_options.refuse(call.args)
+    search_options.refuse(call.args)
     task = TrainTask(call)
     compose.run(call, task)
     return task.code
@@ -36,7 +38,7 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
-    options, rest = sweep_options.read(call.args)
+    options, rest = sweep_options.read(search_options.of_line(call))
     asked = set(MULTIRUN) & set(rest)
     args = rest if asked else [MULTIRUN[1], *rest]
     return compose.run_sweep(call, [*args, *options.launcher()], TrainTask(call, args))

@@ -15,12 +15,13 @@ SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 
 def _run(call: Call) -> int:
+    from rlox_cli.search.options import of_line
     from rlox_cli.training import train_many, train_one
 
     shows = SHOWING & {arg.split("=")[0] for arg in call.args}
     if not shows:
         return train_many(call)
-    return train_one(replace(call, args=read(call.args)[1]))
+    return train_one(replace(call, args=read(of_line(call))[1]))
 
 
 COMMAND = Command(
