@@ -14,6 +14,7 @@ from rlox_cli import messages
 from rlox_cli.help import value_text
 from rlox_cli.options import group_options
 from rlox_cli.run_schema import ALGO, RUN
+from rlox_cli.search.settings import SEARCH
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
 NEEDED = {group.name: group for group in RUN.groups if not group.many}
@@ -74,7 +75,7 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     group = NEEDED.get(key.removesuffix(".name").lstrip("+"))
     if group and key.endswith(".name") and value in group.registry and len(group.registry) > 1:
         raise ConfigError(f"{override}: use {group.name}={value}, which brings its keys as well")
-    if key == "exp" and value == "null":
+    if key in ("exp", SEARCH) and value == "null":
         return
     if value == "null":
         value = NULL_OPTIONS.get(key, value)

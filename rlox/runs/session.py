@@ -43,7 +43,7 @@ class Outcome:
 
     reason: str  # total_steps, score, minutes, callback, pruned, signal
     clock: Clock
-    evaluation: Evaluation | None  # of the final policy; None when a signal or a pruner stopped the run
+    evaluation: Evaluation | None  # of the final policy; None after a signal or a pruning
     train_return_last100: float | None
     seconds: dict[str, float]  # total, collect, update, evaluate
     checkpoint: Path
@@ -189,9 +189,9 @@ class Session:
 
     def _prune_again(self) -> None:
         """What was thought of each evaluation before: the session may have ended before it was done."""
-        if self._prune is not None and self.algorithm.clock.left:
-            if any(self._prune(step, mean) for step, mean in self._evaluations()):
-                self.algorithm.stop(PRUNED)
+        prune = self._prune if self.algorithm.clock.left else None
+        if prune is not None and any(prune(step, mean) for step, mean in self._evaluations()):
+            self.algorithm.stop(PRUNED)
 
     @property
     def _pruned(self) -> bool:

@@ -105,7 +105,7 @@ class Optimizer:
         return len(running)
 
     def due(self, jobs: int) -> list[int]:
-        """The positions to ask next, at most `jobs`: batches begin at multiples of it, whatever was killed."""
+        """The positions to ask next: batches begin at multiples of `jobs`, whatever was killed."""
         taken = {trial.user_attrs[POSITION] for trial in counted(self.study)}
         free = [p for p in range(self.options.n_trials) if p not in taken]
         return [p for p in free if p // jobs == free[0] // jobs]
@@ -130,7 +130,11 @@ class Optimizer:
         return trial
 
     def tell(
-        self, trial: Trial, state: str, value: float | None, evaluations: Sequence[tuple[int, float]]
+        self,
+        trial: Trial,
+        state: str,
+        value: float | None,
+        evaluations: Sequence[tuple[int, float]],
     ) -> None:
         """How a trial ended: `COMPLETE` with a value, `PRUNED` or `FAIL`."""
         from optuna.trial import TrialState

@@ -57,7 +57,9 @@ def spelt(args: Sequence[str], folders: Sequence[Path]) -> list[str]:
         return list(args)
     given = [a for a in args if _key(a) == SWEEPER]
     if wrong := [a for a in given if a != f"{SWEEPER}={NAME}"]:
-        raise ConfigError(f"{mine[0]} and {wrong[0]}: a search needs {SWEEPER}={NAME}, which it implies")
+        raise ConfigError(
+            f"{mine[0]} and {wrong[0]}: a search needs {SWEEPER}={NAME}, which it implies"
+        )
     rest = [word for arg in args for word in _spelt(arg, args, folders)]
     return [*rest, *_implied(args), *([] if given else [f"{SWEEPER}={NAME}"])]
 
@@ -80,7 +82,9 @@ def _spelt(arg: str, args: Sequence[str], folders: Sequence[Path]) -> list[str]:
 def _own_algo(arg: str, args: Sequence[str], folders: Sequence[Path]) -> str:
     tags = {t for part in RUN.chosen(args, folders) if part.group == ALGO for t in part.tags}
     if len(tags) != 1:
-        raise ConfigError(f"{arg}: name the space, e.g. search={min(tags)}; algo is not one algorithm")
+        raise ConfigError(
+            f"{arg}: name the space, e.g. search={min(tags)}; algo is not one algorithm"
+        )
     return tags.pop()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox_cli import plain_yaml, summary, sweep_summary
@@ -24,7 +23,14 @@ if TYPE_CHECKING:
 BEST = "best.yaml"
 WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 # words of a search's command line that its runs do not have
-ITS_OWN = ("hydra/sweeper", "hydra/launcher", "hydra.sweep", "hydra.launcher", "hydra.mode", "sweep.")
+ITS_OWN = (
+    "hydra/sweeper",
+    "hydra/launcher",
+    "hydra.sweep",
+    "hydra.launcher",
+    "hydra.mode",
+    "sweep.",
+)
 MULTIRUN = ("-m", "--multirun")
 
 
@@ -33,7 +39,7 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     folder = plan.folder
     if plan.dry:
         return FAILED if any(outcome["code"] != OK for outcome in outcomes) else OK
-    if plan.options.storage is None and not (folder / FILE).exists():
+    if not (folder / FILE if plan.options.storage is None else folder).exists():
         return FAILED
     study = open_study(plan.options, folder)
     trials = counted(study)
@@ -85,6 +91,4 @@ def _best(plan: SearchPlan, best: FrozenTrial, line: Sequence[str]) -> str:
     write_text(plan.folder / BEST, plain_yaml.dump(data))
     of = f", mean of {len(plan.space.seeds)} seeds" if len(plan.space.seeds) > 1 else ""
     score = summary.number(best.value)
-    return (
-        f"best     trial {data['trial']}: score {score}{of}, {plan.folder / BEST}\n  {repeat}"
-    )
+    return f"best     trial {data['trial']}: score {score}{of}, {plan.folder / BEST}\n  {repeat}"

@@ -25,7 +25,7 @@ from rlox_cli.search.space import Dimension, Space, is_whole, read_space
 from rlox_cli.sweep import SweepPlan
 from rlox_cli.variants import VariantSource
 
-GROUPS = tuple(group.name for group in RUN.groups) + ("tuned",)
+GROUPS = (*(group.name for group in RUN.groups), "tuned")
 
 
 @dataclass(frozen=True)

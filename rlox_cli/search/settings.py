@@ -16,9 +16,7 @@ class SearchOptions:
     n_trials: int = param(
         30, "trials in all, those that were pruned or failed counted", within="[1, 1000000]"
     )
-    n_jobs: int | None = param(
-        None, "trials at a time; null: sweep.workers", within="[1, 1024]"
-    )
+    n_jobs: int | None = param(None, "trials at a time; null: sweep.workers", within="[1, 1024]")
     sampler: str = param("tpe", "what chooses the values of a trial", choices=("tpe", "random"))
     pruner: str = param(
         "median",
@@ -31,7 +29,9 @@ class SearchOptions:
         "random trials before the sampler learns; so many are complete before any is pruned",
         within="[0, inf)",
     )
-    warmup: float = param(0.33, "part of total_steps before which nothing is pruned", within="[0, 1]")
+    warmup: float = param(
+        0.33, "part of total_steps before which nothing is pruned", within="[0, 1]"
+    )
     seed: int = param(0, "keys the sampler", within="[0, 4294967295]")
     study_name: str | None = param(None, "name of the study; null: that of the sweep's folder")
     storage: str | None = param(

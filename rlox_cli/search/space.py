@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import (
@@ -107,16 +107,17 @@ def read_space(overrides: Iterable[Override]) -> Space:
 
 def is_whole(hint: Any) -> bool:
     """Whether a field's type takes whole numbers and no others."""
-    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(hint) if union else (hint,)
     return int in kinds and float not in kinds
 
 
 def _seeds(override: Override) -> tuple[int, ...]:
-    values = (
-        [override.value()]
-        if not override.is_sweep_override()
-        else list(override.sweep_iterator()) if override.is_discrete_sweep() else []
-    )
+    values: list[Any] = []
+    if override.is_discrete_sweep():
+        values = list(override.sweep_iterator())
+    elif not override.is_sweep_override():
+        values = [override.value()]
     if not values or not all(type(value) is int for value in values):
         raise ConfigError(
             f"{override.input_line}: a seed is not searched; each trial is the mean of those that are "
@@ -124,7 +125,7 @@ def _seeds(override: Override) -> tuple[int, ...]:
         )
     if len(set(values)) < len(values):
         raise ConfigError(f"{override.input_line}: a seed is there twice")
-    return tuple(typing.cast(list[int], values))
+    return tuple(values)
 
 
 def _dimension(override: Override) -> Dimension:
@@ -137,42 +138,42 @@ def _dimension(override: Override) -> Dimension:
     if name in NO_DIMENSION:
         raise ConfigError(f"{written}: this is no hyperparameter; give it one value")
     log = _is_log(sweep, written)
-    head = {"prefix": _prefix(override), "name": name, "written": written}
+    bare = Dimension(_prefix(override), name, written)
     if isinstance(sweep, IntervalSweep):
-        return _interval(sweep, head, log)
+        return _interval(sweep, bare, log)
     if isinstance(sweep, RangeSweep):
-        return _range(sweep, head, log)
+        return _range(sweep, bare, log)
     if log or not isinstance(sweep, ChoiceSweep):
         raise ConfigError(f"{written}: expected interval(low,high), range(start,stop) or a,b,c")
     choices = tuple(override.sweep_string_iterator())
     if len(set(choices)) < len(choices) or not choices:
         raise ConfigError(f"{written}: expected different choices, at least one")
-    return Dimension(**head, choices=choices)
+    return replace(bare, choices=choices)
 
 
-def _interval(sweep: IntervalSweep, head: dict[str, str], log: bool) -> Dimension:
+def _interval(sweep: IntervalSweep, bare: Dimension, log: bool) -> Dimension:
     low, high = sweep.start, sweep.end
     assert low is not None and high is not None
     whole = isinstance(low, int) and isinstance(high, int)
-    _require_order(low, high, head["written"], log)
-    return Dimension(**head, low=low, high=high, log=log, whole=whole)
+    _require_order(low, high, bare.written, log)
+    return replace(bare, low=low, high=high, log=log, whole=whole)
 
 
-def _range(sweep: RangeSweep, head: dict[str, str], log: bool) -> Dimension:
+def _range(sweep: RangeSweep, bare: Dimension, log: bool) -> Dimension:
     """As Hydra has it: the stop is no longer part of it."""
-    written = head["written"]
+    written = bare.written
     if sweep.step == 0:
         raise ConfigError(f"{written}: a step of 0 goes nowhere")
     values: Sequence[float] = sorted(sweep.range())
     if not values:
-        raise ConfigError(f"{written}: the range is empty: it stops before {sweep.stop}")
+        raise ConfigError(f"{written}: the range is empty; its stop is not part of it")
     whole = all(isinstance(value, int) for value in values)
     step = abs(sweep.step)
     if log and not (whole and step == 1):
         raise ConfigError(f"{written}: on a log scale there are no steps; use interval(low,high)")
     _require_order(values[0], values[-1], written, log)
-    return Dimension(
-        **head, low=values[0], high=values[-1], log=log, whole=whole, step=None if log else step
+    return replace(
+        bare, low=values[0], high=values[-1], log=log, whole=whole, step=None if log else step
     )
 
 

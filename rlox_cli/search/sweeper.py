@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.configs import RunConfig, make_run, plain
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, validate
-from rlox_cli.exit_codes import FAILED, OK, WRONG_USE
+from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, saved_run, what
 from rlox_cli.jobs import Job
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
@@ -28,7 +28,7 @@ from rlox_cli.schema import keys_of
 from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import SEARCH, SearchOptions
+from rlox_cli.search.settings import SearchOptions
 from rlox_cli.search.watch import JOBS, evaluations_in
 from rlox_cli.signals import Interrupted
 
@@ -68,8 +68,8 @@ class OptunaSweeper(Sweeper):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Know what to launch, and by what."""
-        self.hydra_context, self.config = hydra_context, config
-        self.launcher = Plugins.instance().instantiate_launcher(
+        self._config, self._loader = config, hydra_context.config_loader
+        self._launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
         self.task = cast("TrainTask", task_function)
@@ -81,8 +81,10 @@ class OptunaSweeper(Sweeper):
         """Search until there are as many trials as were asked for."""
         if self.plan.dry:
             values = {d.name: d.ends[0] for d in self.plan.space.dimensions}
-            self.launcher.launch([self.plan.space.job(values, self.plan.space.seeds[0])], 0)
+            self._launcher.launch([self.plan.space.job(values, self.plan.space.seeds[0])], 0)
             return
+        if self.plan.options.storage is not None:  # one that is not there leaves no folder behind
+            open_study(self.plan.options, self.folder, create=True)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,7 +94,7 @@ class OptunaSweeper(Sweeper):
             require_same(self.study, self.plan)
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
             self.optimizer.release()
-            OmegaConf.save(self.config, self.folder / "multirun.yaml")
+            OmegaConf.save(self._config, self.folder / "multirun.yaml")
             self.task.total = self.plan.options.n_trials * len(self.plan.space.seeds)
             self._say_what_is_not_pruned()
             try:
@@ -122,10 +124,11 @@ class OptunaSweeper(Sweeper):
         distributions = {d.name: d.distribution() for d in space.dimensions}
         trial = self.optimizer.ask(position, distributions, lying=self.plan.n_jobs > 1)
         jobs = [space.job(trial.params, seed) for seed in space.seeds]
-        loader, found, outcomes = self.hydra_context.config_loader, [], []
+        found: list[str] = []
+        outcomes: list[Outcome] = []
         for job in jobs:
             try:
-                composed = loader.load_sweep_config(self.config, job)
+                composed = self._loader.load_sweep_config(self._config, job)
                 found.append(identity(validate.run_config(composed)))
             except ConfigError as error:  # values that fit one by one and not together
                 outcomes.append(_failed(str(error)))
@@ -138,7 +141,7 @@ class OptunaSweeper(Sweeper):
         distinct = list({planned.identities[n]: planned.jobs[n] for planned, n in runs}.items())
         if not distinct:
             return
-        returned = self.launcher.launch([job for _, job in distinct], begin)
+        returned = self._launcher.launch([job for _, job in distinct], begin)
         ended: dict[str, Outcome] = {}
         for number, ((job, overrides), back) in enumerate(zip(distinct, returned, strict=True)):
             try:
@@ -181,9 +184,11 @@ class OptunaSweeper(Sweeper):
         if trial.state.name == "FAIL":
             return f"{name}: failed: {trial.user_attrs['reason'].splitlines()[0]}"
         if trial.state.name == "PRUNED":
-            return f"{name}: pruned at step {trial.last_step:,}, return {summary.number(trial.value)}"
-        best = max((t for t in told.values() if t.state.name == "COMPLETE"), key=lambda t: t.value)
-        place = "the best so far" if best is trial else f"best {summary.number(best.value)}"
+            return (
+                f"{name}: pruned at step {trial.last_step:,}, return {summary.number(trial.value)}"
+            )
+        best = max(float(t.value or 0) for t in told.values() if t.state.name == "COMPLETE")
+        place = "the best so far" if best == trial.value else f"best {summary.number(best)}"
         return f"{name}: score {summary.number(trial.value)} ({place})"
 
     def _say_what_is_not_pruned(self) -> None:
@@ -218,7 +223,9 @@ def require_same(study: Any, plan: SearchPlan) -> None:
     if saved is None:
         study.set_user_attr(SAME, plain_json(mine))
         return
-    differing = [k for k in sorted({*saved["space"], *space}) if saved["space"].get(k) != space.get(k)]
+    differing = [
+        k for k in sorted({*saved["space"], *space}) if saved["space"].get(k) != space.get(k)
+    ]
     if saved["seeds"] != mine["seeds"]:
         differing.append("seed")
     base = make_run(saved["base"])
@@ -227,8 +234,8 @@ def require_same(study: Any, plan: SearchPlan) -> None:
     if differing:
         raise ConfigError(
             f"the study '{study.study_name}' is of another search: {', '.join(differing[:4])} "
-            f"{'differs' if len(differing) == 1 else 'differ'}\n  give it as it was, or choose another folder "
-            "with hydra.sweep.dir=FOLDER"
+            f"{'differs' if len(differing) == 1 else 'differ'}\n  give it as it was, or another folder: "
+            "hydra.sweep.dir=FOLDER"
         )
 
 
