@@ -21,6 +21,7 @@ from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_loc
 from rlox_cli.search.options import TARGET
 from rlox_cli.variants import stands_for
 
+BUSY = "running in another process"
 STOPPED = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
 
 

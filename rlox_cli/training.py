@@ -115,8 +115,8 @@ class TrainTask:
         """Whoever does it may be about to make its folder."""
         job.folder = jobs.busy_folder(job)
         place = f": {job.folder}" if job.folder else ""
-        self.call.voice.say("skipped", f"  running in another process{place}")
-        return {"status": "skipped", "message": "running in another process"}
+        self.call.voice.say("skipped", f"  {jobs.BUSY}{place}")
+        return {"status": "skipped", "message": jobs.BUSY}
 
     def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
         validate.try_environment(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, saved_run, what
-from rlox_cli.jobs import Job
+from rlox_cli.jobs import BUSY, Job, busy_folder
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
 from rlox_cli.schema import keys_of
 from rlox_cli.search.optimizer import Optimizer, counted, open_study
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 Outcome = dict[str, Any]
 SAME = "rlox"  # of a study: what is searched, and on what base
 LOCK = ".search"
+WAIT_SECONDS = 0.2
 
 
 @dataclass
@@ -138,9 +140,19 @@ class OptunaSweeper(Sweeper):
 
     def _launch(self, runs: Sequence[tuple[Planned, int]], begin: int) -> None:
         """Do runs, each once, in whatever way the launcher has."""
-        distinct = list({planned.identities[n]: planned.jobs[n] for planned, n in runs}.items())
-        if not distinct:
-            return
+        left = {planned.identities[n]: planned.jobs[n] for planned, n in runs}
+        ended: dict[str, Outcome] = {}
+        while left:
+            ended |= self._launched(list(left.items()), begin)
+            left = {job: left[job] for job in left if ended[job].get("message") == BUSY}
+            if left:  # the workers of a search that was killed save what they have
+                self._wait(left)
+        for planned, n in runs:
+            planned.outcomes.append(ended[planned.identities[n]])
+        self._settle()
+
+    def _launched(self, distinct: list[tuple[str, list[str]]], begin: int) -> dict[str, Outcome]:
+        """How each run ended, by its identity."""
         returned = self._launcher.launch([job for _, job in distinct], begin)
         ended: dict[str, Outcome] = {}
         for number, ((job, overrides), back) in enumerate(zip(distinct, returned, strict=True)):
@@ -153,8 +165,15 @@ class OptunaSweeper(Sweeper):
                 for run in gone.runs():
                     ended[job]["folder"] = str(run)
                     note_death(run, str(ended[job]["message"]))
-        for planned, n in runs:
-            planned.outcomes.append(ended[planned.identities[n]])
+        return ended
+
+    def _wait(self, runs: Mapping[str, list[str]]) -> None:
+        """Until no other process is at work on any of the runs."""
+        print("waiting for runs of this search that another process is ending", flush=True)
+        waiting = [Job(job, self.folder, 0, None, identity=name) for name, job in runs.items()]
+        time.sleep(WAIT_SECONDS)
+        while any(busy_folder(job) is not None for job in waiting):
+            time.sleep(WAIT_SECONDS)
         self._settle()
 
     def _tell(self, planned: Planned) -> None:
