@@ -30,7 +30,6 @@ def train_one(call: Call) -> int:
     if set(MULTIRUN) & set(call.args):
         return train_many(call)
     sweep_options.refuse(call.args)
-    search_options.refuse(call.args)
     task = TrainTask(call)
     compose.run(call, task)
     return task.code

@@ -13,7 +13,7 @@ from rlox_cli.schema import Schema
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-KINDS = ("runs", "env", "algo", "buffer", "logger", "tuned", "exp")
+KINDS = ("runs", "env", "algo", "buffer", "logger", "tuned", "exp", "search")
 WITHOUT_KEYS = ("what", "contains")
 
 

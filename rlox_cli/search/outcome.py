@@ -39,7 +39,7 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     folder = plan.folder
     if plan.dry:
         return FAILED if any(outcome["code"] != OK for outcome in outcomes) else OK
-    if not (folder / FILE if plan.options.storage is None else folder).exists():
+    if not plan.state.begun:
         return FAILED
     study = open_study(plan.options, folder)
     trials = counted(study)

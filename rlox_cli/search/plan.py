@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,13 @@ from rlox_cli.variants import VariantSource
 GROUPS = (*(group.name for group in RUN.groups), "tuned")
 
 
+@dataclass
+class State:
+    """How far a search has come."""
+
+    begun: bool = False  # its study is open, it is of this search, and no other process has it
+
+
 @dataclass(frozen=True)
 class SearchPlan(SweepPlan):
     """A checked search."""
@@ -36,6 +43,7 @@ class SearchPlan(SweepPlan):
     space: Space
     base: RunConfig  # a run without what is searched
     n_jobs: int  # trials at a time
+    state: State = field(default_factory=State)
 
     @property
     def common(self) -> frozenset[str]:

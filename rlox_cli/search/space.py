@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOG = "log"
 SEED = "seed"
+FLAGS = {"True": "true", "False": "false"}  # as people write them
 ENVIRONMENT = ("env", "env.id")
 NO_DIMENSION = ("exp", "search", "run_root", "dry_run", "run.name", "run.tags", "resume")
 
@@ -145,7 +146,7 @@ def _dimension(override: Override) -> Dimension:
         return _range(sweep, bare, log)
     if log or not isinstance(sweep, ChoiceSweep):
         raise ConfigError(f"{written}: expected interval(low,high), range(start,stop) or a,b,c")
-    choices = tuple(override.sweep_string_iterator())
+    choices = tuple(FLAGS.get(text, text) for text in override.sweep_string_iterator())
     if len(set(choices)) < len(choices) or not choices:
         raise ConfigError(f"{written}: expected different choices, at least one")
     return replace(bare, choices=choices)

@@ -96,6 +96,7 @@ class OptunaSweeper(Sweeper):
             require_same(self.study, self.plan)
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
             self.optimizer.release()
+            self.plan.state.begun = True
             OmegaConf.save(self._config, self.folder / "multirun.yaml")
             self.task.total = self.plan.options.n_trials * len(self.plan.space.seeds)
             self._say_what_is_not_pruned()

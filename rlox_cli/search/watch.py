@@ -25,16 +25,19 @@ log = logging.getLogger("rlox.cli")
 def pruner_of(config: RunConfig) -> Callable[[int, float], bool] | None:
     """What `Session` asks at each evaluation of a run; `None` unless it is one of a search."""
     from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
 
     if not HydraConfig.initialized():
         return None
-    node = HydraConfig.get().sweeper
-    if node.get("_target_") != TARGET or not config.eval.every:
+    hydra = HydraConfig.get()
+    node = hydra.sweeper
+    ours = hydra.mode == RunMode.MULTIRUN and node.get("_target_") == TARGET
+    if not ours or not config.eval.every:
         return None
     options = options_of(dict(node))
     if options.pruner == "none":
         return None
-    return _watch(options, config, Path(str(HydraConfig.get().sweep.dir)))
+    return _watch(options, config, Path(str(hydra.sweep.dir)))
 
 
 def evaluations(rows: Iterable[dict[str, Any]], config: RunConfig) -> list[tuple[int, float]]:
