@@ -129,11 +129,11 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
     ("words", "said"),
     [
         (["search=pppo"], "did you mean 'ppo'?"),
-        (["search=ppo", "algo.gama=interval(0.9,1)"], "did you mean 'algo.gamma'"),
+        (["search=ppo", "algo.n_epoch=interval(1,9)"], "did you mean 'algo.n_epochs'"),
         (["search=sac", "algo=ppo"], "it belongs to"),
         (["search=ppo", "algo.gamma=interval(0.5,1.5)"], "algo.gamma=1.5: expected a value in"),
         (["search=ppo", "algo.n_epochs=interval(1.5,3)"], "takes whole numbers"),
-        (["search=ppo", "algo.activation=tanh,rela"], "did you mean 'relu'?"),
+        (["search=ppo", "algo.activation=relu,tanhh"], "did you mean 'tanh'?"),
         (["search=ppo", "algo.gamma=2", "algo.batch_size=8,16"], "algo.gamma=2"),
         (["search=ppo", "search.sampler=tpi"], "did you mean 'tpe'?"),
         (["search=ppo", "search.n_trials=0"], "search.n_trials=0: expected"),
