@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,8 @@ class Command:
     more: str = ""  # what its help says after the keys
     takes: str = ""  # arguments without a key, in its usage
     alias: Alias | None = None  # a name of its own for a part of what it does
-    beside: type[Any] | None = None  # keys `sweep.*`, which its jobs do not have
+    # keys that its jobs do not have, `sweep.*` for one
+    beside: Mapping[str, type[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

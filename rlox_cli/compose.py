@@ -29,6 +29,7 @@ from rlox_cli import messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options, require_own_folders
 from rlox_cli.plugin_source import PluginSource
+from rlox_cli.search import sweeper
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
 from rlox_cli.verbatim import quoted, verbatim_keys
@@ -81,7 +82,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
             try:
                 _hydra(line.command, [*line.flags, *line.overrides, *place], task)
             finally:
-                code = sweep.finish(plan, task.outcomes, call.line)
+                code = plan.finish(task.outcomes, call.line)
     return code
 
 
@@ -128,6 +129,7 @@ class Line:
         for plugin in (GymnasiumSource, VariantSource, PluginSource, RloxSearchPath):
             Plugins.instance().register(plugin)
         require_own_folders()
+        sweeper.register()
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides

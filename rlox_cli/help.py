@@ -21,6 +21,8 @@ flags (Hydra's, all of them work)
 {several}  +key=value, ~key     add or remove a key
   HYDRA_FULL_ERROR=1   (environment) the full traceback of an error"""
 INDENT = 38
+# What the keys are about that the jobs of a command do not have.
+BESIDE = {"sweep": " of several runs", "search": " of rlox sweep search=ALGO"}
 # What total_steps counts, by an algorithm's unit.
 COUNTED = {
     "env_steps": "counts environment steps, all copies together",
@@ -48,8 +50,9 @@ def command_help(command: Command, args: Sequence[str] = ()) -> str:
         _block(section or "run", (k for k in rest if _section(k) == section))
         for section in dict.fromkeys(_section(key) for key in rest)
     ]
-    if command.beside is not None:
-        blocks.append(_block("sweep", keys_of(command.beside, "sweep."), " of several runs"))
+    for prefix, options in command.beside.items():
+        about = BESIDE.get(prefix, "")
+        blocks.append(_block(prefix, keys_of(options, f"{prefix}."), about))
     blocks += [command.more] * bool(command.more)
     several = "  -m                   one run per combination of values\n" * command.sweeps
     return "\n\n".join([*blocks, FLAGS.format(several=several), _codes(command)])

@@ -17,9 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.errors import StorageError
 from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
 from rlox_cli.options import conf_folders, group_options
-from rlox_cli.run_folder import DONE, KILLED, RUNNING, RunFolder, is_locked, read_status
+from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
+from rlox_cli.search.options import TARGET
 from rlox_cli.variants import stands_for
 
+BUSY = "running in another process"
 STOPPED = (KILLED, RUNNING)  # by a signal, or by one that nobody could write down
 
 
@@ -33,6 +35,7 @@ class Job:
     given: Path | None
     tuned: str | None = None
     common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
+    searched: bool = False  # whether it is of a trial, which may go on from where it was pruned
     identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
     run: RunFolder | None = None  # once it is ours to write to
@@ -79,6 +82,7 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
         given=given,
         tuned=_preset(node, str(tuned)),
         common=common,
+        searched=swept and node.sweeper.get("_target_") == TARGET,
     )
 
 
@@ -103,7 +107,8 @@ def finished(job: Job) -> Path | None:
 def interrupted(job: Job) -> Path | None:
     """The folder in which this very job was stopped on its way and left a whole checkpoint."""
     for folder in job.runs():
-        stopped = (folder / "status.json").exists() and read_status(folder)["status"] in STOPPED
+        ends = (*STOPPED, PRUNED) if job.searched else STOPPED
+        stopped = (folder / "status.json").exists() and read_status(folder)["status"] in ends
         if stopped and any(folder.glob("checkpoints/step-*")):
             from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch
 

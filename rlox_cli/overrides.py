@@ -14,6 +14,7 @@ from rlox_cli import messages
 from rlox_cli.help import value_text
 from rlox_cli.options import group_options
 from rlox_cli.run_schema import ALGO, RUN
+from rlox_cli.search.settings import SEARCH
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
 NEEDED = {group.name: group for group in RUN.groups if not group.many}
@@ -25,7 +26,7 @@ def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     named = [o for o in given if o.startswith("env=")]
     overrides = [o for override in given for o in run_override(_as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
-    return [*overrides, *_displacing(overrides, folders)]
+    return [*overrides, *displacing(overrides, folders)]
 
 
 def _as_group(override: str, named: Sequence[str]) -> str:
@@ -74,7 +75,7 @@ def run_override(override: str, folders: Sequence[Path]) -> Iterator[str]:
     group = NEEDED.get(key.removesuffix(".name").lstrip("+"))
     if group and key.endswith(".name") and value in group.registry and len(group.registry) > 1:
         raise ConfigError(f"{override}: use {group.name}={value}, which brings its keys as well")
-    if key == "exp" and value == "null":
+    if key in ("exp", SEARCH) and value == "null":
         return
     if value == "null":
         value = NULL_OPTIONS.get(key, value)
@@ -108,7 +109,7 @@ def _require_own_preset(overrides: Sequence[str], folders: Sequence[Path]) -> No
             )
 
 
-def _displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+def displacing(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Defaults for keys that a preset may give and the command line says in another way.
 
     Where both are typed they contradict each other.

@@ -25,7 +25,7 @@ from rlox.errors import ConfigError, RloxError, StorageError
 from rlox_cli import plain_yaml
 from rlox_cli.signals import Interrupted
 
-RUNNING, DONE, FAILED, KILLED = "running", "done", "failed", "killed"
+RUNNING, DONE, FAILED, KILLED, PRUNED = "running", "done", "failed", "killed", "pruned"
 HEARTBEAT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 LOCK_TRIES = 5

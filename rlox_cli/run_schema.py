@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS, EnvConfig, RunConfig
-from rlox_cli.schema import Group, Schema
+from rlox_cli.schema import Group, Schema, keys_of
+from rlox_cli.search.settings import SEARCH, SearchOptions
 
 ALGO = Group("algo", ALGO_CONFIGS)
 ENV = Group(
@@ -19,9 +20,14 @@ RUN = Schema(
     RunConfig,
     primary="train",
     groups=(ALGO, ENV, BUFFER, LOGGER),
-    presets=("tuned", "exp"),
+    presets=("tuned", "exp", SEARCH),
     choosing=("exp",),
-    words=("resume", "trust", "sweep.workers"),
+    words=(
+        "resume",
+        "trust",
+        "sweep.workers",
+        *(key.name for key in keys_of(SearchOptions, f"{SEARCH}.")),
+    ),
     hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null\n"
     "  presets of every algorithm: rlox list tuned",
 )

@@ -21,7 +21,8 @@ from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.plugin_states import passed_over
-from rlox_cli.run_folder import DONE, KILLED, RunFolder, read_config, write_json
+from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
+from rlox_cli.search.watch import pruner_of
 
 if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
@@ -54,13 +55,15 @@ def run_training(
                 )
             report(now)
 
-        session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
+        session = Session(
+            algorithm, folder.path, progress=tick, resumed=resumed, prune=pruner_of(config)
+        )
         with call.signals.stopping(lambda: session.request_stop("signal")):
             outcome = session.run(deliver=False)
     if outcome.abandoned:
         print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
-    killed = outcome.reason == "signal"
-    data = summary.result(config, outcome, KILLED if killed else DONE)
+    status = {"signal": KILLED, PRUNED: PRUNED}.get(outcome.reason, DONE)
+    data = summary.result(config, outcome, status)
     data["resume_grade"] = algorithm.source.resume_grade
     data["resumes"] = resumes(folder.path)
     patience = config.checkpoint.storage_timeout
@@ -70,7 +73,7 @@ def run_training(
     folder.status(data["status"], outcome.reason, patience)
     _deliver(session, folder)
     call.voice.say("ended", summary.closing(config, data, folder.path))
-    code = 128 + (call.signals.received or 0) if killed else OK
+    code = 128 + (call.signals.received or 0) if status == KILLED else OK
     return {"status": data["status"], "code": code}
 
 

@@ -54,7 +54,8 @@ def closing(config: RunConfig, data: dict[str, Any], folder: Path) -> str:
     counted = word(data["unit"])
     speed = f", {rate:,.0f} {counted}/s" if rate else ""
     parts = ", ".join(f"{part} {seconds[part] or 0:.1f} s" for part in PARTS[1:])
-    ended = "" if data["reason"] == "total_steps" else f" (stopped by {data['reason']})"
+    plain = data["reason"] in ("total_steps", data["status"])
+    ended = "" if plain else f" (stopped by {data['reason']})"
     lines = [
         f"{data['status']}{ended}: {data['algo']} on {data['env']}, seed {data['seed']}",
         f"  score   {_score(data)}",

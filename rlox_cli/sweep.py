@@ -46,6 +46,10 @@ class SweepPlan:
         grid = [job.overrides for job in self.jobs or ()]
         return frozenset(grid[0]).intersection(*grid) if len(grid) > 1 else frozenset()
 
+    def finish(self, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
+        """Write and print what came of it; the exit code."""
+        return finish(self, outcomes, line)
+
 
 def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     """Compose and validate every job before the first one starts."""
@@ -54,6 +58,10 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     )
     folder = Path(str(master.hydra.sweep.dir))
     require_no_links(folder)
+    from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
+
+    if searches(master):
+        return search_plan(app, master, folder)
     if not str(OmegaConf.select(master, "hydra.sweeper._target_")).endswith(".BasicSweeper"):
         return SweepPlan(folder, None, False)
     jobs: list[PlannedJob] = []
@@ -105,7 +113,7 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
-        print(f"to go on: {_again(line, planned.folder)}", flush=True)
+        print(f"to go on: {again(line, planned.folder)}", flush=True)
     return FAILED if failed or any(state != DONE for state in left) else OK
 
 
@@ -115,7 +123,7 @@ def new_folder() -> str:
     return f"${{run_root}}/sweeps/{stamp}_{secrets.token_hex(2)}"
 
 
-def _again(line: Sequence[str], folder: Path) -> str:
+def again(line: Sequence[str], folder: Path) -> str:
     """What to type to go on with a sweep."""
     kept = [word for word in line if not word.startswith("hydra.sweep.dir=")]
     return shlex.join([*kept, f"hydra.sweep.dir={folder}"])

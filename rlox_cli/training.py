@@ -18,6 +18,7 @@ from rlox_cli.jobs import Job
 from rlox_cli.resume import go_on
 from rlox_cli.run_folder import FAILED, BusyError, RunFolder
 from rlox_cli.run_training import report_failure, run_training, title, warn
+from rlox_cli.search import options as search_options
 from rlox_cli.signals import Interrupted
 from rlox_cli.sweep import SweepPlan
 
@@ -36,7 +37,7 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; the exit code of the whole."""
-    options, rest = sweep_options.read(call.args)
+    options, rest = sweep_options.read(search_options.of_line(call))
     asked = set(MULTIRUN) & set(rest)
     args = rest if asked else [MULTIRUN[1], *rest]
     return compose.run_sweep(call, [*args, *options.launcher()], TrainTask(call, args))
@@ -113,8 +114,8 @@ class TrainTask:
         """Whoever does it may be about to make its folder."""
         job.folder = jobs.busy_folder(job)
         place = f": {job.folder}" if job.folder else ""
-        self.call.voice.say("skipped", f"  running in another process{place}")
-        return {"status": "skipped", "message": "running in another process"}
+        self.call.voice.say("skipped", f"  {jobs.BUSY}{place}")
+        return {"status": "skipped", "message": jobs.BUSY}
 
     def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
         validate.try_environment(config)

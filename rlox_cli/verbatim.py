@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlox_cli.schema import Key
 
-HYDRAS = frozenset({"hydra.run.dir", "hydra.sweep.dir"})
+HYDRAS = frozenset({"hydra.run.dir", "hydra.sweep.dir", "hydra.sweeper.storage"})
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 

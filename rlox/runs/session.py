@@ -33,6 +33,7 @@ __all__ = ["Outcome", "Session", "Snapshot"]
 
 log = logging.getLogger("rlox.session")
 
+PRUNED = "pruned"  # the reason of a run that was stopped for being worse than others
 NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
 
@@ -40,9 +41,9 @@ NONFINITE = "nonfinite_batch.safetensors"  # written when a non-finite number st
 class Outcome:
     """How a session ended."""
 
-    reason: str  # total_steps, score, minutes, callback, signal
+    reason: str  # total_steps, score, minutes, callback, pruned, signal
     clock: Clock
-    evaluation: Evaluation | None  # of the final policy; None when a signal stopped the run
+    evaluation: Evaluation | None  # of the final policy; None after a signal or a pruning
     train_return_last100: float | None
     seconds: dict[str, float]  # total, collect, update, evaluate
     checkpoint: Path
@@ -61,6 +62,8 @@ class Session:
     progress : called with a `Snapshot` at every tick
     resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without one the session starts the folder's logs anew.
+    prune : called with the step and the mean return of each evaluation on the way, those of earlier sessions
+        again; true ends the run
     """
 
     def __init__(
@@ -69,11 +72,13 @@ class Session:
         folder: Path,
         progress: Callable[[Snapshot], None] | None = None,
         resumed: Checkpoint | None = None,
+        prune: Callable[[int, float], bool] | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.config = algorithm.config
         self.folder = folder
         self._progress = progress
+        self._prune = prune
         self._signalled = False
         self._resumed = resumed
         earlier = resumed.state.get("session", {}) if resumed else {}
@@ -118,7 +123,7 @@ class Session:
             with self._patience.kept():
                 self._train()
             checkpoint = self._save(wait=True)
-            evaluation = None if self._signalled else self._evaluate()
+            evaluation = None if self._signalled or self._pruned else self._evaluate()
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save(best, wait=True)
@@ -164,7 +169,8 @@ class Session:
 
     def _train(self) -> None:
         """Run the loop, unless a resumed run had only its evaluation left."""
-        if self._evaluation_owed:
+        self._prune_again()
+        if self._evaluation_owed and not self._pruned:
             mean = self._evaluated()
             if mean is None:
                 self._judge(self._evaluate())
@@ -182,10 +188,24 @@ class Session:
 
     def _evaluated(self) -> float | None:
         """The owed evaluation that the log has: killed after it, before the next checkpoint."""
-        clock, rows = self.algorithm.clock, read_rows(self.folder / METRICS)
-        here = [row for row in rows if row[clock.unit] == clock.now]
-        means = [row["eval/return_mean"] for row in here if "eval/return_mean" in row]
-        return float(means[-1]) if means else None
+        means = [mean for step, mean in self._evaluations() if step == self.algorithm.clock.now]
+        return means[-1] if means else None
+
+    def _evaluations(self) -> list[tuple[int, float]]:
+        """Step and mean return of the evaluations in the log."""
+        unit, rows = self.algorithm.clock.unit, read_rows(self.folder / METRICS)
+        name = "eval/return_mean"
+        return [(int(row[unit]), float(row[name])) for row in rows if name in row]
+
+    def _prune_again(self) -> None:
+        """What was thought of each evaluation before: the session may have ended before it was done."""
+        prune = self._prune if self.algorithm.clock.left else None
+        if prune is not None and any(prune(step, mean) for step, mean in self._evaluations()):
+            self.algorithm.stop(PRUNED)
+
+    @property
+    def _pruned(self) -> bool:
+        return self.algorithm.stop_reason == PRUNED
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._means.add(update.metrics)
@@ -231,6 +251,8 @@ class Session:
         score = self.config.stop.score
         if score is not None and mean >= score:
             self.algorithm.stop("score")
+        elif self._prune is not None and self._prune(self.algorithm.clock.now, mean):
+            self.algorithm.stop(PRUNED)
 
     def _evaluate(self) -> Evaluation | None:
         """Evaluate and log; `None` when a signal came in between."""

@@ -8,6 +8,7 @@ from rlox_cli.command import Call, Command
 from rlox_cli.commands.train import check, rewrite
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 from rlox_cli.run_schema import RUN
+from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.sweep_options import SweepOptions, read
 
 # Flags with which Hydra shows something instead of running jobs.
@@ -15,12 +16,13 @@ SHOWING = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 
 def _run(call: Call) -> int:
+    from rlox_cli.search.options import of_line
     from rlox_cli.training import train_many, train_one
 
     shows = SHOWING & {arg.split("=")[0] for arg in call.args}
     if not shows:
         return train_many(call)
-    return train_one(replace(call, args=read(call.args)[1]))
+    return train_one(replace(call, args=read(of_line(call))[1]))
 
 
 COMMAND = Command(
@@ -28,11 +30,13 @@ COMMAND = Command(
     summary="one run per combination of values, the same as train -m",
     notes=(
         "Trains one agent per combination: seed=0,1,2 or 'seed=range(0,5)'. Jobs already done are\n"
-        "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME."
+        "skipped when the same folder is given again: hydra.sweep.dir=runs/sweeps/NAME. With search=ALGO\n"
+        "values are chosen by Optuna, from what is written interval(a,b), range(a,b) or a,b,c."
     ),
     examples=(
         "rlox sweep env=CartPole-v1,Acrobot-v1 'seed=range(0,5)'",
         "rlox sweep env=CartPole-v1 algo=ppo,a2c 'seed=range(0,10)' sweep.workers=8",
+        "rlox sweep search=ppo env=CartPole-v1 search.n_trials=30 eval.every=10000",
     ),
     schema=RUN,
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
@@ -40,5 +44,5 @@ COMMAND = Command(
     run=_run,
     rewrite=rewrite,
     sweeps=True,
-    beside=SweepOptions,
+    beside={"sweep": SweepOptions, SEARCH: SearchOptions},
 )

@@ -10,6 +10,7 @@ from rlox.errors import ConfigError
 from rlox_cli import exit_codes
 from rlox_cli.command import Alias, Call, Command
 from rlox_cli.run_schema import RUN
+from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.sweep_options import SweepOptions
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ def _run(call: Call) -> int:
         from rlox_cli.resume import resume_run
 
         return resume_run(call)
-    from rlox_cli.training import train_one
+    from rlox_cli.search.options import refuse
+    from rlox_cli.training import MULTIRUN, train_one
 
+    if not set(MULTIRUN) & set(call.args):
+        refuse(call.args)
     return train_one(call)
 
 
@@ -75,7 +79,7 @@ COMMAND = Command(
     run=_run,
     rewrite=rewrite,
     sweeps=True,
-    beside=SweepOptions,
+    beside={"sweep": SweepOptions, SEARCH: SearchOptions},
     more=RESUME,
     alias=Alias("resume", "go on with a run: the same as train resume=RUN", resuming),
 )

@@ -40,11 +40,12 @@ def command(
     after: float = 0.0,
     by: Sequence[str] | None = None,
     before: Callable[[], object] = bool,
+    patience: float = 120,
 ) -> Ended:
     """Run `rlox args`, sending signal `sent` in the given phase (+ `after` seconds).
 
     `by` is the command line in front of `args`, this module where it is `None`; `before` is called last
-    thing before the signal.
+    thing before the signal; `patience` are the seconds that it may take afterwards.
     """
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -67,7 +68,7 @@ def command(
             begun = time.perf_counter()
             if sent is not None and child.poll() is None:
                 child.send_signal(sent)
-            out, err = child.communicate(timeout=120)
+            out, err = child.communicate(timeout=patience)
             return Ended(child.returncode, time.perf_counter() - begun, out, seen + err)
         finally:
             child.kill()

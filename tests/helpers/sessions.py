@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ def stable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def resumed(folder: Path, total_steps: int) -> Session:
+def resumed(
+    folder: Path, total_steps: int, prune: Callable[[int, float], bool] | None = None
+) -> Session:
     """A session that goes on from the newest checkpoint of `folder`."""
     newest = newest_checkpoint(folder)
     assert newest is not None
     config = make_run(read_checkpoint(newest).config | {"total_steps": total_steps})
     again, saved = resume(folder, config)
-    return Session(again, folder, resumed=saved)
+    return Session(again, folder, resumed=saved, prune=prune)

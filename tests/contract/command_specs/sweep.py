@@ -21,6 +21,9 @@ SPEC = CommandSpec(
         (("sed=0,1",), "'seed'"),
         (("sweep.workers=2", "hydra/launcher=basic"), "both say where jobs run"),
         (("sweep.workers=0",), "sweep.workers"),
+        (("search=pp",), "'ppo'"),
+        (("search=ppo", "search.n_trial=2"), "'search.n_trials'"),
+        (("search=ppo", "algo.n_epochs=range(3,3)"), "the range is empty"),
     ),
     same_keys_as="train",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.sessions import algorithm, rows
+from helpers.sessions import algorithm, resumed, rows
 from safetensors.numpy import load_file
 
 from rlox.algorithms import PPO
@@ -129,3 +129,33 @@ def test_a_failing_run_closes_its_logs_with_every_row_written(tmp_path: Path) ->
     assert batch["obs"].shape == (17, 4, 4)
     assert np.isnan(batch["log_probs"]).any()
     assert [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl")] == [64, 128, 192]
+
+
+def test_a_run_that_is_pruned_ends_at_that_evaluation_and_asks_again_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    asked: list[int] = []
+
+    def prune(step: int, mean: float) -> bool:
+        asked.append(step)
+        return step >= 256
+
+    learner = algorithm(eval={"every": 128, "episodes": 2})
+    outcome = Session(learner, tmp_path, prune=prune).run()
+    learner.close()
+    assert (outcome.reason, outcome.evaluation, outcome.clock.now) == ("pruned", None, 256)
+    assert asked == [128, 256]
+    found = [r["env_steps"] for r in rows(tmp_path / "metrics.jsonl") if "eval/return_mean" in r]
+    assert found == [128, 256]
+
+    again = resumed(tmp_path, 512, prune=prune)  # as after a kill before anybody was told
+    outcome = again.run()
+    again.algorithm.close()
+    assert (outcome.reason, outcome.clock.now) == ("pruned", 256)
+    assert asked == [128, 256, 128, 256]
+
+    whole = resumed(tmp_path, 512)  # which nobody prunes any more
+    outcome = whole.run()
+    whole.algorithm.close()
+    assert (outcome.reason, outcome.clock.now) == ("total_steps", 512)
+    assert outcome.evaluation is not None

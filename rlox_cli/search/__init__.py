@@ -1,0 +1,1 @@
+"""Searching hyperparameters: Hydra's sweeper `rlox_optuna`, over Optuna by ask and tell."""

@@ -1,0 +1,206 @@
+"""The study: Optuna's record of the trials, asked and told so that a search can be killed anywhere.
+
+A trial has a position, its number among those that count. What is asked at a position depends on the
+search's seed, the position and the trials told before it, so a search that was killed asks the same again.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.errors import ConfigError, MissingExtraError
+from rlox_cli.search.settings import SearchOptions
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial, Trial
+
+OLDEST = (4, 7)
+INSTALL = "pip install 'rlox[optuna]'"
+FILE = "study.db"
+PATIENCE = 60  # seconds that a process waits for another to let go of the database
+POSITION, KILLED, AGAIN, PLACE = "position", "killed", "again_of", "folder"
+
+
+def require_optuna() -> None:
+    """`MissingExtraError` where there is no Optuna, or one that is too old."""
+    try:
+        version = importlib.metadata.version("optuna")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MissingExtraError(f"a search needs the package optuna: {INSTALL}") from error
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise MissingExtraError(f"a search needs optuna >= {wanted}, there is {version}: {INSTALL}")
+
+
+def url_of(options: SearchOptions, folder: Path) -> str:
+    """Where the study is kept."""
+    if options.storage is not None:
+        return options.storage
+    from sqlalchemy import URL
+
+    path = str((folder / FILE).absolute())
+    return URL.create("sqlite", database=path).render_as_string(hide_password=False)
+
+
+def open_study(options: SearchOptions, folder: Path, create: bool = False) -> Study:
+    """The study of a sweep; `ConfigError` for a storage that cannot be opened."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    url = url_of(options, folder)
+    try:
+        with quiet():
+            waits = {"connect_args": {"timeout": PATIENCE}} if url.startswith("sqlite") else {}
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=waits)
+            name = options.study_name or folder.absolute().name
+            if options.storage is None and options.study_name is None:  # the folder was renamed
+                name = next(iter(optuna.get_all_study_names(storage)), name)
+            if not create:
+                return optuna.load_study(study_name=name, storage=storage)
+            return optuna.create_study(
+                study_name=name, storage=storage, direction="maximize", load_if_exists=True
+            )
+    except Exception as error:
+        raise ConfigError(_unopened(options, url, error)) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing of what Optuna says about its own plans."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Optimizer:
+    """Asks a study at positions, and tells it what came of the trials."""
+
+    def __init__(self, study: Study, options: SearchOptions, folder: Path) -> None:
+        self.study, self.options = study, options
+        self.place = str(folder.absolute())
+
+    def release(self) -> int:
+        """Tell trials that nobody is at work on any more as killed; how many."""
+        from optuna.trial import TrialState
+
+        running = self._trials(TrialState.RUNNING)
+        for trial in running:
+            if self.options.storage and trial.user_attrs.get(PLACE) != self.place:
+                raise ConfigError(
+                    f"trial {trial.number} of the study '{self.study.study_name}' runs in "
+                    f"{trial.user_attrs.get(PLACE)}: one search at a time works on a study; wait for it, "
+                    "or name another: search.study_name=NAME"
+                )
+        for trial in running:
+            self._note(trial, KILLED, True)
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        return len(running)
+
+    def due(self, jobs: int) -> list[int]:
+        """The positions to ask next: batches begin at multiples of `jobs`, whatever was killed."""
+        taken = {trial.user_attrs[POSITION] for trial in counted(self.study)}
+        free = [p for p in range(self.options.n_trials) if p not in taken]
+        return [p for p in free if p // jobs == free[0] // jobs]
+
+    def ask(self, position: int, space: Mapping[str, BaseDistribution], lying: bool) -> Trial:
+        """A trial at a position: one that was killed there again, else a new one."""
+        from optuna.trial import TrialState
+
+        if not self._trials(TrialState.WAITING):  # else of somebody's own, or we were killed here
+            earlier = [t for t in self._killed(position) if t.params.keys() == space.keys()]
+            notes: dict[str, Any] = {POSITION: position, PLACE: self.place}
+            if earlier:
+                notes[AGAIN] = earlier[-1].number
+            values = earlier[-1].params if earlier else {}
+            self.study.enqueue_trial(values, user_attrs=notes)
+        with quiet():
+            self.study.sampler = self._sampler(position, lying)
+            trial = self.study.ask(dict(space))
+        if trial.user_attrs.get(POSITION) != position:
+            trial.set_user_attr(POSITION, position)
+            trial.set_user_attr(PLACE, self.place)
+        return trial
+
+    def tell(
+        self,
+        trial: Trial,
+        state: str,
+        value: float | None,
+        evaluations: Sequence[tuple[int, float]],
+    ) -> None:
+        """How a trial ended: `COMPLETE` with a value, `PRUNED` or `FAIL`."""
+        from optuna.trial import TrialState
+
+        report(self.study, trial, evaluations)
+        self.study.tell(trial, value, state=TrialState[state])
+
+    def _killed(self, position: int) -> list[FrozenTrial]:
+        from optuna.trial import TrialState
+
+        failed = self._trials(TrialState.FAIL)
+        return [
+            t for t in failed if t.user_attrs.get(KILLED) and t.user_attrs.get(POSITION) == position
+        ]
+
+    def _trials(self, *states: Any) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=states)
+
+    def _note(self, trial: FrozenTrial, name: str, value: Any) -> None:
+        self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
+
+    def _sampler(self, position: int, lying: bool) -> BaseSampler:
+        """One that knows nothing but the seed and the position; `lying`: others run beside it."""
+        import numpy as np
+        from optuna import samplers
+
+        seed = int(np.random.SeedSequence([self.options.seed, position]).generate_state(1)[0])
+        if self.options.sampler == "random":
+            return samplers.RandomSampler(seed=seed)
+        return samplers.TPESampler(
+            seed=seed,
+            multivariate=True,
+            constant_liar=lying,
+            n_startup_trials=self.options.n_startup_trials,
+        )
+
+
+def counted(study: Study) -> list[FrozenTrial]:
+    """The trials that came to an end of their own, by position."""
+    ended = [
+        t
+        for t in study.get_trials(deepcopy=False)
+        if t.state.is_finished() and not t.user_attrs.get(KILLED) and POSITION in t.user_attrs
+    ]
+    return sorted(ended, key=lambda t: int(t.user_attrs[POSITION]))
+
+
+def report(study: Study, trial: Trial, evaluations: Sequence[tuple[int, float]]) -> None:
+    """Report the evaluations that the study does not have yet."""
+    there = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+    for step, mean in evaluations:
+        if step not in there:
+            there.add(step)
+            trial.report(mean, step)
+
+
+def _unopened(options: SearchOptions, url: str, error: Exception) -> str:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        shown = make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        shown = "the URL"
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return (
+        f"the study cannot be opened: search.storage={shown}, "
+        f"search.study_name={options.study_name or 'null'}\n  {reason[:300]}"
+    )

@@ -1,0 +1,94 @@
+"""What a search found: `best.yaml`, the summaries of its runs, and the closing lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlox_cli import plain_yaml, summary, sweep_summary
+from rlox_cli.exit_codes import FAILED, OK
+from rlox_cli.run_folder import write_text
+from rlox_cli.search.optimizer import FILE, Optimizer, counted, open_study
+from rlox_cli.search.options import spelt
+from rlox_cli.search.plan import SearchPlan
+from rlox_cli.search.settings import SEARCH
+from rlox_cli.sweep import again
+from rlox_cli.variants import VariantSource
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+BEST = "best.yaml"
+WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
+# words of a search's command line that its runs do not have
+ITS_OWN = (
+    "hydra/sweeper",
+    "hydra/launcher",
+    "hydra.sweep",
+    "hydra.launcher",
+    "hydra.mode",
+    "sweep.",
+)
+MULTIRUN = ("-m", "--multirun")
+
+
+def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
+    """Write and print what was found; the exit code of the search."""
+    folder = plan.folder
+    if plan.dry:
+        return FAILED if any(outcome["code"] != OK for outcome in outcomes) else OK
+    if not plan.state.begun:
+        return FAILED
+    study = open_study(plan.options, folder)
+    trials = counted(study)
+    sweep_summary.write(folder, outcomes, {})
+    counts = Counter(WORDS[trial.state.name] for trial in trials)
+    parts = ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word])
+    print(f"{len(trials)} of {plan.options.n_trials} trials{f': {parts}' if parts else ''}")
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    if complete:
+        best = max(complete, key=lambda trial: float(trial.value or 0.0))  # of equal ones the first
+        print(_best(plan, best, line))
+    print(f"summary  {folder / 'summary.md'}")
+    if plan.options.storage is None:
+        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / FILE}')}")
+    left = Optimizer(study, plan.options, folder).due(1)
+    if left and line:
+        print(f"to go on: {again(line, folder)}", flush=True)
+    return OK if complete and not left and not counts["failed"] else FAILED
+
+
+def command(plan: SearchPlan, params: Mapping[str, Any], line: Sequence[str]) -> str:
+    """The trial as a command line that needs no search."""
+    searched = {d.name for d in plan.space.dimensions}
+    words = spelt(line[2:], list(VariantSource.in_force))
+    kept = [word for word in words if not _its_own(word, searched)]
+    chosen = [d.override(params[d.name]) for d in plan.space.dimensions]
+    seeds = ",".join(map(str, plan.space.seeds))
+    several = ["-m"] * (len(plan.space.seeds) > 1)
+    return shlex.join(["rlox", "train", *several, *kept, *chosen, f"seed={seeds}"])
+
+
+def _its_own(word: str, searched: set[str]) -> bool:
+    key = word.lstrip("+~").partition("=")[0]
+    return word in MULTIRUN or key in (*searched, "seed", SEARCH) or key.startswith(ITS_OWN)
+
+
+def _best(plan: SearchPlan, best: FrozenTrial, line: Sequence[str]) -> str:
+    """Write `best.yaml`; the lines for the terminal."""
+    notes, repeat = best.user_attrs, command(plan, best.params, line)
+    data = {
+        "trial": int(notes["position"]) + 1,
+        "score": best.value,
+        "seeds": list(plan.space.seeds),
+        "scores": list(notes["scores"]),
+        "runs": list(notes["runs"]),
+        "values": {d.name: best.params[d.name] for d in plan.space.dimensions},
+        "command": repeat,
+    }
+    write_text(plan.folder / BEST, plain_yaml.dump(data))
+    of = f", mean of {len(plan.space.seeds)} seeds" if len(plan.space.seeds) > 1 else ""
+    score = summary.number(best.value)
+    return f"best     trial {data['trial']}: score {score}{of}, {plan.folder / BEST}\n  {repeat}"

@@ -1,0 +1,144 @@
+"""What a search does, checked before the first trial: the space, the base, the options."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.hydra import Hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from rlox.configs import RunConfig, make
+from rlox.errors import ConfigError
+from rlox_cli import messages, validate
+from rlox_cli.overrides import displacing
+from rlox_cli.run_schema import RUN
+from rlox_cli.schema import Key, is_open
+from rlox_cli.search.optimizer import require_optuna
+from rlox_cli.search.options import TARGET, options_of
+from rlox_cli.search.settings import SearchOptions
+from rlox_cli.search.space import Dimension, Space, is_whole, read_space
+from rlox_cli.sweep import SweepPlan
+from rlox_cli.variants import VariantSource
+
+GROUPS = (*(group.name for group in RUN.groups), "tuned")
+
+
+@dataclass
+class State:
+    """How far a search has come."""
+
+    begun: bool = False  # its study is open, it is of this search, and no other process has it
+
+
+@dataclass(frozen=True)
+class SearchPlan(SweepPlan):
+    """A checked search."""
+
+    options: SearchOptions
+    space: Space
+    base: RunConfig  # a run without what is searched
+    n_jobs: int  # trials at a time
+    state: State = field(default_factory=State)
+
+    @property
+    def common(self) -> frozenset[str]:
+        """The overrides that all jobs share."""
+        return frozenset(self.space.fixed)
+
+    def finish(self, outcomes: Sequence[dict[str, Any]], line: Sequence[str]) -> int:
+        """Write and print what came of it; the exit code."""
+        from rlox_cli.search.outcome import finish
+
+        return finish(self, outcomes, line)
+
+
+def searches(master: DictConfig) -> bool:
+    """Whether the sweeper is ours."""
+    return str(OmegaConf.select(master, "hydra.sweeper._target_")) == TARGET
+
+
+def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
+    """Check everything that can be known before a value is chosen."""
+    require_optuna()
+    node = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
+    assert isinstance(node, dict)
+    options = options_of({str(k): v for k, v in node.items()})
+    space = _space(app, master, node.get("params") or {})
+    base, space = _checked(app, master, space)
+    launcher = OmegaConf.select(master, "hydra.launcher.workers")
+    return SearchPlan(
+        folder, None, base.dry_run, options, space, base, options.n_jobs or int(launcher or 1)
+    )
+
+
+def _space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> Space:
+    given = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    assert isinstance(given, list)
+    said = [f"{key}={value}" for key, value in params.items()]
+    parser = OverridesParser.create(config_loader=app.config_loader)
+    space = read_space(parser.parse_overrides([*said, *map(str, given)]))
+    # what a preset says of a key in another way goes, as where it is typed
+    typed = [*space.fixed, *(d.override(d.ends[0]) for d in space.dimensions)]
+    more = displacing(typed, list(VariantSource.in_force))
+    return replace(space, fixed=(*space.fixed, *more))
+
+
+def _checked(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, Space]:
+    """The base, and the space with what its keys' types say of it."""
+    groups = [d for d in space.dimensions if d.name in GROUPS]
+    found: list[RunConfig] = []
+    dimensions = space.dimensions
+    for chosen in itertools.product(*(d.choices for d in groups)):
+        choices = [d.override(c) for d, c in zip(groups, chosen, strict=True)]
+        overrides = [*space.fixed, *choices, f"seed={space.seeds[0]}"]
+        composed = app.config_loader.load_sweep_config(master, overrides)
+        data = validate.plain_data(composed)
+        keys = RUN.keys(RUN.parts_of(data))
+        dimensions = tuple(_typed(d, keys, data) for d in dimensions)
+        found.append(validate.run_config(composed))
+    return found[0], replace(space, dimensions=dimensions)
+
+
+def _typed(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> Dimension:
+    """The dimension, whole numbers where its key takes no others; `ConfigError` where it does not fit."""
+    if dimension.name in GROUPS:
+        return dimension
+    known = {key.name: key for key in keys}
+    if dimension.name not in known:
+        if is_open(dimension.name, known.values()):
+            return dimension
+        names = RUN.names(RUN.parts_of(data))
+        raise ConfigError(
+            f"{dimension.written}: {messages.unknown_key(dimension.name, names, RUN.owners(dimension.name))}"
+        )
+    if is_whole(known[dimension.name].hint) and not dimension.choices and not dimension.whole:
+        if dimension.low % 1 or dimension.high % 1 or (dimension.step or 1) % 1:
+            raise ConfigError(f"{dimension.written}: {dimension.name} takes whole numbers")
+        dimension = replace(dimension, whole=True, low=int(dimension.low), high=int(dimension.high))
+    for end in dimension.ends:
+        _require_valid(dimension, end, data)
+    return dimension
+
+
+def _require_valid(dimension: Dimension, value: Any, data: dict[str, Any]) -> None:
+    """Raise `ConfigError` for a value that the key takes in no configuration."""
+    if isinstance(value, str):
+        value = OmegaConf.to_container(OmegaConf.from_dotlist([f"it={value}"]))["it"]  # type: ignore[call-overload, index]
+    group, _, rest = dimension.name.partition(".")
+    tree: dict[str, Any] = {}
+    node = tree.setdefault(group, {}) if rest else tree
+    if rest and isinstance(data.get(group), dict) and "name" in data[group]:
+        node["name"] = data[group]["name"]
+    *path, last = (rest or group).split(".")
+    for part in path:
+        node = node.setdefault(part, {})
+    node[last] = value
+    try:
+        make(RunConfig, tree)
+    except ConfigError as error:
+        raise ConfigError(f"{dimension.written}: {error}") from error

@@ -1,0 +1,39 @@
+"""The keys `search.*`: how values are chosen. No job has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.params import param
+
+SEARCH = "search"  # the group of presets that say which keys are varied, and the prefix of these
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How values are chosen, and how many."""
+
+    n_trials: int = param(
+        30, "trials in all, those that were pruned or failed counted", within="[1, 1000000]"
+    )
+    n_jobs: int | None = param(None, "trials at a time; null: sweep.workers", within="[1, 1024]")
+    sampler: str = param("tpe", "what chooses the values of a trial", choices=("tpe", "random"))
+    pruner: str = param(
+        "median",
+        "median: a trial ends at an evaluation (eval.every) at which the best of its evaluations is "
+        "below the median of others",
+        choices=("median", "none"),
+    )
+    n_startup_trials: int = param(
+        10,
+        "random trials before the sampler learns; so many are complete before any is pruned",
+        within="[0, inf)",
+    )
+    warmup: float = param(
+        0.33, "part of total_steps before which nothing is pruned", within="[0, 1]"
+    )
+    seed: int = param(0, "keys the sampler", within="[0, 4294967295]")
+    study_name: str | None = param(None, "name of the study; null: that of the sweep's folder")
+    storage: str | None = param(
+        None, "URL of Optuna's storage; null: study.db in the sweep's folder", verbatim=True
+    )

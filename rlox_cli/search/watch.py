@@ -1,0 +1,105 @@
+"""A trial's run on the way: its evaluations are reported, and the pruner asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlox.configs import RunConfig
+from rlox.loggers import read_rows
+from rlox_cli.search.options import TARGET, options_of
+from rlox_cli.search.settings import SearchOptions
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.pruners import BasePruner
+    from optuna.trial import Trial
+
+JOBS = "jobs"  # of a trial: the identities of its runs, the one that is watched first
+
+log = logging.getLogger("rlox.cli")
+
+
+def pruner_of(config: RunConfig) -> Callable[[int, float], bool] | None:
+    """What `Session` asks at each evaluation of a run; `None` unless it is one of a search."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    if not HydraConfig.initialized():
+        return None
+    hydra = HydraConfig.get()
+    node = hydra.sweeper
+    ours = hydra.mode == RunMode.MULTIRUN and node.get("_target_") == TARGET
+    if not ours or not config.eval.every:
+        return None
+    options = options_of(dict(node))
+    if options.pruner == "none":
+        return None
+    return _watch(options, config, Path(str(hydra.sweep.dir)))
+
+
+def evaluations(rows: Iterable[dict[str, Any]], config: RunConfig) -> list[tuple[int, float]]:
+    """Steps and mean returns as the study has them."""
+    name, unit = "eval/return_mean", config.algo.unit
+    return [(at(int(row[unit]), config), float(row[name])) for row in rows if name in row]
+
+
+def evaluations_in(folder: Path, config: RunConfig) -> list[tuple[int, float]]:
+    """Those of a run folder."""
+    path = folder / "metrics.jsonl"
+    return evaluations(read_rows(path), config) if path.exists() and config.eval.every else []
+
+
+def at(step: int, config: RunConfig) -> int:
+    """The multiple of `eval.every` that was due: trials whose rollouts differ evaluate a bit later."""
+    every = config.eval.every
+    return step // every * every
+
+
+def _watch(options: SearchOptions, config: RunConfig, folder: Path) -> Watch | None:
+    from rlox_cli.identity import identity
+    from rlox_cli.search.optimizer import open_study
+
+    study = open_study(options, folder)
+    study.pruner = _pruner(options, config)
+    found = _running(study, identity(config))
+    return None if found is None else Watch(study, found, config)
+
+
+class Watch:
+    """Reports evaluations of one trial; true where it is to be pruned."""
+
+    def __init__(self, study: Study, trial: Trial, config: RunConfig) -> None:
+        self.study, self.trial, self.config = study, trial, config
+
+    def __call__(self, step: int, mean: float) -> bool:
+        """Ask about an evaluation; a storage that fails prunes nothing."""
+        from rlox_cli.search.optimizer import report
+
+        try:
+            report(self.study, self.trial, [(at(step, self.config), mean)])
+            return self.trial.should_prune()
+        except Exception as error:
+            log.warning("the study did not answer, nothing is pruned: %s", error)
+            return False
+
+
+def _pruner(options: SearchOptions, config: RunConfig) -> BasePruner:
+    from optuna.pruners import MedianPruner
+
+    return MedianPruner(options.n_startup_trials, int(options.warmup * config.total_steps))
+
+
+def _running(study: Study, job: str) -> Trial | None:
+    """The trial whose first run has this identity."""
+    from optuna.trial import Trial, TrialState
+
+    from rlox_cli.search.optimizer import quiet
+
+    for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if frozen.user_attrs.get(JOBS, [None])[0] == job:
+            with quiet():
+                return Trial(study, frozen._trial_id)
+    return None

@@ -1,0 +1,75 @@
+"""A search that is killed again and again finds what one that nobody stops finds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+from faults.command import Ended, command
+from faults.report import FULL, record
+
+TRIALS, KILLS = (30, 3) if FULL else (5, 1)
+STEPS = 8192 if FULL else 512
+PATIENCE = 1800 if FULL else 120  # seconds, on a machine that does other things too
+SMALL = (
+    () if FULL else ("search.n_startup_trials=2", "algo.net_arch=[16]", "algo.n_steps=choice(16,32)")
+)  # fmt: skip
+SEARCH = (
+    "sweep", "search=ppo", "env=CartPole-v1", f"total_steps={STEPS}", f"search.n_trials={TRIALS}",
+    f"eval.every={STEPS // 8}", "eval.episodes=20", f"checkpoint.every={STEPS // 8}", *SMALL,
+)  # fmt: skip
+TOLD = re.compile(r"^trial \d+ of \d+: ", re.MULTILINE)
+
+
+def search(folder: Path, name: str, *more: str, **kill: Any) -> Ended:
+    return command([*SEARCH, f"hydra.sweep.dir={name}", *more], folder, patience=PATIENCE, **kill)
+
+
+def trials(folder: Path) -> list[optuna.trial.FrozenTrial]:
+    """What the study says, read by Optuna alone: those that count, by position."""
+    (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/study.db")
+    study = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/study.db")
+    ended = [t for t in study.get_trials() if not t.user_attrs.get("killed")]
+    return sorted(ended, key=lambda t: int(t.user_attrs["position"]))
+
+
+def told(trial: optuna.trial.FrozenTrial) -> tuple[Any, ...]:
+    return trial.state.name, trial.value, trial.params, trial.intermediate_values
+
+
+@pytest.mark.timeout(4 * PATIENCE)
+def test_a_killed_search_ends_as_one_that_was_never_stopped(tmp_path: Path) -> None:
+    assert search(tmp_path, "whole").code == 0
+    whole = trials(tmp_path / "whole")
+    assert [t.user_attrs["position"] for t in whole] == list(range(TRIALS))
+    for kill in range(KILLS):
+        # in the middle of a later trial each time: a trial has at least one update
+        at = {"phase": "evaluating", "count": 4 + 15 * kill if FULL else 4}
+        stopped = search(tmp_path, "killed", sent=signal.SIGKILL, **at)
+        assert stopped.code == -signal.SIGKILL
+        assert len(TOLD.findall(stopped.out)) < TRIALS
+    again = search(tmp_path, "killed")
+    assert again.code == 0, again.err
+    study = trials(tmp_path / "killed")
+    assert [told(t) for t in study] == [told(t) for t in whole]
+    states = Counter(t.state.name for t in study)
+    assert states["PRUNED"] > 0 and states["COMPLETE"] > 0
+    listed = command(["list", "runs", "run_root=killed"], tmp_path).out
+    assert len(re.findall(r"^pruned ", listed, re.MULTILINE)) == states["PRUNED"]
+
+    best = yaml.safe_load((tmp_path / "killed" / "best.yaml").read_text())
+    assert best["score"] == max(t.value for t in study if t.state.name == "COMPLETE")
+    assert best["command"] in again.out
+    repeated = command(shlex.split(best["command"])[1:], tmp_path)
+    assert repeated.code == 0, repeated.err
+    (result,) = (tmp_path / "runs").glob("*/*/*/result.json")
+    assert json.loads(result.read_text())["score"] == best["score"]
+    record("search", {"trials": TRIALS, "kills": KILLS, "best": best["score"], **states})

@@ -1,0 +1,175 @@
+"""Hydra's sweep syntax as a search space, and the words of the command line that say how to search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.cli import Cli
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from rlox.errors import ConfigError
+from rlox_cli.options import CONF, group_options
+from rlox_cli.search.options import spelt
+from rlox_cli.search.space import Space, read_space
+
+
+def space_of(*overrides: str) -> Space:
+    return read_space(OverridesParser.create().parse_overrides(list(overrides)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("interval(0.3,2)", FloatDistribution(0.3, 2.0)),
+        ("tag(log,interval(1e-5,1e-2))", FloatDistribution(1e-5, 1e-2, log=True)),
+        ("int(interval(8,64))", IntDistribution(8, 64)),
+        ("tag(log,int(interval(8,64)))", IntDistribution(8, 64, log=True)),
+        ("range(1,20)", IntDistribution(1, 19)),  # as in Hydra, the stop is no part of it
+        ("range(20)", IntDistribution(0, 19)),
+        ("range(8,65,8)", IntDistribution(8, 64, step=8)),
+        ("range(9,0,-3)", IntDistribution(3, 9, step=3)),
+        ("range(0.5,1.0,0.25)", FloatDistribution(0.5, 0.75, step=0.25)),
+        ("tag(log,range(1,9))", IntDistribution(1, 8, log=True)),
+        ("choice(0.9,0.99)", CategoricalDistribution(("0.9", "0.99"))),
+        ("a,b,c", CategoricalDistribution(("a", "b", "c"))),
+        ("[64],[64,64]", CategoricalDistribution(("[64]", "[64,64]"))),
+        ("true,null,1", CategoricalDistribution(("true", "null", "1"))),
+    ],
+)
+def test_an_override_of_several_values_is_a_dimension(
+    text: str, expected: BaseDistribution
+) -> None:
+    (dimension,) = space_of(f"key={text}").dimensions
+    assert dimension.distribution() == expected
+
+
+def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
+    space = space_of("env=A", "+x.y=interval(0,1)", "net=choice([64],[64,64])", "seed=4,5", "z=1")
+    assert space.seeds == (4, 5)
+    values = {"x.y": 0.1234567890123456789, "net": "[64,64]"}
+    assert space.job(values, 5) == [
+        "env=A", "z=1", "+x.y=0.12345678901234568", "net=[64,64]", "seed=5",
+    ]  # fmt: skip
+
+
+def test_what_is_typed_takes_the_place_of_what_a_file_says() -> None:
+    space = space_of("a=interval(0,1)", "b=interval(0,1)", "a=0.5")
+    assert [d.name for d in space.dimensions] == ["b"]
+    assert space.fixed == ("a=0.5",)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("k=range(5,5)", "the range is empty"),
+        ("k=interval(0.9,0.8)", "0.9 is above 0.8"),
+        ("k=tag(log,interval(0,1))", "begins above 0"),
+        ("k=tag(lag,interval(1,2))", "unknown tag 'lag'"),
+        ("k=tag(log,range(1,9,2))", "no steps"),
+        ("k=tag(log,choice(1,2))", "expected interval"),
+        ("k=1,1", "different choices"),
+        ("seed=interval(0,9)", "a seed is not searched"),
+        ("seed=1,1", "twice"),
+        ("env=A,B", "cannot be compared"),
+        ("run.name=a,b", "no hyperparameter"),
+        ("k=1", "varies nothing"),
+    ],
+)
+def test_what_makes_no_dimension_is_refused_by_name(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        space_of(override)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["env=A"], ["env=A"]),
+        (["search=null"], ["hydra/sweeper=rlox_optuna"]),
+        (["search=ppo"], ["search=ppo", "algo=ppo", "hydra/sweeper=rlox_optuna"]),
+        (
+            ["search=ppo", "algo=my", "search.n_trials=3"],
+            ["search=ppo", "algo=my", "hydra.sweeper.n_trials=3", "hydra/sweeper=rlox_optuna"],
+        ),
+        (
+            ["search=auto", "algo=sac"],
+            ["search=sac", "algo=sac", "hydra/sweeper=rlox_optuna"],
+        ),
+        (["search="], ["search=ppo", "hydra/sweeper=rlox_optuna"]),
+        (
+            ["hydra/sweeper=rlox_optuna", "search.seed=3"],
+            ["hydra/sweeper=rlox_optuna", "hydra.sweeper.seed=3"],
+        ),
+    ],
+)
+def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[str]) -> None:
+    assert spelt(words, [CONF]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search.n_trial=3"], "search.n_trials"),
+        (["search=ppo", "hydra/sweeper=basic"], "hydra/sweeper=basic"),
+        (["search=auto", "algo=ppo,a2c"], "name the space"),
+    ],
+)
+def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        spelt(words, [CONF])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search=pppo"], "did you mean 'ppo'?"),
+        (["search=ppo", "algo.n_epoch=interval(1,9)"], "did you mean 'algo.n_epochs'"),
+        (["search=sac", "algo=ppo"], "it belongs to"),
+        (["search=ppo", "algo.gamma=interval(0.5,1.5)"], "algo.gamma=1.5: expected a value in"),
+        (["search=ppo", "algo.n_epochs=interval(1.5,3)"], "takes whole numbers"),
+        (["search=ppo", "algo.activation=relu,tanhh"], "did you mean 'tanh'?"),
+        (["search=ppo", "algo.gamma=2", "algo.batch_size=8,16"], "algo.gamma=2"),
+        (["search=ppo", "search.sampler=tpi"], "did you mean 'tpe'?"),
+        (["search=ppo", "search.n_trials=0"], "search.n_trials=0: expected"),
+        (["search=ppo", "hydra.sweeper.n_trial=0"], "search.n_trials"),
+        (["hydra/sweeper=rlox_optuna"], "varies nothing"),
+        (["search=ppo", "search.storage=postgres://me:hidden@x/y"], "postgres://me:***@x/y"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_before_anything_starts(
+    cli: Cli, tmp_path: Path, words: list[str], said: str
+) -> None:
+    result = cli("sweep", *words, "hydra.sweep.dir=place")
+    assert result.code == 2
+    assert said in result.err and "hidden" not in result.err
+    assert len(result.err.splitlines()) <= 8
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whole_numbers_are_known_by_the_key(cli: Cli) -> None:
+    result = cli("sweep", "algo.n_epochs=interval(1,3)", "search.n_trials=3", "dry_run=true")
+    assert result.code == 0, result.err
+    assert "algo.n_epochs=1 " in result.out
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", group_options("search", [CONF]))
+def test_each_space_that_is_shipped_fits_its_algorithm(cli: Cli, tmp_path: Path, name: str) -> None:
+    task = "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"
+    result = cli("sweep", f"search={name}", f"env={task}", "dry_run=true")
+    assert result.code == 0, result.err
+    assert f"dry run: {name} on {task}" in result.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_run_searches_nothing(cli: Cli) -> None:
+    result = cli("train", "search=ppo")
+    assert result.code == 2
+    assert "rlox sweep search=ppo" in result.err
+    assert cli("train", "search=null", "dry_run=true").code == 0

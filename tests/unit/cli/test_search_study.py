@@ -1,0 +1,167 @@
+"""The study of a search: asked at positions, so that a kill anywhere changes nothing of what is asked."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from rlox.errors import ConfigError, MissingExtraError
+from rlox_cli.search.optimizer import Optimizer, counted, open_study, require_optuna
+from rlox_cli.search.settings import SearchOptions
+
+SPACE = {"x": FloatDistribution(0, 1), "y": CategoricalDistribution(("a", "b"))}
+OPTIONS = SearchOptions(n_trials=6, n_startup_trials=3, seed=5)
+
+
+def optimizer(folder: Path, options: SearchOptions = OPTIONS) -> Optimizer:
+    """As a new process has it."""
+    folder.mkdir(exist_ok=True)
+    return Optimizer(open_study(options, folder, create=True), options, folder)
+
+
+def value(params: dict[str, Any]) -> float:
+    return float(params["x"]) + (params["y"] == "a")
+
+
+def go_on(folder: Path, jobs: int = 1, batches: int = 99) -> None:
+    """Search to the end, or for some batches."""
+    mine = optimizer(folder)
+    mine.release()
+    while batches and (positions := mine.due(jobs)):
+        batches -= 1
+        asked = [mine.ask(p, SPACE, lying=jobs > 1) for p in positions]
+        for trial in asked:
+            state = "PRUNED" if trial.params["x"] < 0.3 else "COMPLETE"
+            told = value(trial.params) if state == "COMPLETE" else None
+            mine.tell(trial, state, told, [(10, trial.params["x"])])
+
+
+def found(folder: Path) -> list[tuple[Any, ...]]:
+    study = open_study(OPTIONS, folder)
+    return [(t.state, t.params, t.value, t.intermediate_values) for t in counted(study)]
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.ci)])
+def test_a_study_that_was_killed_while_asking_asks_what_it_would_have(
+    tmp_path: Path, jobs: int
+) -> None:
+    go_on(tmp_path / "whole", jobs)
+    killed = tmp_path / "killed"
+    go_on(killed, jobs, batches=1)
+    mine = optimizer(killed)
+    asked = [
+        mine.ask(p, SPACE, lying=jobs > 1) for p in mine.due(jobs)
+    ]  # and killed before it is told
+    go_on(killed, jobs)
+    assert found(killed) == found(tmp_path / "whole")
+    assert len(found(killed)) == OPTIONS.n_trials
+    again = [
+        t.user_attrs["again_of"] for t in mine.study.get_trials() if "again_of" in t.user_attrs
+    ]
+    assert again == [trial.number for trial in asked]
+
+
+@pytest.mark.ci
+def test_a_study_that_was_killed_between_telling_two_trials_keeps_its_batches(
+    tmp_path: Path,
+) -> None:
+    go_on(tmp_path / "whole", 3)
+    killed = tmp_path / "killed"
+    mine = optimizer(killed)
+    first, *_ = [mine.ask(p, SPACE, lying=True) for p in mine.due(3)]
+    pruned = first.params["x"] < 0.3
+    told = None if pruned else value(first.params)
+    mine.tell(first, "PRUNED" if pruned else "COMPLETE", told, [(10, first.params["x"])])
+    go_on(killed, 3)
+    assert found(killed) == found(tmp_path / "whole")
+
+
+def test_a_study_that_was_killed_before_a_value_was_chosen_loses_no_position(
+    tmp_path: Path,
+) -> None:
+    go_on(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    go_on(killed, batches=2)
+    mine = optimizer(killed)
+    mine.study.enqueue_trial({}, user_attrs={"position": 2, "folder": mine.place})  # killed here,
+    go_on(killed, batches=1)
+    mine.study.enqueue_trial({}, user_attrs={"position": 3, "folder": mine.place})
+    mine.study.ask()  # and here
+    go_on(killed)
+    assert found(killed) == found(tmp_path / "whole")
+
+
+def test_trials_that_the_killed_runner_left_count_as_none(tmp_path: Path) -> None:
+    mine = optimizer(tmp_path / "s")
+    trial = mine.ask(0, SPACE, lying=False)
+    assert mine.release() == 1
+    (left,) = mine.study.get_trials()
+    assert left.state == optuna.trial.TrialState.FAIL and left.user_attrs["killed"]
+    assert counted(mine.study) == [] and mine.due(1) == [0]
+    assert mine.ask(0, SPACE, lying=False).params == trial.params
+
+
+def test_a_trial_that_failed_counts(tmp_path: Path) -> None:
+    mine = optimizer(tmp_path / "s")
+    mine.tell(mine.ask(0, SPACE, lying=False), "FAIL", None, [])
+    assert mine.due(1) == [1]
+
+
+def test_a_trial_that_somebody_put_into_the_study_is_asked_first(tmp_path: Path) -> None:
+    mine = optimizer(tmp_path / "s")
+    mine.study.enqueue_trial({"x": 0.5, "y": "b"})
+    assert mine.ask(0, SPACE, lying=False).params == {"x": 0.5, "y": "b"}
+    mine.study.tell(0, 1.0)
+    assert [t.user_attrs["position"] for t in counted(mine.study)] == [0]
+
+
+def test_batches_begin_at_multiples_of_their_size(tmp_path: Path) -> None:
+    mine = optimizer(tmp_path / "s")
+    assert mine.due(3) == [0, 1, 2]
+    mine.tell(mine.ask(0, SPACE, lying=True), "COMPLETE", 1.0, [])
+    assert mine.due(3) == [1, 2]
+
+
+@pytest.mark.ci
+def test_the_study_of_a_folder_that_was_renamed_goes_on(tmp_path: Path) -> None:
+    go_on(tmp_path / "s", batches=2)
+    (tmp_path / "s").rename(tmp_path / "t")
+    go_on(tmp_path / "t")
+    assert len(found(tmp_path / "t")) == OPTIONS.n_trials
+    assert optuna.get_all_study_names(f"sqlite:///{tmp_path}/t/study.db") == ["s"]
+
+
+def test_a_study_in_a_storage_of_ones_own_is_named_after_the_folder_or_as_one_likes(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/all.db"
+    for name, folder in ((None, "a"), (None, "b"), ("mine", "c")):
+        optimizer(tmp_path / folder, SearchOptions(storage=url, study_name=name))
+    assert sorted(optuna.get_all_study_names(url)) == ["a", "b", "mine"]
+
+
+def test_two_searches_at_once_on_one_study_are_refused(tmp_path: Path) -> None:
+    options = SearchOptions(storage=f"sqlite:///{tmp_path}/all.db", study_name="s")
+    optimizer(tmp_path / "a", options).ask(0, SPACE, lying=False)
+    with pytest.raises(ConfigError, match=r"runs in .*/a: one search at a time"):
+        optimizer(tmp_path / "b", options).release()
+
+
+@pytest.mark.parametrize(("there", "said"), [("2.10.1", "there is 2.10.1"), (None, "needs the")])
+def test_an_optuna_that_is_missing_or_too_old_is_told_with_the_install_line(
+    monkeypatch: pytest.MonkeyPatch, there: str | None, said: str
+) -> None:
+    def version(name: str) -> str:
+        if there is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return there
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(MissingExtraError, match=said) as raised:
+        require_optuna()
+    assert str(raised.value).endswith("pip install 'rlox[optuna]'")
