@@ -82,7 +82,7 @@ class _Place:
             parts = schema.chosen(given, folders)
         except RloxError:  # a plugin that is broken, which the command itself will say
             parts = schema.chosen([], folders)
-        beside = keys_of(command.beside, "sweep.") if command.beside else ()
+        beside = [key for name, kind in command.beside.items() for key in keys_of(kind, f"{name}.")]
         self.keys = {key.name: key for key in (*schema.keys(parts), *beside)}
         self.many = {group.name for group in schema.groups if group.many}
         self.groups = [*(group.name for group in schema.groups), *schema.presets]
