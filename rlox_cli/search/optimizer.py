@@ -65,9 +65,12 @@ def open_study(options: SearchOptions, folder: Path, create: bool = False) -> St
                 name = next(iter(optuna.get_all_study_names(storage)), name)
             if not create:
                 return optuna.load_study(study_name=name, storage=storage)
-            return optuna.create_study(
+            study = optuna.create_study(
                 study_name=name, storage=storage, direction="maximize", load_if_exists=True
             )
+            if study.metric_names is None:
+                study.set_metric_names(["score"])
+            return study
     except Exception as error:
         raise ConfigError(_unopened(options, url, error)) from error
 

@@ -144,7 +144,11 @@ def test_a_command_that_a_page_shows_is_a_valid_configuration(page, line, workdi
 
 
 # What the files that pages show have to set, as `--cfg all` prints it.
-SETS = {"five_seeds": "seed: range(0,5)", "ppo_big": "net_arch:\n  - 256\n  - 256\n"}
+SETS = {
+    "five_seeds": "seed: range(0,5)",
+    "ppo_big": "net_arch:\n  - 256\n  - 256\n",
+    "mine": "algo.net_arch: choice([64,64],[256,256])\n",
+}
 
 
 @pytest.mark.parametrize(
