@@ -7,6 +7,7 @@ counted; taking the first to finish would favour short ones.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -50,8 +51,9 @@ class Evaluation:
 
     @property
     def iqm(self) -> float:
-        """Interquartile mean: the mean of the middle half."""
-        return iqm(np.asarray(self.returns))
+        """Interquartile mean: the mean of the middle half; NaN where a return is not finite."""
+        returns = np.asarray(self.returns)
+        return iqm(returns) if np.isfinite(returns).all() else math.nan
 
     @cached_property
     def ci95(self) -> tuple[float, float]:
