@@ -160,6 +160,15 @@ def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
     assert (campaign.folder / "learning_curves.png").stat().st_size > 1000
 
 
+def test_a_new_table_takes_the_place_of_the_last_one_in_the_readme(tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n\n| a |\n\nafter\n")
+    tables.publish(tmp_path, "| a |\n")
+    tables.publish(tmp_path, "| b |\n| c |\n")
+    assert readme.read_text() == "before\n\n| b |\n| c |\n\nafter\n"
+    assert (tmp_path / "table.md").read_text() == capsys.readouterr().out[6:] == "| b |\n| c |\n"
+
+
 def test_the_interval_of_a_difference_resamples_the_seeds_of_both_apart():
     rng = np.random.default_rng(1)
     a, b = rng.normal(5.0, 1.0, 200), rng.normal(3.0, 2.0, 200)
