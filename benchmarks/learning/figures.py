@@ -36,7 +36,9 @@ def curves(path: Path, panels: Mapping[str, Mapping[str, Line]]) -> None:
         most = max(line.steps for line in lines.values())
         axis.set_xscale("log")
         axis.set_xlim(most * FIRST, most)
-        _finish(axis, title, "environment steps")
+        # below: curves leave no corner free in every panel
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
+        _finish(axis, title, "environment steps", **below)
     axes[0].set_ylabel("training return, last 20 episodes")
     figure.savefig(path, dpi=120)
 
@@ -66,7 +68,7 @@ def speeds(path: Path, bars: Mapping[str, Mapping[str, float]]) -> None:
     axis.set_xticks(np.arange(len(bars)), list(bars))
     axis.set_yscale("log")
     axis.set_ylim(top=2 * axis.get_ylim()[1])  # room for the numbers
-    _finish(axis, "Training, systems in turns on one core", "")
+    _finish(axis, "Training with one thread, systems in turns", "")
     axis.grid(visible=False, axis="x")
     axis.set_ylabel("environment steps a second")
     figure.savefig(path, dpi=120)
@@ -78,13 +80,13 @@ def _axes(count: int, wide: int = 1) -> tuple[Any, list[Any]]:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    size = (13 / 3 * count * wide, 4)
+    size = (13 / 3 * count * wide, 4.4)
     figure, axes = plt.subplots(1, count, figsize=size, layout="constrained", squeeze=False)
     return figure, list(axes[0])
 
 
-def _finish(axis: Any, title: str, below: str) -> None:
+def _finish(axis: Any, title: str, below: str, **legend: Any) -> None:
     axis.set_title(title, loc="left", fontweight="bold")
     axis.set_xlabel(below)
     axis.grid(alpha=0.3)
-    axis.legend(edgecolor="none", framealpha=0.8)
+    axis.legend(edgecolor="none", framealpha=0.8, **legend)
