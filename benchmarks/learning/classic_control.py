@@ -202,6 +202,7 @@ def main(campaign: Campaign, about: str | None, report: Callable[[Any], None] = 
     parser.add_argument("--one", help="run this system once and print its result")
     parser.add_argument("--seed", type=int, default=0, help="of the one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
     args = parser.parse_args()
     chosen = [legs[name] for name in args.legs]
     if args.one:
@@ -209,7 +210,8 @@ def main(campaign: Campaign, about: str | None, report: Callable[[Any], None] = 
         run = run_rlox if system.library == "rlox" else run_sb3
         print(json.dumps(run(campaign, chosen[0], system, args.seed)))
         return
-    jobs = [(leg, s.name, i) for leg in chosen for i in range(leg.seeds) for s in leg.systems]
+    of = [] if args.report else chosen
+    jobs = [(leg, s.name, i) for leg in of for i in range(leg.seeds) for s in leg.systems]
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda job: measure(campaign, *job), jobs))
     report(campaign)

@@ -40,13 +40,10 @@ class Comparison(Campaign):
 
     def earlier(self, leg: Leg) -> Iterator[tuple[Campaign, Leg]]:
         """Legs of earlier campaigns that differ in nothing but their seeds."""
+        wanted = (leg.algo, leg.env, leg.steps)
         for campaign in EARLIER:
             for one in campaign.legs:
-                if (one.algo or campaign.algo, one.env, one.steps) == (
-                    leg.algo,
-                    leg.env,
-                    leg.steps,
-                ):
+                if (one.algo or campaign.algo, one.env, one.steps) == wanted:
                     yield campaign, one
 
 

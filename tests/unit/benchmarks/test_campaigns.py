@@ -128,6 +128,20 @@ def test_a_run_that_is_there_is_kept(campaign, monkeypatch):
         classic_control.measure(campaign, LEG, "rlox", 1)
 
 
+def test_a_report_runs_nothing_that_is_missing(campaign, monkeypatch):
+    reported: list[Campaign] = []
+    ran: list[object] = []
+    monkeypatch.setattr(classic_control, "measure", lambda *job: ran.append(job))
+    monkeypatch.setattr("sys.argv", ["a_campaign.py", "--report"])
+    classic_control.main(campaign, "About.", reported.append)
+    assert (ran, reported) == ([], [campaign])
+    monkeypatch.setattr("sys.argv", ["a_campaign.py", "--legs", "Acrobot-v1"])
+    classic_control.main(campaign, "About.", reported.append)
+    assert [(leg.env, system, seed) for _, leg, system, seed in ran] == [
+        ("Acrobot-v1", "rlox", 0), ("Acrobot-v1", "sb3", 0),
+    ]  # fmt: skip
+
+
 def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path, monkeypatch):
     (tmp_path / "rlox_cli").mkdir()
     (tmp_path / "rlox_cli" / "__init__.py").write_text("raise RuntimeError('not compiled')")
