@@ -80,7 +80,12 @@ def sweep(folder: Path, workers: int) -> int:
     rlox = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
     at = [f"hydra.sweep.dir={folder.absolute()}", f"sweep.workers={workers}"]
     env = {**os.environ, **ONE_THREAD}
-    return subprocess.run([*rlox, *at], env=env, cwd=classic_control.ROOT).returncode
+    with subprocess.Popen([*rlox, *at], env=env, cwd=classic_control.ROOT) as child:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:  # the sweep had it too: it saves and ends
+                continue
 
 
 def main() -> None:

@@ -61,20 +61,7 @@ def summarize(legs: Sequence[Whole]) -> dict[str, Any]:
         name: {"tasks": list(tasks), "systems": aggregates.summarize(of)}
         for name, (tasks, of) in grouped(legs).items()
     }
-    return {**found, "aggregates": groups, "figures": figures_of(found)}
-
-
-def figures_of(legs: Mapping[str, Table]) -> dict[str, Any]:
-    """The interquartile means by the names that a report of the sweep gives them."""
-    return {
-        f"{of['algo']} / {of['env']} / iqm": {
-            "value": of["rlox"]["iqm"],
-            "low": of["rlox"]["ci95"][0],
-            "high": of["rlox"]["ci95"][1],
-            "n": of["seeds"],
-        }
-        for of in legs.values()
-    }
+    return {**found, "aggregates": groups}
 
 
 def of_leg(leg: Whole) -> Table:
