@@ -13,7 +13,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,12 +130,19 @@ def run_rlox(campaign: Campaign, leg: Leg, system: System, seed: int) -> dict[st
     with tempfile.TemporaryDirectory() as folder:
         overrides = [f"algo={algo}", f"env={leg.env}", f"total_steps={leg.steps}"]
         run = train(Path(folder), *overrides, *system.overrides(), f"seed={seed}")
-        result = json.loads((run / "result.json").read_text())
-        origin = json.loads((run / "provenance.json").read_text())
-        episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+        return told(leg, run)
+
+
+def told(leg: Leg, run: Path) -> dict[str, Any]:
+    """The result of a run of the leg, as its run folder says it."""
+    result = json.loads((run / "result.json").read_text())
+    origin = json.loads((run / "provenance.json").read_text())
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
     ends = [(e["env_steps"], e["return"]) for e in episodes]
     seconds = {k: result["seconds"][k] for k in ("collect", "update")}
     kept = {k: origin[k] for k in ("packages", "wheel")}
+    if origin["git"]:
+        kept["commit"] = origin["git"]["sha"]
     return outcome(leg, result["episodes"], ends, seconds) | {"provenance": kept}
 
 
@@ -187,7 +194,7 @@ def write(campaign: Campaign) -> None:
         tables.report(campaign.folder, legs, campaign.form.summarize, campaign.form.render)
 
 
-def main(campaign: Campaign, about: str | None) -> None:
+def main(campaign: Campaign, about: str | None, report: Callable[[Any], None] = write) -> None:
     """Run what is missing, then write the report."""
     legs = {leg.name: leg for leg in campaign.legs}
     parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
@@ -195,6 +202,7 @@ def main(campaign: Campaign, about: str | None) -> None:
     parser.add_argument("--one", help="run this system once and print its result")
     parser.add_argument("--seed", type=int, default=0, help="of the one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--report", action="store_true", help="run nothing, report what is there")
     args = parser.parse_args()
     chosen = [legs[name] for name in args.legs]
     if args.one:
@@ -202,7 +210,8 @@ def main(campaign: Campaign, about: str | None) -> None:
         run = run_rlox if system.library == "rlox" else run_sb3
         print(json.dumps(run(campaign, chosen[0], system, args.seed)))
         return
-    jobs = [(leg, s.name, i) for leg in chosen for i in range(leg.seeds) for s in leg.systems]
+    of = [] if args.report else chosen
+    jobs = [(leg, s.name, i) for leg in of for i in range(leg.seeds) for s in leg.systems]
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda job: measure(campaign, *job), jobs))
-    write(campaign)
+    report(campaign)

@@ -104,13 +104,16 @@ def summarize(leg: Whole) -> dict[str, Any]:
 def versions(legs: Sequence[Whole]) -> dict[str, Any]:
     """What the runs say they were made with; several of a kind are all named."""
     wheels: set[str] = set()
+    commits: set[str] = set()
     packages: dict[str, set[str]] = {}
     for origin in (r["provenance"] for leg in legs for of in leg.runs.values() for r in of):
         for name, number in origin["packages"].items():
             packages.setdefault(name, set()).add(number)
         wheels |= {origin["wheel"]["sha256"]} if "wheel" in origin else set()
+        commits |= {origin["commit"]} if "commit" in origin else set()
     names = {name: ", ".join(sorted(of)) for name, of in sorted(packages.items())}
-    return {"versions": names, "wheel_sha256": sorted(wheels)}
+    told = {"versions": names, "wheel_sha256": sorted(wheels)}
+    return told | ({"commits": sorted(commits)} if commits else {})
 
 
 def report(
@@ -128,9 +131,17 @@ def report(
         document["versions"] = json.loads((folder / "expected.json").read_text())["versions"]
     (folder / "expected.json").write_text(json.dumps(document | tables, indent=1) + "\n")
     text = render([(leg.task, tables[leg.name]) for leg in legs])
-    (folder / "table.md").write_text(text)
-    print(text, end="")
+    publish(folder, text)
     draw(folder / "learning_curves.png", legs)
+
+
+def publish(folder: Path, text: str) -> None:
+    """Write and print the table, and put it in the place of the last one in the README."""
+    table, readme = folder / "table.md", folder / "README.md"
+    if table.exists() and readme.exists():
+        readme.write_text(readme.read_text().replace(table.read_text(), text))
+    table.write_text(text)
+    print(text, end="")
 
 
 def render(tables: Sequence[tuple[str, dict[str, Any]]]) -> str:
@@ -164,14 +175,14 @@ def cell(found: dict[str, Any], digits: int = 1) -> str:
     return f"{found['iqm']:.{digits}f} [{low}, {high}]"
 
 
-def draw(path: Path, legs: Sequence[Whole]) -> None:
+def draw(path: Path, legs: Sequence[Whole], across: int = ACROSS) -> None:
     """Learning curves: mean over seeds with the 95% bootstrap band, one panel a leg."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    across = min(len(legs), ACROSS)
+    across = min(len(legs), across)
     down = -(-len(legs) // across)
     size = (13 / 3 * across, 4 * down)
     figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
@@ -191,17 +202,24 @@ def draw(path: Path, legs: Sequence[Whole]) -> None:
 
 def panel(axis: Any, leg: Whole, rng: np.random.Generator) -> None:
     """The curves of one leg, and the return that solves it."""
-    at = np.linspace(leg.steps / GRID, leg.steps, GRID)
     for (system, of), color in zip(leg.runs.items(), COLORS, strict=False):
-        runs = np.array([r["curve"] for r in of], np.float64)
-        shown = ~np.isnan(runs).any(axis=0)
-        draws = runs[rng.integers(0, len(runs), (2000, len(runs)))].mean(axis=1)
-        low, high = np.quantile(draws[:, shown], [0.025, 0.975], axis=0)
-        axis.plot(at[shown], runs.mean(axis=0)[shown], color=color, label=system, lw=2)
-        axis.fill_between(at[shown], low, high, color=color, alpha=0.2, lw=0)
+        band(axis, leg.steps, of, rng, color=color, label=system)
     if leg.solved is not None:
         axis.axhline(leg.solved, color="0.4", lw=1, ls="--")
     seeds = len(next(iter(leg.runs.values())))
     axis.set_title(f"{leg.task} ({seeds} seeds)", loc="left", fontweight="bold")
     axis.set_xlabel("environment steps")
     axis.grid(alpha=0.3)
+
+
+def band(
+    axis: Any, steps: int, of: Sequence[dict[str, Any]], rng: np.random.Generator, **look: Any
+) -> None:
+    """The mean curve of runs of so many steps, with its interval."""
+    at = np.linspace(steps / GRID, steps, GRID)
+    runs = np.array([r["curve"] for r in of], np.float64)
+    shown = ~np.isnan(runs).any(axis=0)
+    draws = runs[rng.integers(0, len(runs), (2000, len(runs)))].mean(axis=1)
+    low, high = np.quantile(draws[:, shown], [0.025, 0.975], axis=0)
+    axis.plot(at[shown], runs.mean(axis=0)[shown], lw=2, **look)
+    axis.fill_between(at[shown], low, high, color=look["color"], alpha=0.2, lw=0)

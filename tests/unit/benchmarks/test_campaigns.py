@@ -128,6 +128,20 @@ def test_a_run_that_is_there_is_kept(campaign, monkeypatch):
         classic_control.measure(campaign, LEG, "rlox", 1)
 
 
+def test_a_report_runs_nothing_that_is_missing(campaign, monkeypatch):
+    reported: list[Campaign] = []
+    ran: list[object] = []
+    monkeypatch.setattr(classic_control, "measure", lambda *job: ran.append(job))
+    monkeypatch.setattr("sys.argv", ["a_campaign.py", "--report"])
+    classic_control.main(campaign, "About.", reported.append)
+    assert (ran, reported) == ([], [campaign])
+    monkeypatch.setattr("sys.argv", ["a_campaign.py", "--legs", "Acrobot-v1"])
+    classic_control.main(campaign, "About.", reported.append)
+    assert [(leg.env, system, seed) for _, leg, system, seed in ran] == [
+        ("Acrobot-v1", "rlox", 0), ("Acrobot-v1", "sb3", 0),
+    ]  # fmt: skip
+
+
 def test_a_run_is_that_of_the_installed_rlox_also_where_its_sources_lie(tmp_path, monkeypatch):
     (tmp_path / "rlox_cli").mkdir()
     (tmp_path / "rlox_cli" / "__init__.py").write_text("raise RuntimeError('not compiled')")
@@ -158,6 +172,15 @@ def test_only_complete_legs_are_reported_with_what_made_them(campaign, capsys):
         "10.0 [10.0, 10.0] |",
     ]
     assert (campaign.folder / "learning_curves.png").stat().st_size > 1000
+
+
+def test_a_new_table_takes_the_place_of_the_last_one_in_the_readme(tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n\n| a |\n\nafter\n")
+    tables.publish(tmp_path, "| a |\n")
+    tables.publish(tmp_path, "| b |\n| c |\n")
+    assert readme.read_text() == "before\n\n| b |\n| c |\n\nafter\n"
+    assert (tmp_path / "table.md").read_text() == capsys.readouterr().out[6:] == "| b |\n| c |\n"
 
 
 def test_the_interval_of_a_difference_resamples_the_seeds_of_both_apart():

@@ -1,0 +1,106 @@
+"""PPO, A2C, DQN, SAC and TD3 on the classic tasks that they fit: the sweep, tables and figures of
+experiments/classic_control_suite.
+
+The runs are those of `rlox sweep exp=classic_control_suite`, whose legs are the files of
+conf/exp/classic_control_suite. Given again, the command goes on with the sweep where it was stopped.
+
+    pip install . && python benchmarks/learning/classic_control_suite.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import classic_control
+import suite_report
+from children import ONE_THREAD
+from classic_control import EPISODES, EVAL_SEED, Campaign, Leg, System, told
+from omegaconf import OmegaConf
+
+NAME = "classic_control_suite"
+ENVS = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
+ALGOS = ("ppo", "a2c", "dqn", "sac", "td3")
+SEEDS = 10
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def legs() -> Iterator[Leg]:
+    """The pairs that the preset has, by environment; steps are its own or the tuned preset's."""
+    files = {path.stem: path for path in (CONF / "exp" / NAME).glob("*.yaml")}
+    for env in ENVS:
+        for algo in ALGOS:
+            if path := files.pop(f"{algo}_{env}", None):
+                tuned = OmegaConf.load(CONF / "tuned" / algo / f"{env}.yaml")
+                steps = OmegaConf.merge(tuned, OmegaConf.load(path)).total_steps
+                name = algo.upper()
+                yield Leg(
+                    env, steps, SEEDS, f"{name}_{env}", algo, (System("rlox"),), f"{name}, {env}"
+                )
+    assert not files, f"neither an algorithm nor an environment of the suite: {sorted(files)}"
+
+
+CAMPAIGN = Campaign(NAME, "", tuple(legs()))
+
+
+def collect(sweep: Path) -> None:
+    """The results of the sweep's jobs that are done, as files of the experiment."""
+    pairs = {(leg.algo, leg.env): leg for leg in CAMPAIGN.legs}
+    for run in sorted(sweep.glob("[0-9]*_*")):
+        if ".attempt" in run.name or not (run / "result.json").exists():
+            continue
+        result = json.loads((run / "result.json").read_text())
+        leg = pairs[result["algo"], result["env"]]
+        require_protocol(leg, run)
+        path = CAMPAIGN.path(leg, "rlox", result["seed"])
+        if result["status"] == "done":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(told(leg, run)) + "\n")
+
+
+def require_protocol(leg: Leg, run: Path) -> None:
+    """Refuse a run of other steps or other episodes: a sweep's folder may have had other overrides."""
+    config: Any = OmegaConf.load(run / "config.yaml")
+    found = (config.total_steps, config.eval.episodes, config.eval.seed)
+    if found != (leg.steps, EPISODES, EVAL_SEED):
+        raise SystemExit(
+            f"{run}: steps, episodes of the evaluation and their seed are {found}, "
+            f"expected {(leg.steps, EPISODES, EVAL_SEED)}"
+        )
+
+
+def sweep(folder: Path, workers: int) -> int:
+    """`rlox sweep` in that folder, one thread a run; its exit code."""
+    rlox = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
+    at = [f"hydra.sweep.dir={folder.absolute()}", f"sweep.workers={workers}"]
+    env = {**os.environ, **ONE_THREAD}
+    with subprocess.Popen([*rlox, *at], env=env, cwd=classic_control.ROOT) as child:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:  # the sweep had it too: it saves and ends
+                continue
+
+
+def main() -> None:
+    """Run what is missing, collect it, write the report."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    place = classic_control.ROOT / "runs" / "sweeps" / NAME
+    parser.add_argument("--sweep", type=Path, default=place, help="the sweep's folder")
+    parser.add_argument("--workers", type=int, default=1, help="jobs at a time")
+    parser.add_argument("--collect", action="store_true", help="run nothing, take what is done")
+    args = parser.parse_args()
+    code = 0 if args.collect else sweep(args.sweep, args.workers)
+    collect(args.sweep)
+    suite_report.write(CAMPAIGN)
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""rlox beside Stable-Baselines3 on the classic tasks: the missing runs, tables and figures of
+experiments/sb3_comparison.
+
+rlox's runs are those of experiments/classic_control_suite. Stable-Baselines3's are taken from earlier
+campaigns that ran it with the same hyperparameters, steps and seeds, and say with what; what is missing is
+run. The speeds are those of benchmarks/results/training.json.
+
+    pip install '.[peers]' && python benchmarks/learning/sb3_comparison.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import a2c_classic_control
+import classic_control_suite
+import comparison_report
+import dqn_classic_control
+import off_policy_control
+from classic_control import PAIR, Campaign, Leg, main
+
+SUITE = classic_control_suite.CAMPAIGN
+EARLIER = tuple(
+    module.CAMPAIGN for module in (a2c_classic_control, dqn_classic_control, off_policy_control)
+)
+
+
+@dataclass(frozen=True)
+class Comparison(Campaign):
+    """A campaign whose runs lie in several experiments."""
+
+    def path(self, leg: Leg, system: str, seed: int) -> Path:
+        """Where one run's result is."""
+        if system == "rlox":
+            return SUITE.path(leg, system, seed)
+        earlier = (campaign.path(same, system, seed) for campaign, same in self.earlier(leg))
+        return next((path for path in earlier if path.exists()), super().path(leg, system, seed))
+
+    def earlier(self, leg: Leg) -> Iterator[tuple[Campaign, Leg]]:
+        """Legs of earlier campaigns that differ in nothing but their seeds."""
+        wanted = (leg.algo, leg.env, leg.steps)
+        for campaign in EARLIER:
+            for one in campaign.legs:
+                if (one.algo or campaign.algo, one.env, one.steps) == wanted:
+                    yield campaign, one
+
+
+CAMPAIGN = Comparison("sb3_comparison", "", tuple(replace(leg, systems=PAIR) for leg in SUITE.legs))
+
+if __name__ == "__main__":
+    main(CAMPAIGN, __doc__, comparison_report.write)
