@@ -97,9 +97,6 @@ def measure(
     chosen: Iterable[Entry], given: Mapping[str, Any], absent: Collection[str], say: Any
 ) -> None:
     """Every case in turn."""
-    import torch
-
-    torch.set_num_threads(1)
     protocol = Protocol(given["rounds"], given["sample_seconds"])
     if given["first"]:
         say(

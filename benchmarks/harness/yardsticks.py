@@ -6,6 +6,7 @@ which every installation has: what a case takes beside it is held against what i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -49,17 +50,18 @@ def calls() -> Operation:
 
 
 def memory() -> Operation:
-    """A copy of two megabytes."""
+    """A copy of eight megabytes."""
     source, target = np.ones(LARGE), np.zeros(LARGE)
     return lambda: np.copyto(target, source)
 
 
 def gather() -> Operation:
-    """Rows from all over a table."""
-    table = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    rows = np.random.default_rng(1).integers(0, len(table), GATHERED)
-    out = np.empty((GATHERED, 4), np.float32)
-    return lambda: table.take(rows, axis=0, out=out, mode="clip")
+    """Rows from all over a table, others each time."""
+    drawn = np.random.default_rng(0)
+    table = drawn.normal(size=(TABLE, 8)).astype(np.float32)
+    turns = itertools.cycle(list(drawn.integers(0, TABLE, (GATHERED, GATHERED))))
+    out = np.empty((GATHERED, 8), np.float32)
+    return lambda: table.take(next(turns), axis=0, out=out, mode="clip")
 
 
 def network() -> Operation:

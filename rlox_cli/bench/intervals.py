@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 10_000
-INNER = 1_000  # resamples of passes
+INNER = 400  # resamples of passes
 LOW = 0.2  # the quantile of a pass's rounds that counts
 
 

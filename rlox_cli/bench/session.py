@@ -23,7 +23,7 @@ from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.provenance import git_state
 from rlox_cli.signals import Interrupted
 
-AGAIN = 2  # times as many passes in the second look
+AGAIN = 2  # times as many rounds in the second look
 CHECKOUT = "Cargo.toml"  # beside rlox_cli it is a checkout, elsewhere a commit is somebody else's
 
 
@@ -137,14 +137,14 @@ def _verdicts(record: Record, baseline: Baseline, config: BenchConfig) -> list[V
 
 
 def _second_look(record: Record, config: BenchConfig, names: Collection[str]) -> Record:
-    """More passes over some cases, by themselves: what chance did once it seldom does again."""
+    """As many passes with more rounds, by themselves: what chance did once it seldom does again."""
     again = _new_record(config)
-    for _ in range(AGAIN * config.suite.passes):
-        request = _request(config, "measure", names=list(names), peers=False)
+    rounds = AGAIN * config.suite.rounds
+    for _ in range(config.suite.passes):
+        request = _request(config, "measure", names=list(names), peers=False, rounds=rounds)
         for event in process.events(request):
             if event["event"] == "case":
                 again.case(event["name"]).add(event)
-                record.case(event["name"]).add(event)
     for name in names:
         again.case(name).instructions = record.case(name).instructions
     return again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rlox_cli.bench.intervals import ratio_of_medians
 
 
