@@ -15,11 +15,11 @@ import numpy as np
 from harness.case import Runner
 from harness.timing import LocalRunner
 
-SMALL, LARGE, GATHERED = (
+SMALL, LARGE = (
     4_096,
-    1 << 18,
-    256,
-)  # numbers in the first-level cache, past the second, rows
+    1 << 20,
+)  # numbers that the first-level cache holds, and that the second does not
+TABLE, GATHERED = 200_000, 256  # rows, and how many of them at a time
 WIDTH, BATCH = 64, 64
 Operation = Callable[[], object]
 
