@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=(
-        "only=group adv",
+        "only=V-trace",
         "suite.passes=1",
         "suite.rounds=2",
         "suite.sample_ms=0.1",
