@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def p10(context: Context) -> Iterator[Case]:
             peers=(
                 original_function(context.original, name, [rewards], (completions,), "advantages"),
                 local("NumPy", "numpy", numpy_advantages(rewards, completions)),
-                local("torch", "torch", torch_advantages(rewards, completions)),
+                local("torch", "torch", partial(torch_advantages, rewards, completions)),
             ),
             tolerance=Tolerance(1e-9, 1e-9),
             elements=rewards.size,
@@ -85,7 +86,7 @@ def torch_advantages(rewards: Array, completions: int) -> Any:
         std, mean = torch.std_mean(grouped, dim=1, correction=0, keepdim=True)
         return ((grouped - mean) / std).view(-1)
 
-    return function(call, "advantages")
+    return function(call, "advantages")()
 
 
 def p11(context: Context) -> Iterator[Case]:
@@ -102,7 +103,7 @@ def p11(context: Context) -> Iterator[Case]:
                 peers=(
                     original_kl(context, policy, reference, tokens),
                     local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
-                    local("torch", "torch", torch_kl(policy, reference, tokens)),
+                    local("torch", "torch", partial(torch_kl, policy, reference, tokens)),
                 ),
                 tolerance=Tolerance(1e-3, 1e-3) if single else Tolerance(1e-9, 1e-9),
                 elements=policy.size,
@@ -155,7 +156,7 @@ def torch_kl(policy: Array, reference: Array, tokens: int) -> Any:
         d = q - p
         return (torch.exp(d) - d - 1.0).view(-1, tokens).sum(dim=1)
 
-    return function(call, "kl")
+    return function(call, "kl")()
 
 
 def p19(context: Context) -> Iterator[Case]:
@@ -165,7 +166,7 @@ def p19(context: Context) -> Iterator[Case]:
         peers = (
             original_function(context.original, "compute_token_kl", [policy, reference], (), "kl"),
             local("NumPy", "numpy", numpy_exact_kl(policy, reference)),
-            local("torch", "torch", torch_exact_kl(policy, reference)),
+            local("torch", "torch", partial(torch_exact_kl, policy, reference)),
         )
         yield p19_case("exact token KL", "compute_token_kl", (policy, reference), peers)
     for tokens in P19_SIZES:
@@ -173,7 +174,7 @@ def p19(context: Context) -> Iterator[Case]:
         peers = (
             original_kl(context, policy, reference, tokens),
             local("NumPy", "numpy", numpy_kl(policy, reference, tokens)),
-            local("torch", "torch", torch_kl(policy, reference, tokens)),
+            local("torch", "torch", partial(torch_kl, policy, reference, tokens)),
         )
         yield p19_case("k3 token KL", "compute_token_kl_schulman", (policy, reference), peers)
 
@@ -201,7 +202,7 @@ def torch_exact_kl(policy: Array, reference: Array) -> Any:
     import torch
 
     p, q = torch.from_numpy(policy), torch.from_numpy(reference)
-    return function(lambda: (torch.exp(p) * (p - q)).sum(), "kl")
+    return function(lambda: (torch.exp(p) * (p - q)).sum(), "kl")()
 
 
 ROWS = {"P10": p10, "P11": p11, "P19": p19}

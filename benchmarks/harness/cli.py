@@ -13,7 +13,6 @@ from harness import machine, peers
 from harness.agreement import DisagreementError
 from harness.case import Case
 from harness.gate import failures
-from harness.intervals import RESAMPLES
 from harness.measure import measure_case
 from harness.original import CACHE, Original, OriginalError, find_python, install
 from harness.plots import write_plots
@@ -21,6 +20,7 @@ from harness.record import CaseRecord, Report
 from harness.table import line, render
 from harness.threads import SINGLE, ensure_single_threaded
 from harness.timing import Protocol
+from rlox_cli.bench.intervals import RESAMPLES
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 FULL = Protocol(repeats=21, min_seconds=0.01)

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 from harness.agreement import check_agreement
 from harness.case import Case, Runner, System
-from harness.intervals import ratio_of_medians
 from harness.record import CaseRecord, Comparison, Measured, Verdict
 from harness.timing import Protocol, Samples, interleave
+from rlox_cli.bench.intervals import ratio_of_medians
 
 
 def measure_case(case: Case, protocol: Protocol, absent: Collection[str] = ()) -> CaseRecord:

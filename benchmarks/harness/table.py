@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.record import CaseRecord, Comparison, Measured, Report, Verdict
-
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-
-
-def duration(seconds: float) -> str:
-    """Three significant digits and a unit."""
-    scale, unit = next(((s, u) for s, u in UNITS if seconds >= s), UNITS[-1])
-    value = seconds / scale
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    return f"{value:.{digits}f} {unit}"
+from rlox_cli.bench.table import duration
 
 
 def render(report: Report) -> str:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-SINGLE = {
-    name: "1"
-    for name in (
-        "RLOX_THREADS",
-        "RAYON_NUM_THREADS",
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-    )
-}
+from rlox_cli.bench.process import SINGLE
 
 
 def ensure_single_threaded() -> None:

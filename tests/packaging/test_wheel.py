@@ -129,8 +129,17 @@ def test_the_wheel_has_the_extension_its_types_and_the_licences(contents):
 def test_the_wheel_has_every_module_of_the_checkout(contents):
     ours = [p for package in ("rlox", "rlox_cli") for p in (ROOT / package).rglob("*.py")]
     expected = {p.relative_to(ROOT).as_posix() for p in ours}
-    packed = {name for name in contents if name.endswith(".py") and "/conf/" not in name}
-    assert packed == {name for name in expected if "/conf/" not in name}
+    linked = re.compile(r"^rlox_cli/(?:conf|benchmarks)/")
+    packed = {name for name in contents if name.endswith(".py") and not linked.match(name)}
+    assert packed == {name for name in expected if not linked.match(name)}
+
+
+def test_the_wheel_has_the_benchmarks_that_rlox_bench_runs_and_no_results(contents):
+    packed = {name for name in contents if name.startswith("rlox_cli/benchmarks/")}
+    harness = {p.name for p in (ROOT / "benchmarks" / "harness").glob("*.py")}
+    assert {f"rlox_cli/benchmarks/harness/{name}" for name in harness} <= packed
+    assert "rlox_cli/benchmarks/measure_suite.py" in packed
+    assert [name for name in packed if not name.endswith(".py")] == []
 
 
 def test_the_wheel_has_the_config_tree_unchanged(contents):

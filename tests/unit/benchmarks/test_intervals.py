@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from harness.intervals import ratio_of_medians
+
+from rlox_cli.bench.intervals import ratio_of_medians
 
 
 def test_the_ratio_is_the_peers_median_over_ours():

@@ -1,0 +1,43 @@
+"""Single steps of learning, which the suite `ci` measures in place of whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from harness.case import Case, Results, Tolerance
+from harness.systems import local
+from harness.updates import prepared
+
+UPDATES = (
+    ("ppo", "CartPole-v1", 64, 64),
+    ("dqn", "CartPole-v1", 64, 64),
+    ("sac", "Pendulum-v1", 64, 64),
+)  # algorithm, environment, width, batch
+
+
+def steps() -> Iterator[Case]:
+    """An update of each of three algorithms."""
+    for algo, env, width, batch in UPDATES:
+        yield Case(
+            row="U1",
+            work=f"an update of {algo.upper()} on {env}",
+            size=f"net {width}x{width}, batch {batch}",
+            ours=(
+                local("rlox", "rlox", lambda a=(algo, env, width, batch): update(*a), gated=False),
+            ),
+            peers=(),
+            tolerance=Tolerance(0.0),
+        )
+
+
+def update(algo: str, env: str, width: int, batch_size: int) -> Any:
+    """The learner's second update, again and again."""
+    run, batch, clock = prepared(algo, env, width, batch_size)
+
+    def answer() -> Results:
+        return {"updates": np.array(1)}
+
+    return lambda: run.learner.update(batch, clock), answer

@@ -1,0 +1,117 @@
+"""The suites of `rlox bench`: which cases, and the yardstick of each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import bench_buffer_ops
+import bench_e2e_rollout
+import bench_env_stepping
+import bench_gae
+import bench_llm_ops
+import bench_training
+
+from harness.case import Case, System
+from harness.cli import Context, Row
+from harness.steps import steps
+
+ROWS: dict[str, Row] = {
+    **bench_gae.ROWS,
+    **bench_buffer_ops.ROWS,
+    **bench_env_stepping.ROWS,
+    **bench_llm_ops.ROWS,
+    **bench_e2e_rollout.ROWS,
+    **bench_training.ROWS,
+}
+# What the work of a row is bound by; of the others arithmetic.
+BOUND_BY = {
+    "P2": "memory",
+    "P4": "calls",
+    "P5": "memory",
+    "P6": "gather",
+    "P7": "memory",
+    "P8": "gather",
+    "P20": "memory",
+    **dict.fromkeys(("P13", "P14", "P15", "P16", "U1"), "network"),
+}
+EVERYWHERE = ("numpy", "gymnasium", "torch")  # peers that come with rlox
+# row, size, system, and what else the work has in it
+QUICK = (
+    ("P1", "2,048", "rlox", ""),
+    ("P2", "256 x 2,048", "rlox time-major, fresh", ""),
+    ("P2", "256 x 2,048", "rlox env-major", ""),
+    ("P3", "2,048", "rlox", ""),
+    ("P4", "10,000", "rlox", ""),
+    ("P6", "256", "rlox", "obs 4"),
+    ("P8", "256", "rlox", ""),
+    ("P9", "256", "rlox", "CartPole-v1"),
+    ("P9", "256", "rlox step_into", "Acrobot-v1"),
+    ("P10", "256 x 16", "rlox", ""),
+    ("P11", "1 x 8,192", "rlox", "float32"),
+    ("P12", "256 x 2,048", "rlox", ""),
+    ("P19", "8,192", "rlox", "exact"),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of our ways to do a case, the peers of it that take part, and its yardstick."""
+
+    case: Case
+    system: System
+    yardstick: str
+
+    @property
+    def name(self) -> str:
+        """By which it is known again in another run."""
+        return f"{self.case.row} {self.case.work}, {self.case.size}: {self.system.name}"
+
+    @property
+    def counted(self) -> bool:
+        """Whether its instructions are counted: torch takes minutes to load under valgrind."""
+        return self.yardstick != "network"
+
+
+def entries(case: Case, only: Iterable[str] | None = None) -> Iterator[Entry]:
+    """Each of our systems of a case, or those named."""
+    for own in case.ours:
+        if only is None or own.name in only:
+            yield Entry(case, own, BOUND_BY.get(case.row, "arithmetic"))
+
+
+def ci(context: Context) -> Iterator[Entry]:
+    """Every kind of work once, beside peers that come with rlox, and steps of learning."""
+    made = {row: list(ROWS[row](context)) for row in dict.fromkeys(q[0] for q in QUICK)}
+    for row, size, system, word in QUICK:
+        case = next(c for c in made[row] if c.size == size and word in c.work)
+        near = tuple(p for p in case.peers if p.package in EVERYWHERE)
+        yield from entries(replace(case, peers=near), (system,))
+    yield from itertools.chain.from_iterable(map(entries, steps()))
+
+
+def rows(*names: str) -> Callable[[Context], Iterator[Entry]]:
+    """Whole rows."""
+
+    def chosen(context: Context) -> Iterator[Entry]:
+        for name in names:
+            yield from itertools.chain.from_iterable(map(entries, ROWS[name](context)))
+
+    return chosen
+
+
+def training(context: Context) -> Iterator[Entry]:
+    """The runs that have goals, whole."""
+    for row in bench_training.ROWS.values():
+        for case in row(context):
+            if any(system.goals for system in case.ours):
+                yield from entries(case)
+
+
+SUITES: dict[str, Callable[[Context], Iterator[Entry]]] = {
+    "ci": ci,
+    "primitives": rows("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P10", "P11", "P19"),
+    "rollout": rows("P9", "P12", "P20"),
+    "training": training,
+}

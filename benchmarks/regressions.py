@@ -1,0 +1,182 @@
+"""Does `rlox bench` notice what becomes slower? Ten slow-downs of 1.5x, put in one at a time.
+
+Each is a copy of rlox in which one kind of work is done three times for every two calls. The gate has to
+name one of the cases that do that work, and should name none that does not.
+
+    python benchmarks/regressions.py
+    python benchmarks/regressions.py --baseline before.json --near
+
+`--near` measures only the rows that a slow-down is in, which takes a fifth of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSED, MISSED = 0, 1
+ASKED = 9  # of ten
+AGAIN = '''
+
+def _again(call):
+    """Every second call is made twice."""
+    turn = [False]
+
+    def slowed(*args, **options):
+        turn[0] = not turn[0]
+        if turn[0]:
+            call(*args, **options)
+        return call(*args, **options)
+
+    return slowed
+
+
+class _Slowed:
+    """A class of the extension, some methods of whose objects are slowed."""
+
+    def __init__(self, kind, *methods):
+        self.kind, self.methods = kind, methods
+
+    def __call__(self, *args, **options):
+        made = self.kind(*args, **options)
+        return _Beside(made, {name: _again(getattr(made, name)) for name in self.methods})
+
+
+class _Beside:
+    """An object with other methods."""
+
+    def __init__(self, made, methods):
+        self.__dict__.update(methods)
+        self._made = made
+
+    def __getattr__(self, name):
+        return getattr(self._made, name)
+
+'''
+
+
+@dataclass(frozen=True)
+class SlowDown:
+    """What is slowed: lines at the end of a file, and the beginnings of the cases that it is in."""
+
+    what: str
+    lines: str
+    cases: tuple[str, ...]
+    near: str  # text in the names of the cases that --near measures
+    file: str = "rlox/__init__.py"
+
+
+def function(name: str, case: str, near: str) -> SlowDown:
+    """A public function of the extension."""
+    lines = f"import rlox._core\n{name} = _again(rlox._core.{name})\n"
+    return SlowDown(name, lines, (case,), near)
+
+
+def methods(kind: str, names: tuple[str, ...], near: str, *cases: str) -> SlowDown:
+    """Methods of one of its classes."""
+    lines = f"import rlox._core\n{kind} = _Slowed(rlox._core.{kind}, *{names!r})\n"
+    return SlowDown(f"{kind}.{' and '.join(names)}", lines, cases, near)
+
+
+SLOW_DOWNS = (
+    function("compute_gae", "P1 ", "GAE of one"),
+    function("compute_gae_time_major", "P2 ", "GAE of 256"),
+    methods("ReplayBuffer", ("push_batch",), "push of many", "P4 "),
+    methods("ReplayBuffer", ("sample",), "sample, obs", "P6 "),
+    methods("PrioritizedReplayBuffer", ("sample", "update_priorities"), "prioritized", "P8 "),
+    methods("VecEnv", ("step_all",), "one step", "P9 one step of n x CartPole"),
+    methods("VecEnv", ("step_into",), "one step", "P9 one step of n x Acrobot", "P12 "),
+    function("compute_batch_group_advantages", "P10 ", "group advantages"),
+    function("compute_batch_token_kl_schulman", "P11 ", "k3 token"),
+    SlowDown(
+        "PPO's update",
+        "PPOLearner.update = _again(PPOLearner.update)\n",
+        ("U1 an update of PPO",),
+        "an update of PPO",
+        "rlox/algorithms/ppo.py",
+    ),
+)
+
+
+def bench(source: Path, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rlox bench suite=ci` with the rlox in `source`."""
+    command = [sys.executable, "-m", "rlox_cli.main", "bench", "suite=ci", f"out={out}"]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def copied(folder: Path) -> Path:
+    """A folder with a copy of rlox and the rest of the checkout."""
+    shutil.copytree(ROOT / "rlox", folder / "rlox", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "rlox_cli").symlink_to(ROOT / "rlox_cli")
+    return folder
+
+
+def slowed(one: SlowDown, folder: Path) -> Path:
+    """A copy with a slow-down in it."""
+    path = copied(folder) / one.file
+    path.write_text(path.read_text(encoding="utf-8") + AGAIN + one.lines, encoding="utf-8")
+    return folder
+
+
+def named(output: str) -> list[str]:
+    """The cases that are said to be slower."""
+    start = "**slower**: "
+    return [line.removeprefix(start) for line in output.splitlines() if line.startswith(start)]
+
+
+def attempt(one: SlowDown, baseline: Path, place: Path, near: bool, more: list[str]) -> bool:
+    """Whether the slow-down is named; says what was."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        source = slowed(one, Path(folder))
+        only = [f"only={one.near}"] if near else []
+        done = bench(source, source / "now.json", f"baseline={baseline}", *only, *more)
+    if "### rlox bench" not in done.stdout:
+        raise SystemExit(f"{one.what}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    found = named(done.stdout)
+    right = [case for case in found if case.startswith(one.cases)]
+    wrong = [case for case in found if case not in right]
+    print(f"{'named ' if right else 'MISSED'} {one.what}", flush=True)
+    for case in right:
+        print(f"       {case}", flush=True)
+    for case in wrong:
+        print(f"       NOT SLOWED: {case}", flush=True)
+    return bool(right)
+
+
+def main() -> int:
+    """Parses the command line; the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--baseline", type=Path, help="of the tree as it is; made if not given")
+    parser.add_argument("--near", action="store_true", help="only the rows of the slow-down")
+    parser.add_argument("more", nargs="*", help="further keys of rlox bench")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rlox-regressions-") as folder:
+        place = Path(folder)
+        baseline = args.baseline and args.baseline.resolve()
+        if baseline is None:
+            (place / "as_it_is").mkdir()
+            baseline = place / "baseline.json"
+            bench(copied(place / "as_it_is"), baseline, *args.more).check_returncode()
+        found = [attempt(one, baseline, place, args.near, args.more) for one in SLOW_DOWNS]
+    print(f"{sum(found)} of {len(found)} named")
+    return PASSED if sum(found) >= ASKED else MISSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""What `rlox bench` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlox.configs import make
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+
+PASSES = "processes one after another, each of which measures every case"
+ROUNDS = "rounds in a pass, in which what is compared takes turns"
+SAMPLE = "milliseconds of a sample, at least: what is timed is repeated until they are over"
+
+
+@dataclass(frozen=True)
+class SuiteConfig:
+    """Every kind of work once, in a minute or so, beside what comes with rlox."""
+
+    name: str = param("ci", "the suite", choices=("ci",))
+    passes: int = param(5, PASSES, within="[1, 1000]")
+    rounds: int = param(8, ROUNDS, within="[2, 1000]")
+    sample_ms: float = param(3.0, SAMPLE, within="(0, 60000]")
+
+
+@dataclass(frozen=True)
+class PrimitivesConfig(SuiteConfig):
+    """Advantages, buffers and language-model arithmetic beside every peer."""
+
+    name: str = param("primitives", "the suite", choices=("primitives",))
+    passes: int = param(3, PASSES, within="[1, 1000]")
+
+
+@dataclass(frozen=True)
+class RolloutConfig(SuiteConfig):
+    """Steps of environments and whole rollouts beside every peer."""
+
+    name: str = param("rollout", "the suite", choices=("rollout",))
+    passes: int = param(3, PASSES, within="[1, 1000]")
+
+
+@dataclass(frozen=True)
+class TrainingConfig(SuiteConfig):
+    """Whole training runs beside Stable-Baselines3, a run a round."""
+
+    name: str = param("training", "the suite", choices=("training",))
+    passes: int = param(3, PASSES, within="[1, 1000]")
+    rounds: int = param(2, ROUNDS, within="[2, 1000]")
+    sample_ms: float = param(300.0, SAMPLE, within="(0, 60000]")
+
+
+SUITES: Mapping[str, type[SuiteConfig]] = {
+    "ci": SuiteConfig,
+    "primitives": PrimitivesConfig,
+    "rollout": RolloutConfig,
+    "training": TrainingConfig,
+}
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """One use of the command."""
+
+    suite: SuiteConfig = param(doc="which cases", default_factory=SuiteConfig)
+    baseline: str | None = param(
+        None, "an earlier bench.json: what became slower is named, exit code 1", verbatim=True
+    )
+    out: str = param("bench.json", "the file with everything measured", verbatim=True)
+    summary: str | None = param(
+        None, "a file that the table is added to, e.g. $GITHUB_STEP_SUMMARY", verbatim=True
+    )
+    only: str | None = param(
+        None, "only the cases that have this text in their name", verbatim=True
+    )
+    tolerance: float = param(
+        0.15, "the smallest share of time more that counts; more where noise is", within="(0, 10]"
+    )
+    instructions: bool = param(True, "count instructions too, where valgrind is installed")
+    cases: bool = param(False, "name the cases of the suite and measure none")
+
+
+def bench_config(data: Mapping[str, Any]) -> BenchConfig:
+    """The configuration in plain data, checked."""
+    rest = {key: value for key, value in data.items() if key != "suite"}
+    suite = data["suite"]
+    name = suite.get("name") if isinstance(suite, Mapping) else suite
+    if not isinstance(name, str) or name not in SUITES:
+        raise ConfigError(f"suite.name={name}: expected one of {', '.join(SUITES)}")
+    return replace(make(BenchConfig, rest), suite=make(SUITES[name], suite, "suite"))

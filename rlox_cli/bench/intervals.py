@@ -1,0 +1,86 @@
+"""Ratios of medians with percentile-bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 10_000
+INNER = 400  # resamples of passes
+LOW = 0.2  # the quantile of a pass's rounds that counts
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long the peer takes, with a 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio_of_medians(ours: Sequence[float], peer: Sequence[float], seed: int = 0) -> Ratio:
+    """median(peer) / median(ours), both `[rounds]`.
+
+    A round's samples were taken side by side, so rounds are resampled as pairs (10,000 times).
+    """
+    ours_s, peer_s = np.asarray(ours, np.float64), np.asarray(peer, np.float64)
+    rounds = np.random.default_rng(seed).integers(0, ours_s.size, (RESAMPLES, ours_s.size))
+    draws = np.median(peer_s[rounds], axis=1) / np.median(ours_s[rounds], axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Ratio(float(np.median(peer_s) / np.median(ours_s)), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The ratio that several passes found, as a logarithm, and its standard error."""
+
+    log: float
+    error: float
+    low: float  # of a 95% interval, as ratios
+    high: float
+
+    @property
+    def ratio(self) -> float:
+        """The ratio itself."""
+        return float(np.exp(self.log))
+
+    @property
+    def noise(self) -> float:
+        """The standard error as a share of the ratio."""
+        return float(np.expm1(self.error))
+
+
+def estimate(passes: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Estimate:
+    """Ours over the yardstick's; of each pass the seconds of both, a number a round.
+
+    Others' work only adds to a time, so of the rounds of a pass the low ones count (`LOW`), and of the
+    passes the median. Rounds of one pass share a process, its memory and its minute: what passes differ by
+    is the error, and what rounds leave open only where that is more. The interval resamples passes, and
+    rounds within each, as pairs.
+    """
+    rng = np.random.default_rng(seed)
+    values, spreads, draws = [], [], []
+    for ours, beside in passes:
+        pair = np.log(np.array([ours, beside], np.float64))
+        values.append(_low(pair))
+        rounds = rng.integers(0, pair.shape[1], (INNER, pair.shape[1]))
+        draws.append(_low(pair[:, rounds]))
+        spreads.append(np.var(draws[-1]))
+    logs = np.array(values)
+    between = float(np.var(logs, ddof=1)) if logs.size > 1 else 0.0
+    # of a median the variance is pi / 2 times that of a mean, for normal numbers
+    error = np.sqrt(np.pi / 2 * max(between, float(np.mean(spreads))) / logs.size)
+    chosen = rng.integers(0, logs.size, (INNER, logs.size))
+    middles = np.median(np.take_along_axis(np.stack(draws, axis=1), chosen, axis=1), axis=1)
+    low, high = np.exp(np.quantile(middles, [0.025, 0.975]))
+    return Estimate(float(np.median(logs)), float(error), float(low), float(high))
+
+
+def _low(pair: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The difference of the low ones of both, `[2, ..., rounds]` -> `[...]`."""
+    ours, beside = np.quantile(pair, LOW, axis=-1)
+    return np.asarray(ours - beside)

@@ -1,0 +1,92 @@
+"""The process that measures: a request in, events out; and the same one under valgrind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from rlox.errors import RloxError
+
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "measure_suite.py"
+# One thread for everything: the libraries read these when they are loaded.
+SINGLE = {
+    name: "1"
+    for name in (
+        "RLOX_THREADS",
+        "RAYON_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    )
+}
+LAST_WORDS = 300  # characters
+# What has this name in the C library does nothing that matters; callgrind writes its counts there.
+MARK = "getppid"
+
+
+def valgrind() -> str | None:
+    """Where valgrind is, if it is installed."""
+    return shutil.which("valgrind")
+
+
+def events(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a fresh process says to the request; `RloxError` if it dies or gives up.
+
+    With `mode=count` it runs under callgrind.
+    """
+    with tempfile.TemporaryDirectory(prefix="rlox-bench-") as folder:
+        counts = Path(folder) / "counts"
+        command = [sys.executable, str(SCRIPT)]
+        if request["mode"] == "count":
+            tool = ["--tool=callgrind", f"--callgrind-out-file={counts}", f"--dump-before={MARK}"]
+            command = [str(valgrind()), *tool, *command]
+        with (Path(folder) / "stderr").open("w+", encoding="utf-8", errors="replace") as said:
+            yield from _talk(command, {**request, "counts": str(counts)}, said)
+
+
+def _talk(command: list[str], request: Mapping[str, Any], said: Any) -> Iterator[dict[str, Any]]:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=said,
+        text=True,
+        env={**os.environ, **SINGLE, "PYTHONHASHSEED": "0"},  # so that counts repeat
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # its last words say why
+        for line in process.stdout:
+            event = _event(line)
+            if event.get("event") == "failed":
+                raise RloxError(str(event["reason"]))
+            if event:
+                yield event
+        if process.wait() != 0:
+            said.seek(0)
+            words = said.read()[-LAST_WORDS:].strip()
+            raise RloxError(f"the process that measures ended with {process.returncode}: {words}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _event(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:  # a library printed something
+        return {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}

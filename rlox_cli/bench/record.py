@@ -1,0 +1,170 @@
+"""What `rlox bench` leaves behind, and an earlier one read back as the baseline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlox.errors import ConfigError
+from rlox_cli.bench.intervals import Estimate, Ratio, estimate, ratio_of_medians
+
+SCHEMA_VERSION = 1
+CLOCKS = ("cpu", "wall")
+Passes = list[tuple[list[float], list[float]]]  # seconds of ours and of the yardstick, by rounds
+
+
+@dataclass
+class CaseRecord:
+    """Everything measured of one case."""
+
+    name: str
+    yardstick: str = ""
+    seconds: list[float] = field(default_factory=list)
+    passes: dict[str, Passes] = field(default_factory=lambda: {clock: [] for clock in CLOCKS})
+    peers: dict[str, list[float]] = field(default_factory=dict)
+    bounds: set[str] = field(default_factory=set)  # peers that only move the bytes
+    instructions: float | None = None  # of one call
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Take in what one pass says of the case."""
+        self.yardstick = event["yardstick"]
+        self.seconds += event["seconds"]
+        for clock in CLOCKS:
+            self.passes[clock].append((event["ours"][clock], event["beside"][clock]))
+        for peer in event["peers"]:
+            self.peers.setdefault(peer["name"], []).extend(peer["seconds"])
+            if peer["bound"]:
+                self.bounds.add(peer["name"])
+
+    def estimate(self, clock: str) -> Estimate:
+        """How it stands beside its yardstick."""
+        return estimate(self.passes[clock])
+
+    def beside(self) -> dict[str, Ratio]:
+        """How many times as long each peer takes."""
+        return {name: ratio_of_medians(self.seconds, peer) for name, peer in self.peers.items()}
+
+    def fastest(self) -> tuple[str, Ratio] | None:
+        """The peer that takes the least time, and the ratio to it."""
+        rivals = {n: r for n, r in self.beside().items() if n not in self.bounds}
+        return min(rivals.items(), key=lambda item: item[1].value) if rivals else None
+
+
+@dataclass
+class Record:
+    """One run of the command."""
+
+    suite: str
+    protocol: dict[str, Any]
+    date: str
+    commit: str | None
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)  # peers that are not installed
+    cases: dict[str, CaseRecord] = field(default_factory=dict)
+
+    def case(self, name: str) -> CaseRecord:
+        """The record of a case, made when it is first asked for."""
+        return self.cases.setdefault(name, CaseRecord(name))
+
+    @property
+    def measured(self) -> list[CaseRecord]:
+        """The cases of which a pass was finished."""
+        return [case for case in self.cases.values() if case.passes["cpu"]]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "suite": self.suite,
+            "date": self.date,
+            "commit": self.commit,
+            "machine": self.machine,
+            "versions": self.versions,
+            "absent": self.absent,
+            "protocol": self.protocol,
+            "cases": [_case(case) for case in self.measured],
+        }
+
+
+def _case(case: CaseRecord) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "yardstick": case.yardstick,
+        "seconds": sorted(case.seconds)[len(case.seconds) // 2],
+        "to_yardstick": {clock: _estimate(case.estimate(clock)) for clock in CLOCKS},
+        "to_peers": {name: vars(ratio) for name, ratio in case.beside().items()},
+        "instructions": case.instructions,
+        "passes": case.passes,
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, float]:
+    return {"value": found.ratio, "low": found.low, "high": found.high, "noise": found.noise}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An earlier run, as far as a later one is held against it."""
+
+    suite: str
+    date: str
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    passes: dict[str, dict[str, Passes]]
+    yardsticks: dict[str, str]
+    instructions: dict[str, float]
+
+    def estimate(self, name: str, clock: str) -> Estimate:
+        """How a case stood beside its yardstick."""
+        return estimate(self.passes[name][clock])
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The run that was written to `path`; `ConfigError` for what is none."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"baseline={path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"baseline={path}: no JSON: {error}") from error
+    version = tree.get("schema_version") if isinstance(tree, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"baseline={path}: schema_version {version}, expected {SCHEMA_VERSION}; "
+            f"make it anew with rlox bench out={path}"
+        )
+    try:
+        cases: dict[str, Any] = {case["name"]: case for case in tree["cases"]}
+        return Baseline(
+            suite=str(tree["suite"]),
+            date=str(tree["date"]),
+            machine=dict(tree["machine"]),
+            versions=dict(tree["versions"]),
+            passes={name: _passes(case["passes"]) for name, case in cases.items()},
+            yardsticks={name: str(case["yardstick"]) for name, case in cases.items()},
+            instructions={
+                name: float(case["instructions"])
+                for name, case in cases.items()
+                if case["instructions"] is not None
+            },
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"baseline={path}: not written by rlox bench: {error!r}") from error
+
+
+def _passes(tree: Mapping[str, Any]) -> dict[str, Passes]:
+    found = {clock: [_pair(*pair) for pair in tree[clock]] for clock in CLOCKS}
+    if not all(found.values()):
+        raise ValueError("a case without passes")
+    return found
+
+
+def _pair(ours: Sequence[float], beside: Sequence[float]) -> tuple[list[float], list[float]]:
+    pair = [float(x) for x in ours], [float(x) for x in beside]
+    if len(pair[0]) != len(pair[1]) or not pair[0] or min(map(min, pair)) <= 0:
+        raise ValueError("seconds that are missing or not above 0")
+    return pair

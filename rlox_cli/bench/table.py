@@ -1,0 +1,133 @@
+"""What was measured, as Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from rlox_cli.bench.gate import FASTER, NEW, NOISY, SAME, SLOWER, Verdict
+from rlox_cli.bench.intervals import Ratio
+from rlox_cli.bench.record import Baseline, CaseRecord, Record
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def duration(seconds: float) -> str:
+    """Three significant digits and a unit."""
+    scale, unit = next(((s, u) for s, u in UNITS if seconds >= s), UNITS[-1])
+    value = seconds / scale
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {unit}"
+
+
+def render(record: Record, verdicts: Sequence[Verdict], baseline: Baseline | None) -> str:
+    """The table, what it was measured on, and what became slower."""
+    by_name = {verdict.name: verdict for verdict in verdicts}
+    heads = ["case", "time", "ratio to the fastest peer", "to the yardstick", "noise"]
+    heads += ["instructions"] * any(case.instructions for case in record.measured)
+    heads += ["against the baseline"] * bool(verdicts)
+    rows = [_row(case, by_name.get(case.name), heads) for case in record.measured]
+    lines = [f"### rlox bench suite={record.suite}", "", *_aligned([heads, *rows]), ""]
+    return "\n".join([*lines, *_notes(record, baseline), *_outcome(verdicts, record, baseline)])
+
+
+def _row(case: CaseRecord, verdict: Verdict | None, heads: Sequence[str]) -> list[str]:
+    found, rival = case.estimate("cpu"), case.fastest()
+    cells = {
+        "case": case.name,
+        "time": duration(statistics.median(case.seconds)),
+        "ratio to the fastest peer": "-" if rival is None else _ratio(*rival),
+        "to the yardstick": f"{found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]",
+        "noise": f"{100 * found.noise:.1f}%",
+        "instructions": f"{case.instructions:,.0f}" if case.instructions else "-",
+        "against the baseline": "" if verdict is None else _short(verdict),
+    }
+    return [cells[head] for head in heads]
+
+
+def _ratio(peer: str, ratio: Ratio) -> str:
+    return f"{ratio.value:.3g}x [{ratio.low:.3g}, {ratio.high:.3g}] {peer}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table that can be read as it stands."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
+
+
+def _short(verdict: Verdict) -> str:
+    if verdict.state == NEW:
+        return "not in it"
+    if verdict.state == NOISY:
+        return f"too noisy to say (±{100 * verdict.tolerance:.0f}%)"
+    word = {SAME: "", SLOWER: "SLOWER ", FASTER: "faster "}[verdict.state]
+    return f"{word}{verdict.change:.2f}x (±{100 * verdict.tolerance:.0f}%)"
+
+
+def _notes(record: Record, baseline: Baseline | None) -> list[str]:
+    """How to read it, and what is not in it."""
+    machine = record.machine
+    notes = [
+        f"{machine.get('cpu')}, {machine.get('cores')} cores, load {machine.get('load')} at the start; "
+        + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        + ".",
+        "More is better beside a peer (its time over ours, 95% interval), less beside the yardstick "
+        "(our CPU time over its).",
+    ]
+    if record.absent:
+        notes.append(f"Not installed, and so not measured: {', '.join(record.absent)}.")
+    if baseline:
+        differs = [
+            f"{what}: {then}, now {now}"
+            for what, then, now in _differences(baseline, record)
+            if then != now
+        ]
+        notes.append(f"Baseline of {baseline.date}.")
+        if differs:
+            notes.append(
+                f"It differs in {'; '.join(differs)}. Ratios depend on that: measure a baseline here."
+            )
+    return notes
+
+
+def _differences(baseline: Baseline, record: Record) -> Iterable[tuple[str, object, object]]:
+    for key in ("cpu", "blas"):
+        yield key, baseline.machine.get(key), record.machine.get(key)
+    for package in ("python", "numpy", "torch"):
+        yield package, baseline.versions.get(package), record.versions.get(package)
+
+
+def _outcome(
+    verdicts: Sequence[Verdict], record: Record, baseline: Baseline | None
+) -> Iterable[str]:
+    """What became slower, in a sentence each."""
+    if baseline is None:
+        return
+    slower = [v for v in verdicts if v.state == SLOWER]
+    noisy = sum(v.state == NOISY for v in verdicts)
+    yield ""
+    for verdict in slower:
+        yield f"**slower**: {verdict.name}: {_sentence(verdict)}"
+    if not slower:
+        yield f"Nothing became slower: {len(verdicts)} cases" + (
+            f", of which {noisy} are too noisy to say." if noisy else "."
+        )
+    gone = sorted(baseline.passes.keys() - record.cases.keys())
+    if gone:
+        yield f"In the baseline and not measured here: {len(gone)} cases, the first {gone[0]}."
+
+
+def _sentence(verdict: Verdict) -> str:
+    clock = "CPU time" if verdict.clock == "cpu" else "time of the clock"
+    text = (
+        f"{clock} {verdict.old:.3g} -> {verdict.new:.3g} yardsticks, {verdict.change:.2f}x, "
+        f"tolerance {1 + verdict.tolerance:.2f}x"
+    )
+    if verdict.instructions is None:
+        return f"{text}; instructions were not counted in both"
+    then, now = verdict.instructions
+    return f"{text}; instructions {then:,.0f} -> {now:,.0f}, {now / then:.2f}x"

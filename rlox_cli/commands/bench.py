@@ -1,0 +1,50 @@
+"""`rlox bench`: speed beside other libraries, and what became slower since an earlier run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlox_cli.bench.config import SUITES, BenchConfig, bench_config
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.schema import Group, Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+SCHEMA = Schema("bench", BenchConfig, primary="bench", groups=(Group("suite", SUITES),))
+
+
+def check(composed: DictConfig) -> BenchConfig:
+    """The validated configuration of one measurement."""
+    from rlox_cli import validate
+
+    return bench_config(validate.known_data(composed, SCHEMA))
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import compose
+    from rlox_cli.bench.session import bench
+
+    codes: list[int] = []
+    compose.run(call, lambda composed: codes.append(bench(check(composed))))
+    return max(codes, default=OK)  # none: Hydra showed something instead
+
+
+COMMAND = Command(
+    name="bench",
+    summary="speed beside other libraries, and what became slower",
+    notes=(
+        "Measures a suite of cases beside other libraries and beside yardsticks, work that never changes.\n"
+        "With baseline=FILE, the out= of an earlier run on this kind of machine, what became slower\n"
+        "is named and the exit code is 1."
+    ),
+    examples=(
+        "rlox bench suite=ci",
+        "rlox bench suite=ci baseline=before.json",
+    ),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+)

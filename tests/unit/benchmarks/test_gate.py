@@ -1,0 +1,154 @@
+"""What the gate of `rlox bench` calls slower, on times that are drawn: false alarms and misses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox_cli.bench.gate import (
+    FASTER,
+    NEW,
+    NOISY,
+    SAME,
+    SLOWER,
+    Verdict,
+    comparable_counts,
+    judge,
+)
+from rlox_cli.bench.intervals import estimate
+from rlox_cli.bench.record import Baseline, CaseRecord, Passes
+
+PASSES, ROUNDS, FLOOR = 5, 8, 0.15
+
+
+def drawn(rng: np.random.Generator, slow: float, between: float, burst: float) -> Passes:
+    """Times of ours and of the yardstick on a machine that others use: each round has its own speed,
+    each process its own luck (`between`), and work of others adds to a sample now and then (`burst`).
+    """
+    found = []
+    for _ in range(PASSES):
+        speed = np.exp(rng.normal(0, 0.3) + rng.normal(0, 0.02, ROUNDS))
+        luck = np.exp(rng.normal(0, between))
+
+        def sample(seconds: float, speed: Any = speed) -> list[float]:
+            added = np.where(rng.random(ROUNDS) < burst, rng.exponential(1.0, ROUNDS), 0.0)
+            noise = np.exp(rng.normal(0, 0.03, ROUNDS))
+            return [float(s) for s in seconds * speed * noise * (1 + added)]
+
+        found.append((sample(slow * luck), sample(2.0)))
+    return found
+
+
+def case(passes: Passes, instructions: float | None = None) -> CaseRecord:
+    """A case with the same times by both clocks."""
+    clocks = {"cpu": passes, "wall": passes}
+    return CaseRecord("a", "arithmetic", passes=clocks, instructions=instructions)
+
+
+def base(passes: Passes, **more: Any) -> Baseline:
+    """A baseline with one case."""
+    given: dict[str, Any] = {"instructions": {}, "machine": {}, "versions": {}, **more}
+    return Baseline(
+        suite="ci",
+        date="2026-01-02",
+        passes={"a": {"cpu": passes, "wall": passes}},
+        yardsticks={"a": "arithmetic"},
+        **given,
+    )
+
+
+def steady(ratio: float) -> Passes:
+    """Times without noise."""
+    return [([ratio] * ROUNDS, [1.0] * ROUNDS)] * PASSES
+
+
+def rates(slow: float, between: float, burst: float, count: int = 60) -> tuple[float, float]:
+    """The shares of `count` comparisons that look slower once, and that do so twice."""
+    rng = np.random.default_rng(15)
+    once = twice = 0
+    for _ in range(count):
+        before = base(drawn(rng, 1.0, between, burst))
+        looks = [
+            judge(case(drawn(rng, slow, between, burst)), before, FLOOR, {}).state == SLOWER
+            for _ in range(2)
+        ]
+        once += looks[0]
+        twice += all(looks)
+    return once / count, twice / count
+
+
+@pytest.mark.parametrize(("between", "burst"), [(0.02, 0.1), (0.05, 0.4)])
+def test_noise_alone_is_called_slower_in_less_than_one_of_twenty_and_never_twice(between, burst):
+    once, twice = rates(1.0, between, burst)
+    assert once <= 0.05
+    assert twice == 0
+
+
+@pytest.mark.parametrize(("between", "burst"), [(0.02, 0.1), (0.04, 0.3)])
+def test_half_as_much_time_again_is_found_twice_in_nine_of_ten(between, burst):
+    assert rates(1.5, between, burst)[1] >= 0.9
+
+
+def test_the_machines_speed_cancels_out():
+    slow_machine = [([3.0] * ROUNDS, [6.0] * ROUNDS)] * PASSES
+    assert judge(case(slow_machine), base(steady(0.5)), FLOOR, {}).state == SAME
+
+
+@pytest.mark.parametrize(
+    ("now", "state"), [(1.14, SAME), (1.16, SLOWER), (1 / 1.14, SAME), (1 / 1.16, FASTER)]
+)
+def test_without_noise_the_tolerance_is_the_smallest_that_is_asked_for(now, state):
+    verdict = judge(case(steady(now)), base(steady(1.0)), FLOOR, {})
+    assert verdict.state == state
+    assert verdict.tolerance == pytest.approx(0.15)
+    assert verdict.change == pytest.approx(now)
+
+
+def noisy(ratio: float) -> Passes:
+    """Passes that differ by a factor of 3."""
+    return [([ratio * f] * ROUNDS, [1.0] * ROUNDS) for f in (1, 3, 1, 3, 2)]
+
+
+def test_what_is_too_noisy_to_show_half_as_much_again_is_said_to_be():
+    verdict = judge(case(noisy(1.0)), base(steady(2.0)), FLOOR, {})
+    assert verdict.state == NOISY
+    assert verdict.tolerance > 0.4
+
+
+@pytest.mark.parametrize(("now", "state"), [(1_000.0, NOISY), (1_500.0, SLOWER)])
+def test_of_a_case_that_is_too_noisy_the_instructions_decide(now, state):
+    verdict = judge(case(noisy(1.0), now), base(steady(2.0)), FLOOR, {"a": 1_000.0})
+    assert (verdict.state, verdict.counted) == (state, now / 1_000)
+
+
+def test_what_only_waits_is_found_by_the_clock():
+    found = case(steady(1.0))
+    found.passes["wall"] = steady(1.5)
+    verdict = judge(found, base(steady(1.0)), FLOOR, {})
+    assert (verdict.state, verdict.clock) == (SLOWER, "wall")
+
+
+def test_a_case_with_another_yardstick_is_not_compared():
+    found = case(steady(9.0))
+    found.yardstick = "memory"
+    assert judge(found, base(steady(1.0)), FLOOR, {}) == Verdict("a", NEW)
+
+
+def test_instructions_of_another_python_are_not_compared():
+    here = {"python": "3.12.1", "numpy": "2.4"}
+    before = base(steady(1.0), instructions={"a": 5.0}, versions=here)
+    assert comparable_counts(before, here, {}) == {"a": 5.0}
+    assert comparable_counts(before, {**here, "python": "3.13.0"}, {}) == {}
+
+
+def test_of_a_pass_the_low_rounds_count_and_of_the_passes_the_median():
+    # the quantile 0.2 of six rounds is the second lowest
+    ours = [2.0, 4.0, 9.0, 9.0, 9.0, 9.0]
+    passes: Passes = [(ours, [1.0] * 6), ([8.0] * 6, [1.0] * 6), ([99.0] * 6, [1.0] * 6)]
+    found = estimate(passes)
+    assert found.ratio == pytest.approx(8.0)
+    logs = np.log([4.0, 8.0, 99.0])
+    assert found.error == pytest.approx(math.sqrt(math.pi / 2 * np.var(logs, ddof=1) / 3))
