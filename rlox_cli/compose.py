@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import messages, sweep, validate
+from rlox_cli import elsewhere, grid, messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
@@ -72,13 +72,15 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
         line.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
     with line.translated():
         with _loader() as app:
+            elsewhere.register()
             plan = sweep.plan(app, line.primary, [*line.overrides, *line.search_path()])
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
-            place = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
+            more = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
+            more += grid.sweeper() if plan.jobs is not None else []
             try:
-                _hydra(line.command, [*line.flags, *line.overrides, *place], task)
+                _hydra(line.command, [*line.flags, *line.overrides, *more], task)
             finally:
                 code = sweep.finish(plan, task.outcomes, call.line)
     return code
