@@ -123,7 +123,8 @@ class Desk:
             if number in self._open:
                 self._silent.setdefault(number, (time.monotonic() + self.engine.grace, how))
         for number, event in self.mailbox.letters(list(self._open)):
-            self._take(number, event)
+            if number in self._open:  # after its end it has nothing more to tell
+                self._take(number, event)
         for number, (due, how) in list(self._silent.items()):
             if number in self._open and time.monotonic() >= due:
                 self._bury(number, how)
@@ -141,7 +142,7 @@ class Desk:
             self.shown.stopped(number)
         elif kind == "preempted":
             self.shown.line(number, "its time was up: it is begun anew where it was")
-        elif number in self._open:
+        else:
             self.shown.event(number, event)
 
     def _end(self, number: int, outcome: Outcome) -> None:

@@ -235,7 +235,7 @@ def _signals_wait() -> Iterator[None]:
 
 def _state(job: Any) -> str:
     state = str(job.state).upper()
-    how = SILENT if state in ("FINISHED", "COMPLETED") else f"its process was {state.lower()}"
+    how = SILENT if state in ("FINISHED", "COMPLETED") else f"its process ended as {state}"
     return f"{how}; {job.paths.stderr}"
 
 

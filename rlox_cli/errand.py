@@ -29,20 +29,21 @@ PREEMPTED = signal.SIGUSR2  # what submitit sends before the time of a job is up
 
 def here() -> dict[str, Any]:
     """This process, as another one can look for it."""
-    return {"host": socket.gethostname(), "pid": os.getpid()}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "since": _since(os.getpid())}
 
 
 def gone(process: Mapping[str, Any]) -> bool:
     """Whether a process of this machine is no more; of another machine nobody knows."""
-    if process["host"] != socket.gethostname():
-        return False
+    return process["host"] == socket.gethostname() and _since(process["pid"]) != process["since"]
+
+
+def _since(pid: int) -> str:
+    """When a process began, by its machine's clock; empty once it has ended, waited for or not."""
     try:
-        os.kill(process["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 @dataclass
