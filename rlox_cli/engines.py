@@ -67,7 +67,7 @@ class Loky:
 
     def close(self, left: Collection[int]) -> None:
         """End the processes."""
-        for executor in [*self._idle, *(executor for _, executor in self._busy.values())]:
+        for _, executor in self._busy.values():
             executor.shutdown(wait=True, kill_workers=True)
 
     def _employ(self) -> None:
@@ -82,6 +82,8 @@ class Loky:
                 )
                 errand = self._waiting.popleft()
                 self._busy[executor.submit(errand)] = (errand.number, executor)
+        while not self._waiting and self._idle:  # it would outlive a sweep that is killed
+            self._idle.pop().shutdown(wait=False)
 
 
 class Ray:

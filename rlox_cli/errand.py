@@ -34,7 +34,9 @@ def here() -> dict[str, Any]:
 
 def gone(process: Mapping[str, Any]) -> bool:
     """Whether a process of this machine is no more; of another machine nobody knows."""
-    return process["host"] == socket.gethostname() and _since(process["pid"]) != process["since"]
+    return bool(
+        process["host"] == socket.gethostname() and _since(process["pid"]) != process["since"]
+    )
 
 
 def _since(pid: int) -> str:
@@ -76,6 +78,8 @@ class Errand:
             self._do(_Letter(descriptor))
         finally:
             os.close(descriptor)
+        if not self.alone and gone(self.greeting["runner"]):
+            os._exit(1)  # the process would wait for another job for ever
 
     def checkpoint(self, *args: Any) -> Any:
         """The same again, for submitit: it goes on from its checkpoint."""
