@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import messages, sweep, validate
+from rlox_cli import elsewhere, grid, messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options, require_own_folders
 from rlox_cli.plugin_source import PluginSource
@@ -78,9 +78,10 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
-            place = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
+            more = [f"hydra.sweep.dir={nowhere}"] if plan.dry else []
+            more += grid.sweeper() if plan.jobs is not None else []
             try:
-                _hydra(line.command, [*line.flags, *line.overrides, *place], task)
+                _hydra(line.command, [*line.flags, *line.overrides, *more], task)
             finally:
                 code = plan.finish(task.outcomes, call.line)
     return code
@@ -129,6 +130,7 @@ class Line:
         for plugin in (GymnasiumSource, VariantSource, PluginSource, RloxSearchPath):
             Plugins.instance().register(plugin)
         require_own_folders()
+        elsewhere.register()
         sweeper.register()
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)

@@ -1,7 +1,7 @@
 """Which jobs of a sweep are the same: a job is the hash of its validated configuration.
 
-So neither growing a sweep, nor writing its values in another order, nor a new key with a default
-makes a job another one.
+That of a folder is computed anew from its `config.yaml`, under today's schema. So neither growing a sweep,
+nor writing its values in another order, nor a new key with a default makes a job another one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rlox_cli.run_folder import read_config
 
 # Keys that say where and whether and under which name, not what: they do not make a job another one.
 PLACE_KEYS = ("run_root", "dry_run", "run")
+# These, and what watches a run or shares its work without changing any of its results.
+ASIDE = (*PLACE_KEYS, "logger", "threads")
 SLUG_LENGTH = 100
 SHORT = 6  # characters of the identity in a folder's name
 
@@ -31,16 +33,20 @@ def identity(config: RunConfig) -> str:
 
 
 def what(config: RunConfig) -> dict[str, Any]:
-    """The configuration without the keys that only say where and whether."""
-    return {key: value for key, value in plain(config).items() if key not in PLACE_KEYS}
+    """The configuration without the keys that change no result."""
+    return {key: value for key, value in plain(config).items() if key not in ASIDE}
 
 
 def saved_run(folder: Path) -> RunConfig | None:
     """The configuration of a run folder as it would be validated today; `None` where it has none."""
-    try:
-        return _saved_run(folder, (folder / "config.yaml").stat().st_mtime_ns)
-    except OSError:
-        return None
+    found = _saved(folder)
+    return found and found[0]
+
+
+def saved_identity(folder: Path) -> str | None:
+    """The job that a run folder is of, as it would be known today; `None` where nothing says it."""
+    found = _saved(folder)
+    return found and found[1]
 
 
 def job_folders(sweep: Path) -> list[Path]:
@@ -55,10 +61,19 @@ def job_slug(overrides: Sequence[str], common: Collection[str] = ()) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:SLUG_LENGTH].strip("-") or "defaults"
 
 
-@functools.cache
-def _saved_run(folder: Path, written: int) -> RunConfig | None:
+def _saved(folder: Path) -> tuple[RunConfig, str] | None:
     try:
-        return make_run(read_config(folder))
+        path = folder.absolute()  # a process may go to another folder
+        return _read(path, (path / "config.yaml").stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@functools.cache  # a sweep asks for each of its folders once a job
+def _read(folder: Path, written: int) -> tuple[RunConfig, str] | None:
+    try:
+        config = make_run(read_config(folder))
+        return config, identity(config)
     except ConfigError:
         return None
 

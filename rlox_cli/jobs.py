@@ -15,7 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.errors import StorageError
-from rlox_cli.identity import SHORT, identity, job_folders, job_slug, saved_run
+from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
 from rlox_cli.search.options import TARGET
@@ -65,8 +65,7 @@ class Job:
         return self.sweep / self.name
 
     def _is_of(self, folder: Path) -> bool:
-        config = saved_run(folder)
-        return config is not None and identity(config) == self.identity
+        return saved_identity(folder) == self.identity
 
 
 def current_job(common: frozenset[str] = frozenset()) -> Job:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,14 +21,14 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from rlox._core import num_threads
-from rlox_cli import provenance
-from rlox_cli.crew import Crew, Task
-from rlox_cli.exit_codes import FAILED
+from rlox_cli import jobs, provenance
+from rlox_cli.crew import Crew, Outcome, Task
+from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity
 from rlox_cli.jobs import Job
 from rlox_cli.run_folder import KILLED, note_death
 from rlox_cli.signals import Interrupted
-from rlox_cli.sweep_display import display
+from rlox_cli.sweep_display import Display, display
 from rlox_cli.verbatim import in_quotes
 
 if TYPE_CHECKING:
@@ -37,11 +38,8 @@ TARGET = "hydra_plugins.rlox.Workers"  # Hydra takes launchers only under such a
 SIZES = ("RLOX_THREADS", "RAYON_NUM_THREADS")  # what says how many threads the data plane has
 
 
-class Workers(Launcher):
-    """Hands the jobs to a crew of processes, each of which does one after another."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+class Own(Launcher):
+    """What launchers of rlox have in common; each has the jobs done in its own way."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -56,17 +54,12 @@ class Workers(Launcher):
         """Do the jobs; how each ended."""
         self.folder.mkdir(parents=True, exist_ok=True)
         tasks = [Task(n, list(job)) for n, job in enumerate(job_overrides, initial_job_idx)]
-        workers = min(self.workers, len(tasks))
-        self._warn(workers)
         signals = self.task.call.signals
         with display(self.task.total or len(tasks), self.task.common) as shown:
-            crew = Crew(
-                workers, self._greeting(), shown, signals, self._died, _environment(workers)
-            )
-            try:
-                ended = crew.work(tasks)
-            finally:
-                self.task.outcomes += crew.outcomes.values()
+            ended = {t.number: done for t in tasks if (done := self._done_before(t, shown))}
+            self.task.outcomes += ended.values()
+            if left := [task for task in tasks if task.number not in ended]:
+                ended |= self.do(left, shown)
         if signals.received is not None:
             raise Interrupted(signals.received)
         return [
@@ -74,8 +67,12 @@ class Workers(Launcher):
             for t in tasks
         ]
 
-    def _greeting(self) -> dict[str, object]:
-        """What a worker has to know before its first job."""
+    @abstractmethod
+    def do(self, tasks: Sequence[Task], shown: Display) -> Mapping[int, Outcome]:
+        """Do the jobs; how each ended, also in the task's outcomes."""
+
+    def greeting(self) -> dict[str, object]:
+        """What a process has to know before its first job."""
         call = self.task.call
         kept = [arg for arg in self.task.args if not arg.startswith("hydra.sweep.dir=")]
         return {
@@ -87,18 +84,52 @@ class Workers(Launcher):
             "full_trace": call.full_trace,
         }
 
-    def _died(self, task: Task, how: str) -> dict[str, object]:
+    def died(self, task: Task, how: str) -> dict[str, object]:
         """The outcome of a job whose process ended without one."""
-        job = Job(task.overrides, self.folder, task.number, None, common=self.task.common)
-        plan = self.task.plan
-        if plan is not None and plan.jobs is not None:
-            job.identity = identity(plan.jobs[task.number].config)
+        job = self._job(task)
         begun = [path for path in job.earlier() if (path / "status.json").exists()]
         for path in begun:
             note_death(path, how)
         folder = str(begun[0]) if begun else None
         ended = {"status": KILLED, "code": FAILED, "message": how, "folder": folder}
         return ended | {"job": job.name, "identity": job.identity}
+
+    def _done_before(self, task: Task, shown: Display) -> Outcome | None:
+        """The outcome of a job that no process has to begin for: it is known that it is done."""
+        job = self._job(task)
+        plan = self.task.plan
+        folder = jobs.finished(job) if job.identity and plan and not plan.dry else None
+        if folder is None:
+            return None
+        shown.line(task.number, f"done before: {folder}")
+        ended = {"status": "skipped", "code": OK, "message": "", "folder": str(folder)}
+        return ended | {"job": job.name, "identity": job.identity}
+
+    def _job(self, task: Task) -> Job:
+        job = Job(task.overrides, self.folder, task.number, None, common=self.task.common)
+        plan = self.task.plan
+        if plan is not None and plan.jobs is not None:
+            job.identity = identity(plan.jobs[task.number].config)
+        return job
+
+
+class Workers(Own):
+    """Hands the jobs to a crew of processes, each of which does one after another."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def do(self, tasks: Sequence[Task], shown: Display) -> Mapping[int, Outcome]:
+        """Do the jobs; how each ended."""
+        workers = min(self.workers, len(tasks))
+        self._warn(workers)
+        signals = self.task.call.signals
+        environment = {**os.environ, **shared_cpus(workers)}
+        crew = Crew(workers, self.greeting(), shown, signals, self.died, environment)
+        try:
+            return crew.work(tasks)
+        finally:
+            self.task.outcomes += crew.outcomes.values()
 
     def _warn(self, workers: int) -> None:
         """Say so when torch has more threads than there are CPUs, before it costs time."""
@@ -125,8 +156,8 @@ def register() -> None:
     ConfigStore.instance().store(group="hydra/launcher", name="workers", node=node, provider="rlox")
 
 
-def _environment(workers: int) -> dict[str, str]:
-    """The environment of a worker: unless somebody has chosen, workers share the CPUs."""
+def shared_cpus(workers: int) -> dict[str, str]:
+    """What the environment of a worker has besides: unless somebody has chosen, they share the CPUs."""
     if any(name in os.environ for name in SIZES):
-        return dict(os.environ)
-    return {**os.environ, SIZES[0]: str(max(1, num_threads() // workers))}
+        return {}
+    return {SIZES[0]: str(max(1, num_threads() // workers))}

@@ -16,13 +16,13 @@ from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameEr
 MAX_LINES = 8
 LISTED_OPTIONS = 20
 
-# Packages that bring options of Hydra's own groups.
+# What brings options of Hydra's own groups: extras of rlox, or a package.
 PLUGINS = {
-    "hydra/launcher=joblib": "hydra-joblib-launcher",
-    "hydra/launcher=ray": "hydra-ray-launcher",
+    "hydra/launcher=joblib": "'rlox[joblib]'",
+    "hydra/launcher=ray": "'rlox[ray]'",
     "hydra/launcher=rq": "hydra-rq-launcher",
-    "hydra/launcher=submitit_local": "hydra-submitit-launcher",
-    "hydra/launcher=submitit_slurm": "hydra-submitit-launcher",
+    "hydra/launcher=submitit_local": "'rlox[submitit]'",
+    "hydra/launcher=submitit_slurm": "'rlox[submitit]'",
 }
 
 # What other libraries call it: last part of a key -> our key.
@@ -106,8 +106,7 @@ def _unknown_plugin(choice: str) -> ConfigError:
     """The error for an option of one of Hydra's own groups, which packages bring."""
     if choice in PLUGINS:
         return MissingExtraError(
-            f"{choice} needs the package {PLUGINS[choice]}, which is not installed: "
-            f"pip install {PLUGINS[choice]}"
+            f"{choice} needs a package that is not installed: pip install {PLUGINS[choice]}"
         )
     group, _, option = choice.partition("=")
     known = [name.partition("=")[2] for name in PLUGINS if name.startswith(f"{group}=")]

@@ -128,16 +128,21 @@ def resume_run(call: Call) -> int:
         return report_failure(error, path if folder.begun else None, call)[0]
 
 
-def go_on(folder: RunFolder, call: Call, job: str) -> dict[str, Any]:
-    """Continue a run of the job with that identity, unless somebody else has ended it.
+def go_on(folder: RunFolder, call: Call, given: RunConfig) -> dict[str, Any]:
+    """Continue a run of the job that is configured so, unless somebody else has ended it.
 
-    Its status and exit code. What it names is trusted, as the command of the job names the same.
+    Its status and exit code. What it names is trusted, as the command of the job names the same. What
+    the command says beside the job is for runs that begin: this one keeps its loggers, name and tags.
     """
-    if identity(validate.saved_config(read_config(folder.path))) != job:
+    if identity(validate.saved_config(read_config(folder.path))) != identity(given):
         raise ConfigError(f"{folder.path}/config.yaml is of another job: it was changed just now")
     plan = Continuation.read(folder.path, [], trusted=True)
     if plan.finished():
         return {"status": "skipped"}
+    check_loggers(plan.config.logger)
+    if plan.config.logger != given.logger:
+        names = ", ".join(plan.config.logger) or "none"
+        call.voice.say("resumed", f"  keeps the loggers that it began with: {names}")
     return _continue(plan, folder, call)
 
 

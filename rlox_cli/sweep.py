@@ -10,17 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.hydra import Hydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from rlox.configs import RunConfig
 from rlox.errors import ConfigError
-from rlox_cli import sweep_summary, validate
+from rlox_cli import elsewhere, grid, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.identity import identity, job_folders, job_slug, saved_run
+from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
 from rlox_cli.trust import require_no_links
 
@@ -58,17 +56,18 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     )
     folder = Path(str(master.hydra.sweep.dir))
     require_no_links(folder)
+    elsewhere.require(master.hydra.launcher)
     from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
 
     if searches(master):
         return search_plan(app, master, folder)
-    if not str(OmegaConf.select(master, "hydra.sweeper._target_")).endswith(".BasicSweeper"):
+    if not str(OmegaConf.select(master, grid.SWEEPER)).endswith(".BasicSweeper"):
         return SweepPlan(folder, None, False)
     jobs: list[PlannedJob] = []
-    for job in _grid(app, master):
+    compose = grid.Composer(app, master)
+    for job in grid.combinations(app, master):
         try:
-            composed = app.config_loader.load_sweep_config(master, job)
-            jobs.append(PlannedJob(job, validate.run_config(composed)))
+            jobs.append(PlannedJob(job, validate.run_config(compose(job))))
         except ConfigError as error:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
     _require_distinct(jobs)
@@ -76,7 +75,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
 
 
 def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
-    """A sweep has jobs, and no job twice: what differs only in its label is the same."""
+    """A sweep has jobs, and no job twice: what differs in nothing that changes a result is the same."""
     if not jobs:
         raise ConfigError("the sweep has no jobs: a range or list of values is empty")
     seen: dict[str, PlannedJob] = {}
@@ -84,7 +83,7 @@ def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
         other = seen.setdefault(identity(job.config), job)
         if other is not job:
             raise ConfigError(
-                "two jobs of the sweep are the same, whatever they are called:\n"
+                "two jobs of the sweep are the same: names, tags, loggers and threads change no result:\n"
                 f"  {' '.join(other.overrides)}\n  {' '.join(job.overrides)}"
             )
 
@@ -114,7 +113,7 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):
         print(f"to go on: {again(line, planned.folder)}", flush=True)
-    return FAILED if failed or any(state != DONE for state in left) else OK
+    return FAILED if failed or not {DONE, sweep_summary.PRUNED}.issuperset(left) else OK
 
 
 def new_folder() -> str:
@@ -129,21 +128,11 @@ def again(line: Sequence[str], folder: Path) -> str:
     return shlex.join([*kept, f"hydra.sweep.dir={folder}"])
 
 
-def _grid(app: Hydra, master: DictConfig) -> list[list[str]]:
-    parameters = [f"{k}={v}" for k, v in (master.hydra.sweeper.params or {}).items()]
-    given = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
-    assert isinstance(given, list)
-    parser = OverridesParser.create(config_loader=app.config_loader)
-    parsed = parser.parse_overrides([*parameters, *map(str, given)])
-    grid: list[list[str]] = BasicSweeper.split_arguments(parsed, None)[0]
-    return grid
-
-
 def _states(folder: Path) -> dict[str, str]:
     """How each job in a folder stands, by its identity."""
-    runs = {path: saved_run(path) for path in job_folders(folder)}
+    runs = {path: saved_identity(path) for path in job_folders(folder)}
     return {
-        identity(config): str(read_status(path)["status"])
-        for path, config in runs.items()
-        if config is not None and (path / "status.json").exists()
+        job: str(read_status(path)["status"])
+        for path, job in runs.items()
+        if job is not None and (path / "status.json").exists()
     }

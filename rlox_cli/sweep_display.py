@@ -52,7 +52,7 @@ class Display:
         if event["event"] == "progress":
             self.progress(number, Snapshot(**event["snapshot"]))
         elif event["event"] == "printed" or event.get("about") in TOLD:
-            self.line(number, event["text"].strip())
+            self.line(number, event["text"].strip(), error=event.get("error", False))
 
     def progress(self, number: int, now: Snapshot) -> None:
         """How far it is."""

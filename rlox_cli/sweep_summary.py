@@ -10,12 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlox.configs import RunConfig, leaves
+from rlox.statistics import bootstrap_ci, iqm
 from rlox_cli.help import value_text
-from rlox_cli.identity import identity, job_folders, saved_run, what
+from rlox_cli.identity import job_folders, saved_identity, saved_run, what
 from rlox_cli.run_folder import DONE, read_result, read_status, write_text
 
 NOT_STARTED = "not started"
+PRUNED = "pruned"  # ended early on purpose: neither done nor failed
 # `steps` count the job's `unit`; `env_steps` is empty where only another unit's count is known.
 COLUMNS = (
     "job",
@@ -33,7 +37,19 @@ COLUMNS = (
     "seconds",
     "reason",
 )
-GROUP_COLUMNS = ("algo", "env", "seeds", "mean", "std", "lowest", "highest", "settings")
+GROUP_COLUMNS = (
+    "algo",
+    "env",
+    "seeds",
+    "iqm",
+    "ci95_low",
+    "ci95_high",
+    "mean",
+    "std",
+    "lowest",
+    "highest",
+    "settings",
+)
 SETTINGS = "settings"  # of a row, for grouping: its configuration without the seed
 
 
@@ -45,7 +61,7 @@ def write(
     `missing` are jobs that were planned and of which there is neither folder nor outcome.
     """
     begun = [path for path in job_folders(folder) if (path / "status.json").exists()]
-    there = {identity(config) for config in map(saved_run, begun) if config is not None}
+    there = set(map(saved_identity, begun))
     rows = [_row(path) for path in begun]
     nowhere = [outcome for outcome in outcomes if outcome["folder"] is None]
     rows += [_refused(outcome) for outcome in nowhere if outcome["identity"] not in there]
@@ -78,12 +94,20 @@ def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 "algo": algo,
                 "env": env,
                 "seeds": len(values),
+                **_over_seeds(values),
                 "mean": statistics.fmean(values),
                 "std": statistics.stdev(values) if len(values) > 1 else "",
                 "lowest": min(values),
                 "highest": max(values),
                 "settings": settings,
             }
+
+
+def _over_seeds(scores: Sequence[float]) -> dict[str, Any]:
+    """Their IQM and its interval over seeds, which one seed alone does not have."""
+    values = np.array(scores)
+    low, high = bootstrap_ci(values, iqm, seed=0) if len(scores) > 1 else ("", "")
+    return {"iqm": iqm(values), "ci95_low": low, "ci95_high": high}
 
 
 def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -133,19 +157,28 @@ def _cell(value: Any) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def _words(group: Mapping[str, Any]) -> str:
+    if group["seeds"] == 1:
+        return f"{group['mean']:.1f} (1 run)"
+    return (
+        f"IQM {group['iqm']:.1f}, 95% CI {group['ci95_low']:.1f} to {group['ci95_high']:.1f}, "
+        f"mean {group['mean']:.1f} ± {group['std']:.1f} ({group['seeds']} runs)"
+    )
+
+
 def _closing(
     folder: Path, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]]
 ) -> str:
-    left = [row for row in rows if row["status"] != DONE]
+    left = [row for row in rows if row["status"] not in (DONE, PRUNED)]
+    pruned = sum(row["status"] == PRUNED for row in rows)
     skipped = sum(outcome["status"] == "skipped" for outcome in outcomes)
     lines = [
-        f"{len(rows) - len(left)} of {len(rows)} jobs done"
+        f"{len(rows) - len(left) - pruned} of {len(rows)} jobs done"
         + f", {skipped} of them before" * bool(skipped)
+        + f", {pruned} pruned" * bool(pruned)
     ]
     for group in _groups(rows):
-        spread = f" ± {group['std']:.1f}" if group["std"] != "" else ""
-        seeds = f"{group['seeds']} run{'s' * (group['seeds'] != 1)}"
         name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
-        lines.append(f"  {name}: {group['mean']:.1f}{spread} ({seeds})")
+        lines.append(f"  {name}: {_words(group)}")
     lines += [f"  {row['status']}: {row['job']}: {row['reason']}".rstrip(": ") for row in left]
     return "\n".join([*lines, f"summary  {folder / 'summary.md'}"])

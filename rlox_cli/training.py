@@ -107,7 +107,7 @@ class TrainTask:
                 return self._busy(job)
             job.folder = left
             with job.run:
-                return go_on(job.run, self.call, job.identity)
+                return go_on(job.run, self.call, config)
         return self._afresh(composed, config, job)
 
     def _busy(self, job: Job) -> dict[str, Any]:

@@ -44,18 +44,23 @@ def require_no_links(run: Path) -> None:
     """`ConfigError` for a link in a run's or sweep's folder, by which a stranger could write elsewhere.
 
     `last` and `best` are made by the runs themselves, which replace them and follow them no further. What W&B
-    links to in wandb/live of a run that was killed is removed before the folder is used again.
+    links to in wandb/live of a run that was killed is removed before the folder is used again; submitit links
+    the script of a job to itself.
     """
     for folder, folders, files in os.walk(run):
         ours = ("last", "best") if Path(folder).name == "checkpoints" else ()
         for path in (Path(folder, name) for name in (*folders, *files) if name not in ours):
-            if path.is_symlink():
+            if path.is_symlink() and not _submitted(path):
                 raise ConfigError(
                     f"{path} is a link to {path.readlink()}: a run has none of its own; remove it, or, to go "
                     "on with a run or evaluate one that you linked so: trust=true"
                 )
         if Path(folder).name == "wandb":
             folders[:] = [name for name in folders if name != "live"]
+
+
+def _submitted(path: Path) -> bool:
+    return path.parent.name == ".submitit" and path.name.startswith(".submission_file_")
 
 
 def repeated(config: RunConfig) -> str:

@@ -72,16 +72,16 @@ class Teller(Voice):
 
 
 class Printed(io.TextIOBase):
-    """Standard output: whole lines become events."""
+    """Standard output, or error: whole lines become events."""
 
-    def __init__(self, teller: Teller) -> None:
-        self._teller, self._rest = teller, ""
+    def __init__(self, teller: Teller, error: bool = False) -> None:
+        self._teller, self._rest, self._error = teller, "", error
 
     def write(self, text: str) -> int:
         """Tell what is whole."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
-            self._teller.tell("printed", text=line)
+            self._teller.tell("printed", text=line, error=self._error)
         return len(text)
 
     def flush(self) -> None:

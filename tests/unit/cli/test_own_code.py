@@ -298,7 +298,7 @@ def test_jobs_that_are_the_same_and_sweeps_without_jobs_are_refused(cli: Cli) ->
     same = cli("sweep", *TINY, "run.name=a,b", "hydra.sweep.dir=sweep")
     assert same.code == 2
     assert same.err.startswith(
-        "rlox sweep: two jobs of the sweep are the same, whatever they are called:\n"
+        "rlox sweep: two jobs of the sweep are the same: names, tags, loggers and threads change no result:\n"
     )
     none = cli("sweep", *TINY, "seed=range(0,0)", "hydra.sweep.dir=sweep")
     assert (none.code, none.err) == (

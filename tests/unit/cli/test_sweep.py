@@ -205,9 +205,13 @@ def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(
         scores = [
             float(r["score"]) for r in rows(tmp_path / "sweep") if f"gamma-{gamma}" in r["job"]
         ]
-        mean = sum(scores) / 2
-        assert f"ppo on CartPole-v1, algo.gamma={gamma}: {mean:.1f} ± " in result.out
-        assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} |" in summary
+        mean, low, high = sum(scores) / 2, min(scores), max(scores)
+        # of two scores the IQM is the mean, and a draw in four has one of them twice
+        both = f"IQM {mean:.1f}, 95% CI {low:.1f} to {high:.1f}, mean {mean:.1f} ± "
+        assert f"ppo on CartPole-v1, algo.gamma={gamma}: {both}" in result.out
+        assert f"| ppo | CartPole-v1 | 2 | {mean:.4g} | {low:.4g} | {high:.4g} | {mean:.4g} |" in (
+            summary
+        )
         assert f"| algo.gamma={gamma} |" in summary
 
 

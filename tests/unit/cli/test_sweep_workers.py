@@ -191,10 +191,10 @@ def test_workers_share_the_cpus_unless_somebody_has_chosen(monkeypatch: pytest.M
     monkeypatch.delenv("RLOX_THREADS", raising=False)
     monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
     monkeypatch.setattr(launcher, "num_threads", lambda: 7)
-    assert launcher._environment(2)["RLOX_THREADS"] == "3"
-    assert launcher._environment(9)["RLOX_THREADS"] == "1"
+    assert launcher.shared_cpus(2)["RLOX_THREADS"] == "3"
+    assert launcher.shared_cpus(9)["RLOX_THREADS"] == "1"
     monkeypatch.setenv("RAYON_NUM_THREADS", "5")
-    assert "RLOX_THREADS" not in launcher._environment(2)
+    assert "RLOX_THREADS" not in launcher.shared_cpus(2)
 
 
 # The crew, with workers that train nothing

@@ -1,0 +1,85 @@
+"""The combinations of a sweep, each composed and checked before the first of them runs.
+
+Hydra composes a job from all files of its groups, about a fifth of a second each, and would do it once
+more before it launches. Jobs that choose the same options are composed once here and differ in values
+set on top, as Hydra itself sets them last.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.hydra import Hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+TARGET = "hydra_plugins.rlox.Checked"  # Hydra takes sweepers only under such a name
+SWEEPER = "hydra.sweeper._target_"
+
+
+def sweeper() -> list[str]:
+    """The override that chooses Hydra's own sweeper, of jobs that have been composed and checked."""
+    plugins = Plugins.instance()
+    from rlox_cli.checked_sweeper import Checked
+
+    plugins.class_name_to_class[TARGET] = Checked
+    return [f"{SWEEPER}={TARGET}"]
+
+
+def combinations(app: Hydra, master: DictConfig) -> list[list[str]]:
+    """The overrides of each job."""
+    parameters = [f"{k}={v}" for k, v in (master.hydra.sweeper.params or {}).items()]
+    given = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    assert isinstance(given, list)
+    parser = OverridesParser.create(config_loader=app.config_loader)
+    parsed = parser.parse_overrides([*parameters, *map(str, given)])
+    grid: list[list[str]] = BasicSweeper.split_arguments(parsed, None)[0]
+    return grid
+
+
+class Composer:
+    """Composes jobs, those that choose the same options from one base."""
+
+    def __init__(self, app: Hydra, master: DictConfig) -> None:
+        self._loader, self._master = app.config_loader, master
+        self._parser = OverridesParser.create()
+        self._bases: dict[tuple[str, ...], DictConfig] = {}
+        self._parsed: dict[str, Override] = {}
+
+    def __call__(self, job: Sequence[str]) -> DictConfig:
+        """What Hydra would compose, but for `hydra.overrides`."""
+        try:
+            return self._on_base(job)
+        except (HydraException, OmegaConfBaseException):
+            return self._whole(job)  # its errors are about the job as it was written
+
+    def _on_base(self, job: Sequence[str]) -> DictConfig:
+        values = [text for text in job if self._is_value(self._read(text))]
+        choices = tuple(text for text in job if text not in values)
+        if choices not in self._bases:
+            self._bases[choices] = self._whole(choices)
+        config = copy.deepcopy(self._bases[choices])
+        ConfigLoaderImpl._apply_overrides_to_config([self._read(text) for text in values], config)
+        return config
+
+    def _whole(self, job: Sequence[str]) -> DictConfig:
+        return self._loader.load_sweep_config(self._master, list(job))
+
+    def _read(self, text: str) -> Override:
+        if text not in self._parsed:
+            self._parsed[text] = self._parser.parse_override(text)
+        return self._parsed[text]
+
+    def _is_value(self, override: Override) -> bool:
+        """Whether it only sets a key: an option is chosen by a group, and packages place one."""
+        if override.package is not None or override.is_hydra_override():
+            return False
+        assert isinstance(self._loader, ConfigLoaderImpl)
+        return not self._loader.repository.group_exists(override.key_or_group)

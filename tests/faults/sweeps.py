@@ -1,0 +1,180 @@
+"""A sweep whose runner is killed again and again, beside one that nobody disturbs.
+
+The jobs of one number in `NUMBERS` crash. Everything is counted from what the folders hold.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlox_cli.run_folder import read_status
+
+NUMBERS = 10  # of which one crashes
+SMALL = (
+    "tuned=null", "total_steps=256", "algo.n_steps=32", "algo.batch_size=64", "algo.n_epochs=1",
+    "algo.net_arch=[8]", "env.n_envs=2", "eval.episodes=2", "checkpoint.every=64", "log.every=128",
+    "env=walks:Walk-v0",
+)  # fmt: skip
+WALKS = """
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+class Walk(gym.Env):
+    observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, number=0):
+        self.number, self.at, self.taken = number, 0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.at, self.taken = self.at + 1, self.taken + 1
+        if self.number == 3 and self.taken == 40:
+            raise RuntimeError("the third leg broke")
+        reward = float(action == (self.at + self.number) % 2) + 0.1 * self.np_random.random()
+        return self.seen(), reward, self.at == 10, False, {}
+
+    def seen(self):
+        return np.array([self.at / 10, self.at % 2], np.float32)
+
+    def save_state(self):
+        return {"at": self.at, "taken": self.taken}
+
+    def load_state(self, state):
+        self.at, self.taken = state["at"], state["taken"]
+
+
+gym.register("Walk-v0", Walk)
+"""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """How large, and drawn from which seed."""
+
+    folder: Path
+    numbers: int
+    seeds: int
+    kills: int
+    seed: int = 0
+
+    def prepare(self) -> None:
+        """Write the environment."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "walks.py").write_text(WALKS)
+
+    def begin(self, place: str, seeds: int) -> subprocess.Popen[str]:
+        """A sweep in a process of its own."""
+        given = [f"env.kwargs.number=range(0,{self.numbers})", f"seed=range(0,{seeds})"]
+        command = [sys.executable, "-m", "rlox_cli.main", "sweep", *SMALL, *given]
+        return subprocess.Popen(
+            [*command, "sweep.workers=2", f"hydra.sweep.dir={place}"],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def whole(self, place: str, seeds: int) -> tuple[int, str]:
+        """A sweep to its end: its exit code and what it printed."""
+        process = self.begin(place, seeds)
+        out, _ = process.communicate()
+        return process.returncode, out
+
+    def disturbed(self, place: str) -> int:
+        """Kill the runner at random moments after a job began, then let it end; how many jobs had ended."""
+        rng, repeated = random.Random(self.seed), 0
+        for _ in range(self.kills):
+            before = self.finished(place)
+            process = self.begin(place, self.seeds)
+            assert process.stdout is not None
+            while line := process.stdout.readline():
+                if "] started " in line:
+                    break
+            time.sleep(rng.uniform(0.0, 4.0))
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()  # until the workers have saved and ended too
+            repeated += sum(self.finished(place).get(n) != at for n, at in before.items())
+        before = self.finished(place)
+        self.whole(place, self.seeds)
+        return repeated + sum(self.finished(place).get(n) != at for n, at in before.items())
+
+    def finished(self, place: str) -> dict[str, int]:
+        """The jobs that are done, and when each wrote its result."""
+        done = [p for p in self.runs(place) if read_status(p)["status"] == "done"]
+        return {p.name: (p / "result.json").stat().st_mtime_ns for p in done}
+
+    def runs(self, place: str) -> list[Path]:
+        """The folders of jobs, without attempts that were set aside."""
+        found = (self.folder / place).glob("[0-9]*_*/status.json")
+        return sorted(p.parent for p in found if ".attempt" not in p.parent.name)
+
+    def starts(self, place: str) -> int:
+        """How often training began: every folder once, every attempt, every resume."""
+        root = self.folder / place
+        return len(list(root.glob("[0-9]*_*/config.yaml"))) + len(
+            list(root.glob("[0-9]*_*/.hydra/resume*"))
+        )
+
+    def table(self, place: str) -> list[dict[str, str]]:
+        """The summary, but for times."""
+        with (self.folder / place / "summary.csv").open() as file:
+            rows = [
+                {k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)
+            ]
+        return sorted(rows, key=lambda row: row["job"])
+
+    def older(self, place: str, key: str) -> int:
+        """Take a key out of every configuration, as of a version that did not have it; in how many it was."""
+        found = 0
+        for path in (self.folder / place).glob("[0-9]*_*/config.yaml"):
+            lines = path.read_text().splitlines()
+            kept = [line for line in lines if line.split(":")[0].strip() != key]
+            path.write_text("\n".join(kept) + "\n")
+            found += len(kept) < len(lines)
+        return found
+
+
+def counts(campaign: Campaign, more: int) -> dict[str, Any]:
+    """Run it all: what came out."""
+    campaign.prepare()
+    alone, _ = campaign.whole("alone", campaign.seeds)
+    repeated = campaign.disturbed("killed")
+    same = campaign.table("alone") == campaign.table("killed")
+    ends = Counter(row["status"] for row in campaign.table("killed"))
+    starts = campaign.starts("killed")
+    before = campaign.finished("killed")
+    changed = campaign.older("killed", "log_std_init")
+    _, out = campaign.whole("killed", campaign.seeds + more)
+    after = campaign.finished("killed")
+    repeated_later = sum(after.get(name) != at for name, at in before.items())
+    return {
+        "jobs": campaign.numbers * campaign.seeds,
+        "kills": campaign.kills,
+        "exit_code_undisturbed": alone,
+        "summary_equal": same,
+        "done": ends["done"],
+        "failures_listed": ends["failed"],
+        "training_starts": starts,
+        "finished_jobs_repeated": repeated + repeated_later,
+        "configs_without_a_key_of_today": changed,
+        "seeds_added": more,
+        "jobs_done_then": len(set(after) - set(before)),
+        "said": next(line for line in out.splitlines() if "jobs done" in line),
+    }

@@ -1,0 +1,309 @@
+"""`hydra/launcher=joblib`, Ray, submitit: the numbers of one process, and the truth about every job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.slurm import commands
+from helpers.cli import TINY, Cli, assert_explained
+
+from rlox_cli import elsewhere
+from rlox_cli.crew import Task
+from rlox_cli.desk import Desk, End, Mailbox
+from rlox_cli.errand import Errand, gone, here
+from rlox_cli.run_folder import is_locked, read_status
+from rlox_cli.signals import Signals
+from rlox_cli.sweep_display import Display
+
+from .test_sweep import job_names, rows
+
+ENGINES = ("joblib", "ray", "submitit_local", "submitit_slurm")
+ROBOTS = """
+import os, signal
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+class Burning(gym.Env):
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+    left = 20
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        if self.left < 0:
+            self.end()
+        return np.zeros(2, np.float32), 1.0, self.left % 10 == 0, False, {}
+
+    def end(self):
+        raise RuntimeError("the motor burnt out")
+
+
+class Never(Burning):
+    def __init__(self):
+        raise OSError("no such robot")
+
+
+class Dying(Burning):
+    def end(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+gym.register("Burning-v0", Burning)
+gym.register("Never-v0", Never)
+gym.register("Dying-v0", Dying)
+"""
+ENVS = "env=CartPole-v1,robots:Burning-v0,robots:Never-v0,robots:Dying-v0,Acrobot-v1"
+
+
+@pytest.fixture(autouse=True)
+def slurm(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pretended Slurm is there."""
+    folder = commands(tmp_path_factory.mktemp("slurm"))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The jobs that end, one after another in one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "robots.py").write_text(ROBOTS)
+    kept = [ENVS.replace("robots:Dying-v0,", ""), "seed=1", "hydra.sweep.dir=sweep"]
+    command = [sys.executable, "-m", "rlox_cli.main", "sweep", *TINY, *kept]
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 1
+    return folder / "sweep"
+
+
+def numbers(sweep: Path) -> dict[str, Any]:
+    """What the jobs measured, by what they are."""
+    found = {}
+    for run in sweep.glob("[0-9]*_*"):
+        if (run / "result.json").exists():
+            result = json.loads((run / "result.json").read_text())
+            lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+            timeless = [
+                {k: v for k, v in line.items() if k != "seconds" and not k.startswith("time/")}
+                for line in lines
+            ]
+            episodes = (run / "episodes.jsonl").read_bytes()
+            found[run.name.split("_", 1)[1]] = (
+                result["score"],
+                result["episodes"],
+                timeless,
+                episodes,
+            )
+    return found
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
+    engine: str, alone: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "robots.py").write_text(ROBOTS)
+    given = [*TINY, ENVS, "seed=1", "hydra.sweep.dir=sweep", f"hydra/launcher={engine}"]
+    command = [sys.executable, "-m", "rlox_cli.main", "sweep", *given]
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert first.returncode == 1, first.stderr
+    assert "Traceback" not in first.stdout + first.stderr
+    sweep = tmp_path / "sweep"
+    assert numbers(sweep) == numbers(alone)
+    assert len(numbers(sweep)) == 2
+    told = {row["job"].split("_")[1]: (row["status"], row["reason"]) for row in rows(sweep)}
+    assert told["env-CartPole-v1"][0] == told["env-Acrobot-v1"][0] == "done"
+    assert "the motor burnt out" in told["env-robots-Burning-v0"][1]
+    assert "no such robot" in told["env-robots-Never-v0"][1]
+    assert told["env-robots-Dying-v0"][0] == "killed"
+    assert "2 of 5 jobs done" in first.stdout
+    assert f"to go on: rlox sweep {' '.join(TINY)} env=" in first.stdout
+    assert "[1/5] started env=CartPole-v1" in first.stdout.splitlines()
+    assert not list(sweep.glob(".jobs-*"))
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "2 of 5 jobs done, 2 of them before" in again.stdout
+    assert "started env=CartPole-v1" not in again.stdout
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("engine", "number"), [("joblib", signal.SIGKILL), ("submitit_local", signal.SIGINT)]
+)
+def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
+    engine: str, number: int, tmp_path: Path
+) -> None:
+    given = [*TINY, "seed=1,2", "hydra.sweep.dir=sweep", f"hydra/launcher={engine}"]
+    command = [sys.executable, "-m", "rlox_cli.main", "sweep", *given, "total_steps=1e7"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        while "steps " not in process.stdout.readline():
+            assert process.poll() is None
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
+        out = process.stdout.read()  # until nobody holds it any more
+    runs = [p.parent for p in (tmp_path / "sweep").glob("[0-9]*/status.json")]
+    assert runs
+    assert {read_status(run)["status"] for run in runs} == {"killed"}
+    assert not any(is_locked(run) for run in runs)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert "0 of 2 jobs done" in out and "to go on: rlox sweep " in out
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            ("joblib", "hydra.launcher.verbose=3"),
+            "hydra.launcher.verbose",
+        ),
+        (("joblib", "hydra.launcher.n_jobs=0"), "hydra.launcher.n_jobs=0: expected 1 or more"),
+        (
+            ("submitit_local", "hydra.launcher.nodes=2"),
+            "hydra.launcher.nodes=2: a job is one process",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused(
+    cli: Cli, tmp_path: Path, given: tuple[str, str], says: str
+) -> None:
+    result = cli("sweep", "seed=1,2", f"hydra/launcher={given[0]}", given[1])
+    assert_explained(result, says, tmp_path)
+
+
+def test_without_slurm_its_launcher_says_what_is_missing(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    result = cli("sweep", "seed=1,2", "hydra/launcher=submitit_slurm")
+    assert_explained(result, "hydra/launcher=submitit_slurm: there is no sbatch here", tmp_path)
+
+
+@pytest.mark.parametrize("module", ["joblib", "ray", "submitit"])
+def test_a_library_that_is_missing_is_told_with_what_installs_it(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    launcher = "submitit_local" if module == "submitit" else module
+    result = cli("sweep", "seed=1,2", f"hydra/launcher={launcher}")
+    assert_explained(result, f"pip install 'rlox[{module}]'", tmp_path)
+    assert len(result.err.splitlines()) == 1
+
+
+# The desk, with an engine that begins nothing
+
+
+class Pretended:
+    """An engine whose processes say what they are told to."""
+
+    grace = 0.0
+
+    def __init__(self, box: Path, letters: dict[int, list[dict[str, Any]]]) -> None:
+        self.box, self.letters, self.left = box, letters, list(letters)
+        self.recalled = False
+
+    def begin(self, errands: Any) -> None:
+        for number, events in self.letters.items():
+            text = "".join(json.dumps(event) + "\n" for event in events)
+            (self.box / f"{number}.jsonl").write_text(text)
+
+    def ended(self) -> list[End]:
+        over, self.left = self.left, []
+        return [End(number, "its process ended as LOST") for number in over]
+
+    def recall(self) -> None:
+        self.recalled = True
+
+    def close(self, left: Any) -> None:
+        assert not list(left)
+
+
+def started() -> dict[str, Any]:
+    return {"event": "started", **here()}
+
+
+def ended(status: str) -> dict[str, Any]:
+    outcome = {"status": status, "code": 0, "message": "", "folder": None}
+    return {"event": "ended", "outcome": outcome, "last": False}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Mailbox]:
+    yield Mailbox(tmp_path)
+
+
+def test_a_job_that_ends_without_a_word_is_told_of_as_its_engine_saw_it(box: Mailbox) -> None:
+    letters = {0: [started(), ended("done")], 1: [started()], 2: []}
+    engine = Pretended(box.path, letters)
+
+    def died(task: Task, how: str) -> dict[str, Any]:
+        return {"status": "killed", "code": 1, "message": how, "folder": None}
+
+    desk = Desk(engine, box, Display(3, ()), Signals(), died)
+    found = desk.work([Task(n, [f"seed={n}"]) for n in range(3)], [])
+    assert {n: o["status"] for n, o in found.items()} == {0: "done", 1: "killed", 2: "killed"}
+    assert found[1]["message"] == "its process ended as LOST"
+
+
+def test_after_a_signal_jobs_are_told_and_those_that_have_not_begun_stay_undone(
+    box: Mailbox,
+) -> None:
+    engine = Pretended(box.path, {0: [started(), ended("killed")], 1: [], 2: [started()]})
+    (letters := engine.letters)[2].append({"event": "left"})
+    desk = Desk(engine, box, Display(3, ()), Signals(), lambda task, how: {})
+    desk.signals.received = signal.SIGTERM
+    found = desk.work([Task(n, [f"seed={n}"]) for n in letters], [])
+    assert {n: o["status"] for n, o in found.items()} == {0: "killed"}
+    assert engine.recalled
+    assert int((box.path / "stop").read_text()) == signal.SIGTERM
+
+
+def test_an_errand_of_a_sweep_that_is_gone_does_nothing(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.1"])
+    runner = {**here(), "pid": child.pid, "since": "1"}
+    assert gone(runner)  # another process has its number
+    assert not gone({**runner, "host": "elsewhere"})
+    assert not gone(here())
+    Errand(0, [], str(tmp_path), {"runner": runner})()
+    assert list(tmp_path.iterdir()) == []
+    child.wait()
+
+
+def test_launchers_of_the_same_names_that_are_installed_are_not_used(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ENGINES:
+        result = cli("sweep", "--cfg", "hydra", f"hydra/launcher={name}", "-p", "hydra.launcher")
+        assert f"_target_: hydra_plugins.rlox.{name}" in result.out, result.err
+
+
+def test_half_a_line_of_a_letter_waits_for_its_rest(box: Mailbox) -> None:
+    letter = box.path / "0.jsonl"
+    letter.write_bytes(b'{"event": "started"}\n{"event": "en')
+    assert [e["event"] for _, e in box.letters([0])] == ["started"]
+    with letter.open("ab") as file:
+        file.write(b'ded"}\nnot an event\n')
+    assert [e["event"] for _, e in box.letters([0])] == ["ended"]
+    assert list(box.letters([0])) == []
+
+
+def test_mailboxes_of_sweeps_that_were_killed_are_removed(tmp_path: Path) -> None:
+    from rlox_cli.desk import mailbox
+
+    old = tmp_path / ".jobs-old"
+    old.mkdir()
+    (old / "runner.json").write_text(json.dumps({**here(), "since": "1"}))
+    with mailbox(tmp_path) as first, mailbox(tmp_path) as second:
+        assert job_names(tmp_path) == sorted([first.path.name, second.path.name])
+    assert list(tmp_path.iterdir()) == []
