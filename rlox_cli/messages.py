@@ -16,13 +16,13 @@ from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameEr
 MAX_LINES = 8
 LISTED_OPTIONS = 20
 
-# What brings options of Hydra's own groups: extras of rlox, or a package.
+# Options of Hydra's own groups; of those that a package brings, that package.
 PLUGINS = {
-    "hydra/launcher=joblib": "'rlox[joblib]'",
-    "hydra/launcher=ray": "'rlox[ray]'",
+    "hydra/launcher=joblib": "",
+    "hydra/launcher=ray": "",
     "hydra/launcher=rq": "hydra-rq-launcher",
-    "hydra/launcher=submitit_local": "'rlox[submitit]'",
-    "hydra/launcher=submitit_slurm": "'rlox[submitit]'",
+    "hydra/launcher=submitit_local": "",
+    "hydra/launcher=submitit_slurm": "",
 }
 
 # What other libraries call it: last part of a key -> our key.
@@ -104,7 +104,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
 
 def _unknown_plugin(choice: str) -> ConfigError:
     """The error for an option of one of Hydra's own groups, which packages bring."""
-    if choice in PLUGINS:
+    if PLUGINS.get(choice):
         return MissingExtraError(
             f"{choice} needs a package that is not installed: pip install {PLUGINS[choice]}"
         )

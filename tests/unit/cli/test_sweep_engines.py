@@ -15,7 +15,6 @@ import pytest
 from faults.slurm import commands
 from helpers.cli import TINY, Cli, assert_explained
 
-from rlox_cli import elsewhere
 from rlox_cli.crew import Task
 from rlox_cli.desk import Desk, End, Mailbox
 from rlox_cli.errand import Errand, gone, here
