@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox.configs import ALGO_CONFIGS
+from rlox_cli.commands.list import KINDS
+from rlox_cli.options import CONF
 from rlox_cli.run_folder import RunFolder
 
 
@@ -30,6 +33,29 @@ def test_environments_are_found_by_a_part_of_their_name(cli: Cli) -> None:
     (native,) = [line for line in out.splitlines() if line.endswith("in Rust")]
     assert native.split()[0] == "CartPole-v1"
     assert cli("list", "env", "no such thing").out == "nothing with 'no such thing' in its name\n"
+
+
+def test_an_environment_that_needs_a_package_is_found_with_the_line_that_installs_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    absent = ("ale_py", "mujoco", "Box2D")
+    find = lambda name, *rest: None if name in absent else real(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    assert cli("list", "env", "pong").out == "ALE/Pong-v5  Atari, needs: pip install ale-py\n"
+    (ant,) = cli("list", "env", "Ant-v5").out.splitlines()
+    assert ant == "Ant-v5  at most 1,000 steps, solved at 6000, needs: pip install 'rlox[mujoco]'"
+    assert "pip install 'rlox[box2d]'" in cli("list", "env", "LunarLander-v3").out
+    assert cli("list", "env", "Ant-v2").out == "Ant-v2  not in Gymnasium any more\n"
+
+
+def test_each_group_of_the_conf_folder_is_listed_with_a_line_on_each(cli: Cli) -> None:
+    groups = {path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra"}
+    assert groups - {"__pycache__"} <= set(KINDS)
+    for what in set(KINDS) - {"runs", "plugins"}:
+        rows = cli("list", what).out.splitlines()
+        assert all(len(row.split(maxsplit=1)) == 2 for row in rows if row[:4] != "null"), what
+    assert cli("list", "plugins", "no such").out == "nothing with 'no such' in its name\n"
 
 
 def test_presets_are_listed_with_their_source(cli: Cli) -> None:

@@ -1,0 +1,44 @@
+"""`RLOX_CONF_PATH`: folders of the user's own, several of them, and what is none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers.cli import Cli, assert_explained
+
+
+def folder(path: Path, **presets: int) -> Path:
+    """A conf folder with presets that set the seed."""
+    (path / "exp").mkdir(parents=True)
+    for name, seed in presets.items():
+        (path / "exp" / f"{name}.yaml").write_text(f"# @package _global_\nseed: {seed}\n")
+    return path
+
+
+def test_of_several_folders_each_counts_and_the_last_wins(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = folder(tmp_path / "one", both=1, first=11)
+    two = folder(tmp_path / "two", both=2, second=22)
+    monkeypatch.setenv("RLOX_CONF_PATH", os.pathsep.join(["", str(one), str(two), ""]))
+    for name, seed in (("first", 11), ("second", 22), ("both", 2)):
+        out = cli("train", f"exp={name}", "--cfg", "job").out
+        assert f"\nseed: {seed}\n" in f"\n{out}", name
+    listed = cli("list", "exp").out
+    assert all(name in listed for name in ("both", "first", "second", "classic_control"))
+
+
+@pytest.mark.parametrize("args", [("train", "--cfg", "job"), ("list", "algo"), ("doctor",)])
+@pytest.mark.parametrize(("name", "told"), [("nowhere", "no such folder"), ("file", "a file")])
+def test_what_is_no_folder_is_named_with_what_to_do(
+    cli: Cli, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], name: str, told: str,
+) -> None:  # fmt: skip
+    place = tmp_path_factory.mktemp("place")
+    (place / "file").touch()
+    monkeypatch.setenv("RLOX_CONF_PATH", os.pathsep.join([str(place), str(place / name)]))
+    result = cli(*args)
+    assert_explained(result, f"RLOX_CONF_PATH: {place / name}: {told}", tmp_path)
+    assert "unset RLOX_CONF_PATH" in result.err
