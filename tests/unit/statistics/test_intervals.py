@@ -147,6 +147,9 @@ def test_one_run_alone_has_an_estimate_and_no_interval() -> None:
     ]
     assert [found.estimate for found in of_one] == [3.25, 0, 0.5]
     assert np.isnan([[found.low, found.high] for found in of_one]).all()
+    for x, y in ((scores, {"a": [1.0, 2.0], "b": [5.0, 6.0]}), ({"a": [1.0, 2.0]}, {"a": [3.0]})):
+        of_either = [of(*pair, rng=seeded()) for of in OF_BOTH for pair in ((x, y), (y, x))]
+        assert np.isnan([[found.low, found.high] for found in of_either]).all()
     profile = performance_profile(scores, [1.5], rng=seeded())
     assert profile.fraction == 2 / 3
     assert np.isnan([profile.low, profile.high]).all()
