@@ -119,6 +119,13 @@ def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_
     )
 
 
+def test_the_band_of_a_profile_is_the_interval_of_the_part_above() -> None:
+    profile = performance_profile(SCORES, [-0.5, 0.5], rng=seeded())
+    for k, tau in enumerate(profile.thresholds):
+        above = stratified_bootstrap(SCORES, lambda s, at=tau: np.mean(s > at), rng=seeded())
+        assert (profile.low[k], profile.high[k]) == pytest.approx((above.low, above.high))
+
+
 def test_a_system_that_always_wins_improves_with_certainty() -> None:
     better = probability_of_improvement(SCORES + 99, SCORES, rng=seeded())
     assert (better.estimate, better.low, better.high) == (1, 1, 1)
