@@ -119,6 +119,13 @@ def test_the_difference_is_that_of_the_estimates_and_its_interval_is_wider_than_
     )
 
 
+def test_the_band_of_a_profile_is_the_interval_of_the_part_above() -> None:
+    profile = performance_profile(SCORES, [-0.5, 0.5], rng=seeded())
+    for k, tau in enumerate(profile.thresholds):
+        above = stratified_bootstrap(SCORES, lambda s, at=tau: np.mean(s > at), rng=seeded())
+        assert (profile.low[k], profile.high[k]) == pytest.approx((above.low, above.high))
+
+
 def test_a_system_that_always_wins_improves_with_certainty() -> None:
     better = probability_of_improvement(SCORES + 99, SCORES, rng=seeded())
     assert (better.estimate, better.low, better.high) == (1, 1, 1)
@@ -147,6 +154,9 @@ def test_one_run_alone_has_an_estimate_and_no_interval() -> None:
     ]
     assert [found.estimate for found in of_one] == [3.25, 0, 0.5]
     assert np.isnan([[found.low, found.high] for found in of_one]).all()
+    for x, y in ((scores, {"a": [1.0, 2.0], "b": [5.0, 6.0]}), ({"a": [1.0, 2.0]}, {"a": [3.0]})):
+        of_either = [of(*pair, rng=seeded()) for of in OF_BOTH for pair in ((x, y), (y, x))]
+        assert np.isnan([[found.low, found.high] for found in of_either]).all()
     profile = performance_profile(scores, [1.5], rng=seeded())
     assert profile.fraction == 2 / 3
     assert np.isnan([profile.low, profile.high]).all()
