@@ -64,8 +64,8 @@ def compare(
 ) -> list[Verdict]:
     """Verdicts on all figures of two documents, in the order of `expected`, then what only `found` has.
 
-    A figure is a mapping with `ci95`, an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and, better,
-    `scores`, or a list of scores, whose mean is meant; its name is the path to it. `total_steps` and
+    A figure is a mapping with an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and `scores`, `ci95`
+    or both, or a list of scores, whose mean is meant; its name is the path to it. `total_steps` and
     `solved_from` have to be equal. A figure differs where the `level` interval of found - expected does not
     hold 0: of a hundred that are the same, one is said to differ at 0.99.
     """
@@ -91,7 +91,8 @@ def _verdict(name: str, expected: _Figure | None, found: _Figure | None, level: 
     if abs(apart.estimate) <= ROUNDING * scale:
         return Verdict(*both, True, difference=apart)
     if math.isnan(apart.low):
-        return Verdict(*both, None, "too few runs", apart)
+        scored = expected.scores is not None and found.scores is not None
+        return Verdict(*both, None, "too few runs" if scored else "no interval of both", apart)
     return Verdict(*both, 0 in apart, difference=apart)
 
 
@@ -123,7 +124,10 @@ def _figures(document: Mapping[str, Any], name: str) -> dict[str, _Figure]:
     schema = document.get("schema_version", SCHEMA)
     if schema != SCHEMA:
         raise ConfigError(f"{name}: schema_version is {schema!r}; this rlox reads {SCHEMA}")
-    figures = dict(_walk(document, "", None))
+    try:
+        figures = dict(_walk(document, "", None))
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deeply to be a document of figures") from None
     if not figures:
         raise ConfigError(
             f"{name} has no figures: expected mappings with ci95 and one of {', '.join(ESTIMATES)}"
@@ -133,12 +137,15 @@ def _figures(document: Mapping[str, Any], name: str) -> dict[str, _Figure]:
 
 def _walk(node: Mapping[str, Any], path: str, seeds: int | None) -> Iterator[tuple[str, _Figure]]:
     seeds = node.get("seeds", seeds)
-    if "ci95" in node:
+    if seeds is not None and not isinstance(seeds, int):
+        raise ConfigError(f"{path}/seeds is {seeds!r}: expected a number of runs")
+    if "ci95" in node or ("scores" in node and any(kind in node for kind in ESTIMATES)):
         yield path, _estimate(node, path, seeds)
     for key, value in node.items():
-        below = f"{path}/{key}" if path else key
+        below = f"{path}/{key}" if path else str(key)
         if key in SETTINGS:
-            yield below, _Figure(Interval(float(value), math.nan, math.nan), "setting")
+            number = _number(value, below)
+            yield below, _Figure(Interval(number, math.nan, math.nan), "setting")
         elif key in ASIDE:
             continue
         elif isinstance(value, Mapping):
@@ -152,17 +159,28 @@ def _estimate(node: Mapping[str, Any], path: str, seeds: int | None) -> _Figure:
     kinds = [kind for kind in ESTIMATES if kind in node]
     if len(kinds) != 1:
         raise ConfigError(f"{path}: it has ci95 and {len(kinds)} of {', '.join(ESTIMATES)}")
-    ends = node["ci95"]
-    if not isinstance(ends, list | tuple) or len(ends) != 2:
-        raise ConfigError(f"{path}/ci95 is {ends!r}: expected the two ends of an interval")
-    numbers = [node[kinds[0]], *(math.nan if end is None else end for end in ends)]
-    if not all(isinstance(number, int | float) for number in numbers):
-        raise ConfigError(f"{path}: {numbers}; expected numbers")
-    if not math.isfinite(numbers[0]):
-        raise NonFiniteError(f"{path}/{kinds[0]} is {numbers[0]}: expected a finite number")
-    given = node.get("scores")
-    scores = None if given is None else _scores(given, f"{path}/scores")
-    return _Figure(Interval(*map(float, numbers)), kinds[0], scores, seeds)
+    estimate = _number(node[kinds[0]], f"{path}/{kinds[0]}")
+    scores = _scores(node["scores"], f"{path}/scores") if "scores" in node else None
+    low, high = _ends(node.get("ci95", (None, None)), f"{path}/ci95")
+    return _Figure(Interval(estimate, low, high), kinds[0], scores, seeds)
+
+
+def _ends(given: Any, name: str) -> tuple[float, float]:
+    """The ends of an interval; NaN where they are null, as of one run alone."""
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise ConfigError(f"{name} is {given!r}: expected the two ends of an interval")
+    low, high = (math.nan if end is None else end for end in given)
+    if not (isinstance(low, int | float) and isinstance(high, int | float)):
+        raise ConfigError(f"{name} is {given!r}: expected two numbers")
+    return float(low), float(high)
+
+
+def _number(value: Any, name: str) -> float:
+    if not isinstance(value, int | float):
+        raise ConfigError(f"{name} is {value!r}: expected a number")
+    if not math.isfinite(value):
+        raise NonFiniteError(f"{name} is {value}: expected a finite number")
+    return float(value)
 
 
 def _scores(values: Any, name: str) -> Array:

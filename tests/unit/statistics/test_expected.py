@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from rlox.errors import ConfigError, NonFiniteError, RloxError
-from rlox.statistics import iqm
-from rlox.statistics.expected import Verdict, compare
+from rlox.statistics import Verdict, compare, iqm
 from rlox.statistics.student import t_quantile, trimmed_difference
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -30,6 +29,14 @@ def document(experiment: str) -> dict[str, Any]:
 def figure(scores: list[float]) -> dict[str, Any]:
     """A figure of these scores; its interval is not looked at where there are scores."""
     return {"iqm": iqm(scores), "ci95": [min(scores), max(scores)], "scores": scores}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A figure so far down."""
+    found = figure([1.0])
+    for _ in range(depth):
+        found = {"a": found}
+    return found
 
 
 def by_name(expected: dict[str, Any], found: dict[str, Any]) -> dict[str, Verdict]:
@@ -123,6 +130,16 @@ def test_what_cannot_be_compared_is_unknown_and_says_why() -> None:
     assert verdicts["c"].expected is None
 
 
+def test_an_interval_is_not_needed_where_there_are_scores() -> None:
+    scores = {"iqm": 2.0, "scores": [1.0, 2.0, 3.0]}
+    verdicts = by_name(
+        {"a": scores, "b": scores}, {"a": figure([1.5, 2.0]), "b": figure([90.0, 91.0])}
+    )
+    assert [verdicts[name].word for name in ("a", "b")] == ["agrees", "differs"]
+    null = {"b": {"iqm": 9.0, "ci95": [None, None]}}
+    assert by_name({"b": scores}, null)["b"].because == "no interval of both"
+
+
 def test_other_settings_differ() -> None:
     expected = {"leg": {"total_steps": 100_000, "rlox": figure([1.0, 2.0])}}
     found = {"leg": {"total_steps": 50_000, "rlox": figure([1.0, 2.0])}}
@@ -136,7 +153,14 @@ def test_other_settings_differ() -> None:
         ({}, ConfigError, "found has no figures"),
         ({"schema_version": 2, "a": figure([1.0])}, ConfigError, "schema_version is 2"),
         ({"a": {"iqm": 1.0, "ci95": [0.0]}}, ConfigError, r"a/ci95 is \[0.0\]"),
-        ({"a": {"iqm": "1", "ci95": [0, 1]}}, ConfigError, "expected numbers"),
+        ({"a": {"iqm": 1.0, "ci95": "no"}}, ConfigError, "a/ci95 is 'no'"),
+        ({"a": {"iqm": 1.0, "ci95": [0, "1"]}}, ConfigError, "expected two numbers"),
+        ({"a": {"iqm": "1", "ci95": [0, 1]}}, ConfigError, "a/iqm is '1'"),
+        ({"a": {"scores": [1.0], "ci95": [0, 1]}}, ConfigError, "0 of iqm"),
+        ({"a": {"iqm": 1.0, "scores": np.zeros((2, 2))}}, ConfigError, "scores of one task"),
+        ({"total_steps": "many"}, ConfigError, "total_steps is 'many'"),
+        ({"seeds": "ten", **figure([1.0])}, ConfigError, "seeds is 'ten'"),
+        (nested(5000), ConfigError, "nested too deeply"),
         ({"a": {"iqm": 1, "mean": 1, "ci95": [0, 1]}}, ConfigError, "2 of iqm"),
         ({"a": {"iqm": math.nan, "ci95": [0, 1]}}, NonFiniteError, "a/iqm is nan"),
         ({"a": {"b": [1.0, math.nan]}}, NonFiniteError, "a/b of task 0, run 1: nan"),

@@ -1,0 +1,151 @@
+"""How far intervals and verdicts of rlox.statistics can be trusted with few runs, simulated.
+
+Coverage: how often the nominal 95% bootstrap interval of the IQM holds what it estimates, with n runs of one
+task or of each of five. Verdicts: how often `compare` says that n repeated runs differ from n earlier ones,
+where nothing changed (false alarms) and where each run is worse by some standard deviations; beside it how
+often the 95% bootstrap interval of the difference would have said so. A minute for each thousand samples.
+
+    python benchmarks/statistics_coverage.py --samples 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.statistics import compare, difference, iqm, stratified_bootstrap
+
+RESULTS = Path(__file__).resolve().parent / "results"
+RUNS, REPEATED = (3, 5, 10, 20), (3, 5, 10)
+TASKS = (1, 5)
+DROPS = (0, 1, 2, 3, 5)  # standard deviations
+RESAMPLES = 1000
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Scores around 0, which is their IQM."""
+
+    name: str = "normal"
+    truth: float = 0.0
+    deviation: float = 1.0
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Scores `[runs, tasks]`."""
+        return rng.normal(size=shape)
+
+
+@dataclass(frozen=True)
+class Capped:
+    """As on CartPole-v1: four of five runs reach 500, the IQM, the others end anywhere from 80 to 400."""
+
+    name: str = "capped"
+    truth: float = 500.0
+    deviation: float = 111.9
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Scores `[runs, tasks]`."""
+        return np.where(rng.random(shape) < 0.8, 500.0, rng.uniform(80, 400, shape))
+
+
+KINDS = (Normal(), Capped())
+
+
+def coverage(kind: Any, runs: int, tasks: int, samples: int) -> float:
+    """The part of `samples` studies whose interval holds the truth."""
+    rng = np.random.default_rng(runs + 100 * tasks)
+    intervals = (
+        stratified_bootstrap(kind.draw(rng, (runs, tasks)), rng=rng, resamples=RESAMPLES)
+        for _ in range(samples)
+    )
+    return sum(kind.truth in interval for interval in intervals) / samples
+
+
+def differing(kind: Any, runs: int, drop: float, samples: int) -> tuple[float, float]:
+    """The part of `samples` repetitions, worse by `drop`, that differ: by `compare`, by the bootstrap."""
+    rng = np.random.default_rng(runs)
+    by_verdict = by_bootstrap = 0
+    for _ in range(samples):
+        before = kind.draw(rng, (runs,))
+        after = kind.draw(rng, (runs,)) - drop * kind.deviation
+        (verdict,) = compare({"task": figure(before)}, {"task": figure(after)})
+        by_verdict += verdict.agrees is False
+        by_bootstrap += 0 not in difference(after, before, rng=rng, resamples=RESAMPLES)
+    return by_verdict / samples, by_bootstrap / samples
+
+
+def figure(scores: Array) -> dict[str, Any]:
+    """Scores as `expected.json` has them; the interval is not looked at beside them."""
+    return {"iqm": iqm(scores), "ci95": [0.0, 0.0], "scores": scores}
+
+
+def simulate(samples: int) -> dict[str, Any]:
+    """All cells: rows by kind, and the numbers that the columns are of."""
+    return {
+        "samples": samples,
+        "resamples": RESAMPLES,
+        "coverage": [
+            {"kind": k.name, "runs": n, "tasks": t, "covered": coverage(k, n, t, samples)}
+            for k in KINDS
+            for t in TASKS
+            for n in RUNS
+        ],
+        "verdicts": [
+            {"kind": k.name, "runs": n, "drop": d, "differ": found[0], "bootstrap": found[1]}
+            for k in KINDS
+            for n in REPEATED
+            for d in DROPS
+            for found in [differing(k, n, d, samples)]
+        ],
+    }
+
+
+def tables(found: dict[str, Any]) -> str:
+    """Both tables in Markdown."""
+    covered = {(r["kind"], r["tasks"], r["runs"]): r["covered"] for r in found["coverage"]}
+    rows = [["scores", "tasks", *(f"{n} runs" for n in RUNS)]]
+    for kind, tasks in dict.fromkeys(key[:2] for key in covered):
+        rows.append([kind, str(tasks), *(f"{covered[kind, tasks, n]:.1%}" for n in RUNS)])
+    said = {(r["kind"], r["runs"], r["drop"]): r for r in found["verdicts"]}
+    verdicts = [
+        ["scores", "runs of each", "nothing changed", *(f"{d} sd worse" for d in DROPS[1:])]
+    ]
+    for kind, runs in dict.fromkeys(key[:2] for key in said):
+        of = [said[kind, runs, drop] for drop in DROPS]
+        cells = [f"{r['differ']:.1%} ({r['bootstrap']:.1%})" for r in of]
+        verdicts.append([kind, str(runs), *cells])
+    return f"{markdown(rows)}\n{markdown(verdicts)}"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table, its head first."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]) + "\n"
+
+
+def main() -> None:
+    """Simulate, write the figures and show the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--samples", type=int, default=10_000, help="studies a cell")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the figures")
+    arguments = parser.parse_args()
+    found = simulate(arguments.samples)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.out / "statistics_coverage"
+    stem.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(tables(found), encoding="utf-8")
+    print(tables(found), end="")
+
+
+if __name__ == "__main__":
+    main()
