@@ -13,6 +13,7 @@ from rlox.errors import StorageError
 from rlox_cli.plot import short
 from rlox_cli.report import styles
 from rlox_cli.report.figures import Figure, Line, Panel, Row, fitted
+from rlox_cli.report.figures_plotly import CROWD, FAINT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,12 +149,16 @@ def _across(axes: Axes, panel: Panel) -> None:
 def _row(axes: Axes, row: Row, y: int) -> None:
     colour, mark = styles.colour(row.place), styles.MPL_MARKS[styles.mark(row.place)]
     values = [value for value, _ in row.dots]
-    look: dict[str, Any] = {"mfc": "none", "mec": colour, "alpha": 0.7}
+    look: dict[str, Any] = {
+        "mfc": "none",
+        "mec": colour,
+        "alpha": 0.7 if len(values) <= CROWD else FAINT,
+    }
     axes.plot(values, [y] * len(values), mark, ms=5, **look)
     if (e := row.estimate) is not None:
         if e.low is not None and e.high is not None:
             axes.hlines(y, e.low, e.high, color=colour, lw=2)
-        axes.plot([e.value], [y], mark, ms=8, color=colour)
+        axes.plot([e.value], [y], mark, ms=8, color=colour, mec=INK, zorder=4)
 
 
 def _legend(sheet: Drawing, figure: Figure) -> None:

@@ -14,6 +14,7 @@ MARKS_SHOWN = 9
 ROW_HEIGHT, FRAME, LINES_HEIGHT = 54, 84, 320
 LABEL = 0.42  # how far above its row a name stands
 DIGITS = 6
+CROWD, FAINT = 30, 0.35  # of so many marks each is faint, so that the estimate is seen
 
 
 def spec(panel: Panel) -> Spec:
@@ -108,6 +109,7 @@ def _row(row: Row, y: int) -> list[Spec]:
                 "y": [y] * len(row.dots),
                 "text": [safe(word) for _, word in row.dots],
                 "marker": {"symbol": f"{styles.mark(row.place)}-open", "size": 8},
+                "opacity": FAINT if len(row.dots) > CROWD else 1.0,
                 "hovertemplate": "%{text}: %{x:.4g}<extra></extra>",
                 "meta": {"place": row.place, "role": "dots"},
             }

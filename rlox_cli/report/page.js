@@ -21,8 +21,9 @@
     edge: () => {},
     band: (trace, colour) => { trace.fillcolor = faint(colour); },
     dots: (trace, colour) => { trace.marker.color = colour; },
-    estimate: (trace, colour) => {
+    estimate: (trace, colour, look) => {
       trace.marker.color = colour;
+      trace.marker.line = { color: look.text, width: 1.5 };
       if (trace.error_x) trace.error_x.color = colour;
     },
     part: (trace, colour, look) => {

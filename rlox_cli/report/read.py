@@ -37,11 +37,6 @@ def run_folders(place: Path) -> Iterator[Path]:
         folders[:] = sorted(left, key=_natural)
 
 
-def attempts(place: Path) -> int:
-    """How many earlier attempts at failed jobs a sweep has set aside."""
-    return sum(1 for p in place.glob("*.attempt*") if p.is_dir())
-
-
 def never_begun(sweep: Path, begun: set[str]) -> Iterator[Run]:
     """The jobs that a sweep's summary lists and that have no folder."""
     with suppress(OSError, ValueError, csv.Error):
