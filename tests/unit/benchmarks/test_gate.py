@@ -65,7 +65,7 @@ def steady(ratio: float) -> Passes:
     return [([ratio] * ROUNDS, [1.0] * ROUNDS)] * PASSES
 
 
-def rates(slow: float, between: float, burst: float, count: int = 60) -> tuple[float, float]:
+def rates(slow: float, between: float, burst: float, count: int = 20) -> tuple[float, float]:
     """The shares of `count` comparisons that look slower once, and that do so twice."""
     rng = np.random.default_rng(15)
     once = twice = 0

@@ -87,6 +87,7 @@ def test_the_total_of_a_file_of_callgrinds_is_read(tmp_path):
 # The command
 
 
+@pytest.mark.ci
 def test_a_case_is_measured_beside_its_peers_and_its_yardstick_and_written(cli: Cli, tmp_path):
     result = cli("bench", *ONE, "summary=table.md")
     assert result.code == 0, result.err
