@@ -53,9 +53,9 @@ def run_training(
                 )
             report(now)
 
-        session = Session(algorithm, folder.path, progress=tick, resumed=resumed)
+        session = Session(algorithm, folder.path, progress=tick, resumed=resumed, delivers=False)
         with call.signals.stopping(lambda: session.request_stop("signal")):
-            outcome = session.run(deliver=False)
+            outcome = session.run()
     if outcome.abandoned:
         print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
     killed = outcome.reason == "signal"

@@ -61,6 +61,8 @@ class Session:
     progress : called with a `Snapshot` at every tick
     resumed : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without one the session starts the folder's logs anew.
+    delivers : without it the loggers go on when the run has ended: the caller has files to write that
+        they are to send, and calls `deliver()` then
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Session:
         folder: Path,
         progress: Callable[[Snapshot], None] | None = None,
         resumed: Checkpoint | None = None,
+        delivers: bool = True,
     ) -> None:
+        self._delivers = delivers
         self.algorithm = algorithm
         self.config = algorithm.config
         self.folder = folder
@@ -104,12 +108,8 @@ class Session:
         """What came of each logger, once the session has run."""
         return self._journal.deliveries
 
-    def run(self, deliver: bool = True) -> Outcome:
-        """Train, save, evaluate the final policy; the caller closes the algorithm.
-
-        Without `deliver` the loggers go on for now: the caller has files to write that they are to send, and
-        then calls `deliver()`.
-        """
+    def run(self) -> Outcome:
+        """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
         alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
@@ -131,7 +131,7 @@ class Session:
             raise
         finally:
             failed = sys.exc_info()[0] is not None
-            self._close(failed, deliver or failed)
+            self._close(failed, self._delivers or failed)
 
     def deliver(self) -> dict[str, Delivery]:
         """Have the loggers send what the folder has by now; what came of each."""
