@@ -46,6 +46,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "BATCH", 3)
     monkeypatch.setattr(follow, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(follow, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(follow, "START_SECONDS", 300.0)  # also where much else is at work
 
 
 def run_with(name: str) -> RunConfig:
