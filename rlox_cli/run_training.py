@@ -56,10 +56,15 @@ def run_training(
             report(now)
 
         session = Session(
-            algorithm, folder.path, progress=tick, resumed=resumed, prune=pruner_of(config)
+            algorithm,
+            folder.path,
+            progress=tick,
+            resumed=resumed,
+            prune=pruner_of(config),
+            delivers=False,
         )
         with call.signals.stopping(lambda: session.request_stop("signal")):
-            outcome = session.run(deliver=False)
+            outcome = session.run()
     if outcome.abandoned:
         print(f"  {summary.abandoned(config, outcome, folder.path)}", file=sys.stderr)
     status = {"signal": KILLED, PRUNED: PRUNED}.get(outcome.reason, DONE)

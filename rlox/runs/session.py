@@ -64,6 +64,8 @@ class Session:
         Without one the session starts the folder's logs anew.
     prune : called with the step and the mean return of each evaluation on the way, those of earlier sessions
         again; true ends the run
+    delivers : without it the loggers go on when the run has ended: the caller has files to write that
+        they are to send, and calls `deliver()` then
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class Session:
         progress: Callable[[Snapshot], None] | None = None,
         resumed: Checkpoint | None = None,
         prune: Callable[[int, float], bool] | None = None,
+        delivers: bool = True,
     ) -> None:
+        self._delivers = delivers
         self.algorithm = algorithm
         self.config = algorithm.config
         self.folder = folder
@@ -109,12 +113,8 @@ class Session:
         """What came of each logger, once the session has run."""
         return self._journal.deliveries
 
-    def run(self, deliver: bool = True) -> Outcome:
-        """Train, save, evaluate the final policy; the caller closes the algorithm.
-
-        Without `deliver` the loggers go on for now: the caller has files to write that they are to send, and
-        then calls `deliver()`.
-        """
+    def run(self) -> Outcome:
+        """Train, save, evaluate the final policy; the caller closes the algorithm."""
         self._started = time.perf_counter()
         alone = checkpoint_bytes(self.algorithm.checkpoint(store=Nowhere()))
         require_disk(self.folder, 2 * alone + self.algorithm.source.stored_bytes)
@@ -136,7 +136,7 @@ class Session:
             raise
         finally:
             failed = sys.exc_info()[0] is not None
-            self._close(failed, deliver or failed)
+            self._close(failed, self._delivers or failed)
 
     def deliver(self) -> dict[str, Delivery]:
         """Have the loggers send what the folder has by now; what came of each."""

@@ -1,0 +1,107 @@
+"""Addresses of servers are in no file of a run, and none is taken from one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlox.configs import RunConfig, make_run, plain
+from rlox.configs.loggers import MlflowConfig
+from rlox.errors import ConfigError, MissingExtraError
+from rlox.loggers import check_loggers
+from rlox.loggers.remote import Record, told
+from rlox_cli import plain_yaml, validate
+
+URL = "http://tracking.example:5000/secret-path"
+ASKS = "${oc.env:MLFLOW_TRACKING_URI}"
+
+
+def run_with(uri: str | None) -> RunConfig:
+    return make_run({"logger": {"mlflow": {"name": "mlflow", "tracking_uri": uri}}})
+
+
+def test_an_address_is_used_and_what_is_written_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = run_with(URL)
+    text = plain_yaml.dump(plain(config))
+    assert URL not in text and URL not in repr(config) and ASKS in text
+    assert config.logger["mlflow"].address == URL
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://of.the.process")
+    assert make_run(plain(config)).logger["mlflow"].address == "http://of.the.process"
+    assert replace(config.logger["mlflow"], checkpoints=True).address == URL
+
+
+def test_without_the_variable_a_run_that_asks_for_it_is_refused_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    pytest.importorskip("mlflow")
+    with pytest.raises(ConfigError, match="export MLFLOW_TRACKING_URI=") as raised:
+        check_loggers(run_with(ASKS).logger)
+    assert not isinstance(raised.value, MissingExtraError)
+    assert run_with(None).logger["mlflow"].address is None
+
+
+@pytest.mark.parametrize("uri", ["http://me:hunter2@host", "postgresql://me:hunter2@host/db"])
+def test_a_password_in_an_address_is_refused_unless_the_process_has_it(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(ConfigError, match="has a password") as raised:
+        run_with(uri)
+    assert "hunter2" not in str(raised.value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert run_with(uri).logger["mlflow"].address == uri
+
+
+def test_an_address_in_a_run_folder_is_refused_and_so_is_another_variable() -> None:
+    data = plain(run_with(None))
+    data["logger"]["mlflow"]["tracking_uri"] = "http://evil.example"
+    with pytest.raises(ConfigError, match=r"none is taken from there"):
+        validate.saved_config(data)
+    data["logger"]["mlflow"]["tracking_uri"] = "http://${oc.env:AWS_SECRET_ACCESS_KEY}.evil.example"
+    with pytest.raises(ConfigError, match="expected an address"):
+        validate.saved_config(data)
+    data["logger"]["mlflow"]["tracking_uri"] = ASKS
+    assert isinstance(validate.saved_config(data).logger["mlflow"], MlflowConfig)
+
+
+def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ModuleSpec("wandb", None, is_package=True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: folder)
+    config = make_run({"logger": {"wandb": {"name": "wandb"}}})
+    with pytest.raises(MissingExtraError, match=r"pip install 'rlox\[wandb\]'"):
+        check_loggers(config.logger)
+
+
+def test_values_named_like_secrets_are_not_sent(tmp_path: Path) -> None:
+    kwargs: dict[str, Any] = {"api_token": "hunter2", "more": [{"password": "hunter2"}], "g": 1}
+    run = make_run({"env": {"kwargs": kwargs}})
+    sent = told({}, tmp_path, run, ("env",))
+    assert "hunter2" not in repr(sent)
+    assert sent.hyperparameters["env.kwargs.g"] == 1
+
+
+def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "a.png").write_bytes(b"1")
+    (tmp_path / "outside").write_text("private")
+    (tmp_path / "result.json").symlink_to(tmp_path / "outside")
+    checkpoint = tmp_path / "checkpoints" / "step-1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "manifest.json").write_text("{}")
+    (tmp_path / "checkpoints" / "last").symlink_to("step-1")
+    (tmp_path / "checkpoints" / "best").symlink_to(tmp_path)
+    record = Record(tmp_path, "wandb", "run")
+    assert set(record.unsent(checkpoints=False)) == {"plots/a.png"}
+    assert set(record.unsent(checkpoints=True)) == {"plots/a.png", "checkpoints/last"}
+    record.note_sent(record.unsent(checkpoints=True))
+    assert Record(tmp_path, "wandb", "run").unsent(checkpoints=True) == {}
+    assert set(Record(tmp_path, "wandb", "another").unsent(checkpoints=True)) != set()
+    (tmp_path / "plots" / "a.png").write_bytes(b"2")
+    assert set(Record(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"plots/a.png"}
