@@ -1,4 +1,4 @@
-"""`hydra/launcher=joblib`, Ray, submitit: the same numbers as in one process, and the truth about every job."""
+"""`hydra/launcher=joblib`, Ray, submitit: the numbers of one process, and the truth about every job."""
 
 from __future__ import annotations
 
