@@ -1,0 +1,106 @@
+"""Which jobs are the same, and that composing them from one base changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cli import TINY, Cli
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from rlox.configs import RunConfig, make_run, plain
+from rlox_cli import commands, compose, grid, identity, plain_yaml
+from rlox_cli.command import Call
+from rlox_cli.run_folder import read_status
+from rlox_cli.signals import Signals
+
+from .test_sweep import PLACE, job_names
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        {"logger": {"csv": {"name": "csv"}}},
+        {"threads": 3},
+        {"run": {"name": "mine", "tags": ["a"]}},
+        {"run_root": "elsewhere"},
+    ],
+)
+def test_what_changes_no_result_makes_no_other_job(aside: dict[str, Any]) -> None:
+    assert identity.identity(make_run(aside)) == identity.identity(make_run({}))
+
+
+@pytest.mark.parametrize("other", [{"torch_threads": 2}, {"device": "cuda"}, {"total_steps": 5}])
+def test_what_may_change_a_result_makes_another_job(other: dict[str, Any]) -> None:
+    assert identity.identity(make_run(other)) != identity.identity(make_run({}))
+
+
+def test_a_job_of_an_older_schema_is_known_under_todays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make_run({"seed": 4})
+    (tmp_path / "config.yaml").write_text(plain_yaml.dump(plain(old)))
+    before = identity.saved_identity(tmp_path)
+    newer = make_dataclass(
+        "Newer", [("warm", int, field(default=7))], bases=(RunConfig,), frozen=True
+    )
+
+    def today(data: dict[str, Any]) -> RunConfig:
+        return newer(**vars(make_run(data)))
+
+    monkeypatch.setattr(identity, "make_run", today)
+    identity._read.cache_clear()
+    assert identity.saved_identity(tmp_path) == identity.identity(today({"seed": 4})) != before
+    identity._read.cache_clear()
+
+
+def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(
+    cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("sweep", *TINY, "seed=1,2", "logger=csv", PLACE).code == 0
+    again = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", "threads=2", PLACE)
+    assert "2 of 2 jobs done, 2 of them before" in again.out
+    (first, second) = sorted((tmp_path / "sweep").glob("[0-9]*"))
+    status = read_status(second) | {"status": "killed"}
+    (second / "status.json").write_text(json.dumps(status))
+    result = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", PLACE)
+    assert result.code == 0, result.err
+    assert "keeps the loggers that it began with: csv" in result.out
+    assert read_status(second)["status"] == "done"
+    assert not (second / "tb").exists() and (second / "metrics.csv").exists()
+    assert job_names(tmp_path / "sweep") == [first.name, second.name]
+
+
+def whole(config: DictConfig) -> dict[Any, Any]:
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
+    data = OmegaConf.to_container(config)
+    assert isinstance(data, dict)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("given", "bases"),
+    [
+        (["env=CartPole-v1,Acrobot-v1", "algo=ppo,a2c", "algo.learning_rate=lin_3e-4,1e-3"], 4),
+        (["algo=dqn", "logger=[csv],[csv,tensorboard]", "run.name=a,b", "+env.kwargs.g=1,2"], 2),
+        (["tuned=ppo/Acrobot-v1", "env.kwargs={a:1},{b:2}", "~callbacks"], 1),
+    ],
+)
+def test_jobs_composed_from_one_base_are_what_hydra_composes(given: list[str], bases: int) -> None:
+    call = Call(commands.load("sweep"), given, Signals())
+    line = compose.Line.read(call.command, ["-m", *given])
+    overrides = [*line.overrides, "hydra.sweep.dir=x", "hydra.mode=MULTIRUN"]
+    with compose._loader() as app:
+        master = app.compose_config(
+            line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
+        )
+        composer = grid.Composer(app, master)
+        for job in grid.combinations(app, master):
+            ours, theirs = composer(job), app.config_loader.load_sweep_config(master, job)
+            assert whole(ours) == whole(theirs), job
+        assert len(composer._bases) == bases
