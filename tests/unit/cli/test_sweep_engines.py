@@ -289,10 +289,10 @@ def test_launchers_of_the_same_names_that_are_installed_are_not_used(
 
 def test_half_a_line_of_a_letter_waits_for_its_rest(box: Mailbox) -> None:
     letter = box.path / "0.jsonl"
-    letter.write_bytes(b'{"event": "started"}\n{"event": "en')
+    letter.write_bytes(b'{"event": "started"}\n{"event": ')
     assert [e["event"] for _, e in box.letters([0])] == ["started"]
     with letter.open("ab") as file:
-        file.write(b'ded"}\nnot an event\n')
+        file.write(b'"ended"}\nnot an event\n')
     assert [e["event"] for _, e in box.letters([0])] == ["ended"]
     assert list(box.letters([0])) == []
 
