@@ -35,9 +35,8 @@ TRAIN = {
         "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
-    ("hydra/launcher=submitit_slurm", "-m"): (
-        "hydra/launcher=submitit_slurm needs the package hydra-submitit-launcher, which is not "
-        "installed: pip install hydra-submitit-launcher"
+    ("hydra/launcher=rq", "-m"): (
+        "hydra/launcher=rq needs a package that is not installed: pip install hydra-rq-launcher"
     ),
     ("hydra/launcher=submitit_slrm", "-m"): (
         "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm' or "
