@@ -15,8 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.configs import RunConfig, make_run, plain
 from rlox_cli import commands, compose, grid, identity, plain_yaml
 from rlox_cli.command import Call
-from rlox_cli.run_folder import read_status
+from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.signals import Signals
+from rlox_cli.sweep import PlannedJob, SweepPlan, finish
 
 from .test_sweep import PLACE, job_names
 
@@ -104,3 +105,14 @@ def test_jobs_composed_from_one_base_are_what_hydra_composes(given: list[str], b
             ours, theirs = composer(job), app.config_loader.load_sweep_config(master, job)
             assert whole(ours) == whole(theirs), job
         assert len(composer._bases) == bases
+
+
+def test_a_pruned_job_is_neither_done_nor_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_run({"seed": 1})
+    with RunFolder.create(config, tmp_path / "0_a") as folder:
+        folder.start(config, {})
+        folder.status("pruned", "below the median")
+    assert finish(SweepPlan(tmp_path, [PlannedJob(["seed=1"], config)], False), []) == 0
+    assert "0 of 1 jobs done, 1 pruned" in capsys.readouterr().out
