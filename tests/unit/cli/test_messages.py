@@ -35,6 +35,9 @@ TRAIN = {
         "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
+    ("hydra/launcher=rq", "-m"): (
+        "hydra/launcher=rq needs a package that is not installed: pip install hydra-rq-launcher"
+    ),
     ("hydra/launcher=submitit_slrm", "-m"): (
         "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm' or "
         "'submitit_local'?"
