@@ -32,7 +32,8 @@ class Spent(Exception):
 class Sink(Protocol):
     """Where rows of `metrics.jsonl` go; used by one thread, which may be slow and may fail.
 
-    Any method may raise: the rows of a failed `write` come again, after another `open`.
+    Any method may raise: the rows of a failed `write` come again, after another `open`. A class over this one
+    has `finish`, `close` and `abandon` that do nothing.
     """
 
     def open(self, rows: int) -> int:

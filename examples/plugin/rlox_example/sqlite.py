@@ -5,6 +5,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from rlox.configs import param
+from rlox.loggers import Sink
 from rlox.plugins import LoggerPlugin
 
 
@@ -16,7 +17,7 @@ class SqliteConfig:
     file: str = param("metrics.db", "the database, in the run folder", verbatim=True)
 
 
-class SqliteSink:
+class SqliteSink(Sink):
     """A row is in the database when `write` returns, and no row is in it twice."""
 
     def __init__(self, path):
