@@ -64,7 +64,8 @@ class MlflowSink:
         self._begun = self._last = 0  # milliseconds of the epoch: of the run, of the newest point
         self._client: Any = None
         self._run = ""
-        if self._address is None and not _is_own(folder):
+        known = MARK in self._record.data  # else nothing says which run of the store is this one
+        if self._address is None and not (known and _is_own(folder)):
             shutil.rmtree(folder / "mlruns", ignore_errors=True)
             self._record.save(sent={})
 
