@@ -14,7 +14,7 @@ from helpers.cli import Cli
 from helpers.installed import EXAMPLE_POINTS, Install, install
 from helpers.terminal import RLOX, Terminal
 
-from rlox.configs import ALGO_CONFIGS
+from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS
 from rlox_cli.suggestions import _gymnasium_ids, suggest
 
 __all__ = ["install"]  # a fixture
@@ -35,7 +35,7 @@ READ = {
     ("line", "expected"),
     [
         ("tr", ["train"]),
-        ("re", ["resume"]),
+        ("re", ["report", "resume"]),
         ("help sw", ["sweep"]),
         ("train algo=pp", ["algo=ppo"]),
         ("train env=CartP", ["env=CartPole-v0", "env=CartPole-v1"]),
@@ -44,9 +44,9 @@ READ = {
         ("train tuned=r", ["tuned=rainbow/CartPole-v1"]),
         ("train tuned=d", ["tuned=dqn/"]),
         ("train tuned=sac/P", ["tuned=sac/Pendulum-v1"]),
-        ("train logger=", [f"logger={n}" for n in ("csv", "jsonl", "tensorboard")]),
+        ("train logger=", [f"logger={n}" for n in sorted(LOGGER_CONFIGS)]),
         ("train logger=[csv,t", ["logger=[csv,tensorboard"]),
-        ("train exp=", ["exp=classic_control"]),
+        ("train exp=", [f"exp=classic_control{more}" for more in ("", "_suite", "_suite/")]),
         ("sweep algo=ppo,a", ["algo=ppo,a2c"]),
         ("evaluate x checkpoint=last,", []),
         ("train algo.clip", ["algo.clip_eps=", "algo.clip_vloss="]),

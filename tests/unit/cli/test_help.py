@@ -65,7 +65,7 @@ def test_defaults_ranges_and_groups_are_shown_but_not_every_environment(cli: Cli
     assert "algo.clip_eps=0.2" in out
     assert "in (0, 1)" in out
     assert "ppo/CartPole-v1" in out
-    assert "csv, jsonl, tensorboard" in out
+    assert "csv, jsonl, mlflow, tensorboard, wandb" in out
     assert "FrozenLake-v1" not in out
     assert "resume=RUN" in out
     assert "resume=RUN" not in cli("sweep", "--help").out

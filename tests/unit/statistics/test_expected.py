@@ -47,7 +47,7 @@ def by_name(expected: dict[str, Any], found: dict[str, Any]) -> dict[str, Verdic
 @pytest.mark.parametrize("experiment", FOLDERS)
 def test_every_experiment_agrees_with_itself(experiment: str) -> None:
     verdicts = compare(document(experiment), document(experiment))
-    assert len(verdicts) >= 9
+    assert len(verdicts) >= 7  # of a comparison whose first leg is there
     assert {verdict.word for verdict in verdicts} == {"agrees"}
 
 
