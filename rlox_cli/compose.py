@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ from rlox_cli.variants import VariantSource
 from rlox_cli.verbatim import quoted, verbatim_keys
 
 CONF = "pkg://rlox_cli.conf"
+ADDRESSES = ("search.storage", "hydra.sweeper.storage")
+PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 Task = Callable[[DictConfig], Any]
 
 
@@ -135,6 +138,8 @@ class Line:
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
         given: list[str] = parsed.overrides
+        for override in given:
+            _require_no_password(override)
         keys = verbatim_keys(command.schema.keys(command.schema.chosen(given, folders)))
         plain = list(quoted(given, keys, several=parsed.multirun))
         overrides = list(command.rewrite(plain, folders))
@@ -173,6 +178,18 @@ class Line:
                 schema.owners,
                 "rlox sweep …" if self.command.sweeps else f"rlox {self.command.name} … once for",
             ) from error
+
+
+def _require_no_password(override: str) -> None:
+    """`ConfigError` for an address with a password, which would be in files of the run or sweep."""
+    key, _, value = override.lstrip("+").partition("=")
+    kept = key in ADDRESSES or (key.startswith("logger") and "tracking_uri" in override)
+    key = key.replace("hydra.sweeper.", "search.")  # as it is typed
+    if kept and PASSWORD.search(value):
+        raise ConfigError(
+            f"{key} has a password, which would be in files of the run: "
+            f"export ADDRESS=... and give {key}='${{oc.env:ADDRESS}}'"
+        )
 
 
 def taken_apart(args: list[str], command: Command) -> tuple[list[str], list[str]]:

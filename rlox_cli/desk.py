@@ -137,6 +137,8 @@ class Desk:
             self.shown.started(number, self._open[number].overrides)
         elif kind == "ended":
             self._end(number, event["outcome"])
+        elif kind == "left" and not self._told:
+            self._end(number, self.died(self._open[number], "a signal ended it before it began"))
         elif kind == "left":
             self._forget(number)
             self.shown.stopped(number)

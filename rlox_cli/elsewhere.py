@@ -1,7 +1,7 @@
 """`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: the jobs of a sweep where a library runs them.
 
-The options and their settings are those of Hydra's published launchers of these names; what goes on with the
-jobs is rlox's, over the same libraries, so that each job is accounted for.
+The options have the names of Hydra's published launchers, and those of their settings that make sense where
+each job is accounted for; what goes on with the jobs is rlox's, over the same libraries.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 
+from rlox.configs import nearest
 from rlox.errors import ConfigError, MissingExtraError
 from rlox_cli import provenance
 from rlox_cli.crew import Outcome, Task
@@ -47,6 +48,13 @@ SLURM: Mapping[str, Any] = {
     "max_num_timeout": 3,  # how often it then goes on in a job of its own
     "additional_parameters": {},
     "array_parallelism": 256,
+}
+COUNTS = {
+    "n_jobs": "1 or more, or -1 for all CPUs",
+    **dict.fromkeys(
+        ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb", "array_parallelism"),
+        "1 or more",
+    ),
 }
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "joblib": {"n_jobs": -1},
@@ -102,11 +110,6 @@ class Joblib(Elsewhere):
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-
-    def require(self) -> None:
-        """A number of processes, as joblib counts."""
-        if self.n_jobs == 0:
-            raise ConfigError("hydra.launcher.n_jobs=0: expected 1 or more, or -1 for all CPUs")
 
     def engine(self, jobs: int) -> Engine:
         """As many processes as `n_jobs` says, as joblib counts."""
@@ -229,7 +232,20 @@ def require(node: DictConfig) -> None:
             f"pip install 'rlox[{found.extra}]'"
         ) from error
     settings = {key: value for key, value in _plain(node).items() if key != "_target_"}
+    for key, value in settings.items():
+        if key not in SETTINGS[name]:
+            raise ConfigError(
+                f"hydra.launcher.{key}: hydra/launcher={name} has no such setting"
+                f"{nearest(key, SETTINGS[name])}"
+            )
+        if key in COUNTS and value is not None and not _counts(key, value):
+            raise ConfigError(f"hydra.launcher.{key}={value}: expected {COUNTS[key]}")
     found(**settings).require()
+
+
+def _counts(key: str, value: Any) -> bool:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return number and (value > 0 or (key == "n_jobs" and value < 0))
 
 
 def _plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ class Loky:
         self._idle: list[Any] = []
         self._size = size
         self._waiting: deque[Errand] = deque()
+        self._recalled: list[int] = []
         self._busy: dict[Any, tuple[int, Any]] = {}  # by future: the job and the executor
 
     def begin(self, errands: Sequence[Errand]) -> None:
@@ -47,7 +48,8 @@ class Loky:
         """What is over."""
         from joblib.externals.loky import wait
 
-        found = []
+        found = [End(number) for number in self._recalled]
+        self._recalled = []
         for future in wait(list(self._busy), TICK, "FIRST_COMPLETED").done:
             number, executor = self._busy.pop(future)
             error = future.exception()
@@ -61,8 +63,7 @@ class Loky:
 
     def recall(self) -> None:
         """The others stay undone; ended() has no more of them to tell than that."""
-        for errand in self._waiting:
-            self._busy[_over()] = (errand.number, _Nobody())
+        self._recalled += [errand.number for errand in self._waiting]
         self._waiting.clear()
 
     def close(self, left: Collection[int]) -> None:
@@ -205,21 +206,6 @@ class Submitit:
         except Exception as error:  # submitit has many
             raise RloxError(f"submitit cannot submit: {_first_line(error)}") from error
         self._open |= {errand.number: job for errand, job in zip(batch, jobs, strict=True)}
-
-
-class _Nobody:
-    """The executor of what never began."""
-
-    def shutdown(self, wait: bool, kill_workers: bool) -> None:
-        """There is nothing to end."""
-
-
-def _over() -> Any:
-    from joblib.externals.loky import Future
-
-    future = Future()
-    future.set_result(None)
-    return future
 
 
 def _perform(errand: Errand) -> None:

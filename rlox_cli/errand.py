@@ -99,7 +99,8 @@ class Errand:
                     finally:
                         signal.pthread_sigmask(signal.SIG_SETMASK, before)
             except Interrupted:
-                letter.tell("left")
+                if letter.preempted is None:
+                    letter.tell("left")
             except Exception as error:  # of the sweep: jobs keep theirs
                 from rlox_cli.messages import describe
 

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from hydra.core.config_store import ConfigStore
 from hydra.errors import OverrideParseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
@@ -16,14 +17,8 @@ from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameEr
 MAX_LINES = 8
 LISTED_OPTIONS = 20
 
-# Options of Hydra's own groups; of those that a package brings, that package.
-PLUGINS = {
-    "hydra/launcher=joblib": "",
-    "hydra/launcher=ray": "",
-    "hydra/launcher=rq": "hydra-rq-launcher",
-    "hydra/launcher=submitit_local": "",
-    "hydra/launcher=submitit_slurm": "",
-}
+# Packages that bring options of Hydra's own groups.
+PLUGINS = {"hydra/launcher=rq": "hydra-rq-launcher"}
 
 # What other libraries call it: last part of a key -> our key.
 SYNONYMS = {
@@ -104,12 +99,12 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
 
 def _unknown_plugin(choice: str) -> ConfigError:
     """The error for an option of one of Hydra's own groups, which packages bring."""
-    if PLUGINS.get(choice):
+    if choice in PLUGINS:
         return MissingExtraError(
             f"{choice} needs a package that is not installed: pip install {PLUGINS[choice]}"
         )
     group, _, option = choice.partition("=")
-    known = [name.partition("=")[2] for name in PLUGINS if name.startswith(f"{group}=")]
+    known = [name.removesuffix(".yaml") for name in ConfigStore.instance().list(group)]
     return UnknownNameError(f"{choice}: no such option{nearest(option, known)}")
 
 

@@ -113,6 +113,7 @@ class RunFolder:
         self._step = 0
         self._beat = 0.0
         self._log: logging.Handler | None = None
+        self._over = False  # an end has been written
         self.fresh = self.begun = True  # a folder that was there before is neither, at first
         self._can_go_on = False  # a fresh one until it has what a run is resumed from
 
@@ -180,6 +181,7 @@ class RunFolder:
             "pid": os.getpid(),
         }
         write_json(self.path / "status.json", data, patience)
+        self._over = state != RUNNING
         if state != RUNNING:
             log.info("%s at step %d: %s", state, self._step, reason)
 
@@ -223,6 +225,8 @@ class RunFolder:
         try:
             if not self.begun:
                 self._note(error)
+            elif self._over:  # what comes now, when loggers are waited for, ends it no other way
+                pass
             elif isinstance(error, (Interrupted, KeyboardInterrupt)):
                 if self.fresh and not self._can_go_on:
                     self.discard()

@@ -15,8 +15,10 @@ _rlox_complete() {
   COMPREPLY=()
   while IFS= read -r word; do
     [[ -n $word ]] || continue
+    word=${word#"$kept"}
+    [[ $word == *[^A-Za-z0-9._/=:,@+~%-]* ]] && printf -v word %q "$word"
     case $word in *[=./]) ;; *) word="$word " ;; esac
-    COMPREPLY+=("${word#"$kept"}")
+    COMPREPLY+=("$word")
   done < <("${words[0]}" completion bash "words=$typed" 2>/dev/null)
 }
 complete -o nospace -F _rlox_complete rlox

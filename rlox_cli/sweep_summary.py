@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rlox.configs import RunConfig, leaves
-from rlox.statistics import bootstrap_ci, iqm
+from rlox.statistics import iqm, stratified_bootstrap
 from rlox_cli.help import value_text
 from rlox_cli.identity import job_folders, saved_identity, saved_run, what
 from rlox_cli.run_folder import DONE, read_result, read_status, write_text
@@ -72,9 +72,10 @@ def write(
     writer.writerows(rows)
     write_text(folder / "summary.csv", buffer.getvalue())
     table = "\n".join(_table(COLUMNS, rows))
-    groups = "\n".join(_table(GROUP_COLUMNS, list(_groups(rows))))
-    write_text(folder / "summary.md", f"# {folder.name}\n\n{groups}\n\n## Jobs\n\n{table}\n")
-    return _closing(folder, rows, outcomes)
+    groups = list(_groups(rows))
+    means = "\n".join(_table(GROUP_COLUMNS, groups))
+    write_text(folder / "summary.md", f"# {folder.name}\n\n{means}\n\n## Jobs\n\n{table}\n")
+    return _closing(folder, rows, groups, outcomes)
 
 
 def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -106,8 +107,10 @@ def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def _over_seeds(scores: Sequence[float]) -> dict[str, Any]:
     """Their IQM and its interval over seeds, which one seed alone does not have."""
     values = np.array(scores)
-    low, high = bootstrap_ci(values, iqm, seed=0) if len(scores) > 1 else ("", "")
-    return {"iqm": iqm(values), "ci95_low": low, "ci95_high": high}
+    if len(values) < 2:
+        return {"iqm": iqm(values), "ci95_low": "", "ci95_high": ""}
+    found = stratified_bootstrap(values, iqm, rng=np.random.default_rng(0))
+    return {"iqm": found.estimate, "ci95_low": found.low, "ci95_high": found.high}
 
 
 def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -167,7 +170,10 @@ def _words(group: Mapping[str, Any]) -> str:
 
 
 def _closing(
-    folder: Path, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]]
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    groups: Sequence[Mapping[str, Any]],
+    outcomes: Sequence[Mapping[str, Any]],
 ) -> str:
     left = [row for row in rows if row["status"] not in (DONE, PRUNED)]
     pruned = sum(row["status"] == PRUNED for row in rows)
@@ -177,7 +183,7 @@ def _closing(
         + f", {skipped} of them before" * bool(skipped)
         + f", {pruned} pruned" * bool(pruned)
     ]
-    for group in _groups(rows):
+    for group in groups:
         name = ", ".join(filter(None, [f"{group['algo']} on {group['env']}", group["settings"]]))
         lines.append(f"  {name}: {_words(group)}")
     lines += [f"  {row['status']}: {row['job']}: {row['reason']}".rstrip(": ") for row in left]

@@ -81,14 +81,20 @@ class ChildSink:
             raise StorageError(f"logger {self.name} is waited for no longer")
         self._kill()
         self._process = subprocess.Popen(
-            # a session of its own: Ctrl-C is for the run. -I: nothing of the current folder is imported
+            # a session of its own: Ctrl-C is for the run. Nothing of the current folder is imported
             [sys.executable, "-I", "-c", START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._tell({"path": sys.path, "parent": os.getpid(), **self._told})
+        self._tell(
+            {
+                "path": [str(Path(p).absolute()) for p in sys.path if p],
+                "parent": os.getpid(),
+                **self._told,
+            }
+        )
         if self._abandoned:  # meanwhile, by another thread
             self._kill()
 

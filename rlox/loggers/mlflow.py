@@ -16,7 +16,9 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from rlox.errors import StorageError
 from rlox.loggers.base import Row, Told
 from rlox.loggers.mlflow_rows import taken_back
 from rlox.loggers.remote import Record, first_rows, result_of
@@ -148,6 +150,10 @@ class MlflowSink:
             with suppress(Exception):  # another run may have made it just now
                 return str(self._client.create_experiment(name, artifact_location=place))
             found = self._client.get_experiment_by_name(name)
+        if place is not None and not _inside(str(found.artifact_location), self._folder):
+            raise StorageError(
+                f"experiment={name}: the store in the run folder keeps its files elsewhere; give another name"
+            )
         return str(found.experiment_id)
 
     def _made(self) -> Any:
@@ -251,7 +257,16 @@ def _is_own(folder: Path) -> bool:
             places += [place for (place,) in store.execute("SELECT artifact_uri FROM runs")]
     except sqlite3.Error:
         return False
-    return whole and all(f"{place}/".startswith(f"{_artifacts(folder)}/") for place in places)
+    return whole and all(_inside(place, folder) for place in places)
+
+
+def _inside(place: str, folder: Path) -> bool:
+    """Whether files of that address are among those of the run folder's own store."""
+    found = urlsplit(place)
+    if found.scheme not in ("", "file") or found.netloc:
+        return False
+    home = urlsplit(_artifacts(folder)).path
+    return Path(unquote(found.path)).resolve().is_relative_to(Path(unquote(home)).resolve())
 
 
 def _target(address: str | None) -> str:

@@ -171,9 +171,10 @@ def _require_writable(path: Path) -> None:
     """`StorageError` before minutes are spent on what cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        made = not path.exists()
         with path.open("ab"):
             pass
-        if path.stat().st_size == 0:
+        if made:
             path.unlink()
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error

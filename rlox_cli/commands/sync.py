@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,8 +62,10 @@ def check(composed: DictConfig) -> SyncConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox.errors import ConfigError
+    from rlox.errors import ConfigError, RloxError
     from rlox_cli import compose
+    from rlox_cli.exit_codes import exit_code
+    from rlox_cli.messages import describe
     from rlox_cli.syncing import sync_run
 
     flags, given = compose.taken_apart(call.args, call.command)
@@ -71,11 +74,18 @@ def _run(call: Call) -> int:
     if runs and any(argument.startswith("run=") for argument in rest):
         raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
     complete = [True]
+    wrong: list[RloxError] = []
     for one in [[f"run={run}", *rest] for run in runs] or [rest]:
-        compose.run(
-            replace(call, args=one), lambda composed: complete.append(sync_run(check(composed)))
-        )
-    return OK if all(complete) else FAILED
+        try:
+            compose.run(
+                replace(call, args=one), lambda composed: complete.append(sync_run(check(composed)))
+            )
+        except RloxError as error:  # of one run: others have rows to send too
+            if len(runs) < 2:
+                raise
+            wrong.append(error)
+            print(f"rlox sync: {describe(error)}", file=sys.stderr)
+    return max(map(exit_code, wrong), default=OK if all(complete) else FAILED)
 
 
 COMMAND = Command(

@@ -17,6 +17,7 @@ from rlox_cli.report.study import study
 from rlox_cli.report.tables import latex, markdown
 from rlox_cli.run_folder import nearest_runs, write_json, write_text
 
+FOLDERS = ("figures", "tables")
 PLACE = "report"
 
 
@@ -84,7 +85,14 @@ def _place(config: ReportConfig) -> Path:
     if config.out is not None:
         return Path(config.out).expanduser()
     only = Path(config.runs[0]).expanduser() if len(config.runs) == 1 else None
-    return only / PLACE if only is not None and only.is_dir() else Path(PLACE)
+    if only is None or not only.is_dir():
+        return Path(PLACE)
+    for path in (only / PLACE, *(only / PLACE / name for name in FOLDERS)):
+        if path.is_symlink():  # a stranger's folder must not say where files go
+            raise ConfigError(
+                f"{path} is a link to {path.readlink()}; remove it, or give out=FOLDER"
+            )
+    return only / PLACE
 
 
 def _title(config: ReportConfig) -> str:
@@ -104,7 +112,7 @@ def _require_place(out: Path) -> None:
 
 def _make(out: Path) -> None:
     try:
-        for folder in (out / "figures", out / "tables"):
+        for folder in (out / name for name in FOLDERS):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(

@@ -95,7 +95,9 @@ def test_a_run_that_was_offline_is_sent_once_by_rlox_or_by_wandb_sync(
     assert server.runs == {}
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     command = [sys.executable, "-m", "wandb", "sync", str(file.parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ})
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = server.runs
     expected = losses(read_rows(tmp_path / METRICS))

@@ -185,3 +185,15 @@ def test_provenance_has_the_engines_of_environments_that_are_installed(
     found = provenance.packages()
     assert (found["torch"], found["mujoco"], found["numpy"]) == ("2.15.0", "4.0.0", None)
     assert "box2d" not in found
+
+
+def test_a_signal_after_the_end_was_written_ends_the_run_no_other_way(tmp_path: Path) -> None:
+    config = make_run({"seed": 1})
+    with (
+        pytest.raises(Interrupted),
+        RunFolder.create(config, tmp_path / "run") as folder,
+    ):
+        folder.start(config, {})
+        folder.status("done", "total_steps")
+        raise Interrupted(15)  # while loggers are waited for
+    assert read_status(tmp_path / "run")["status"] == "done"

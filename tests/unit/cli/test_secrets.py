@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from helpers.cli import TINY, Cli, only_run
+from helpers.cli import TINY, Cli, assert_explained, only_run
 
 from rlox.configs.secrets import FromProcess, masked, scrubbed
 
@@ -179,3 +179,20 @@ def test_flags_of_the_environment_are_no_secrets_that_messages_are_searched_for(
     monkeypatch.setenv("WORD_0", "a-longer-word")
     FromProcess("x ${oc.env:WORD_0}", "x a-longer-word")
     assert scrubbed("no a-longer-word, please") == "no ${oc.env:WORD_0}, please"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "search.storage=postgresql://me:hunter2@host/db",
+        "logger.mlflow.tracking_uri=http://me:hunter2@host",
+    ],
+)
+def test_an_address_with_a_password_is_refused_before_anything_has_it(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@host")
+    more = ["search=ppo"] if override.startswith("search") else ["logger=mlflow"]
+    result = cli("sweep" if more == ["search=ppo"] else "train", *more, override)
+    assert_explained(result, f"{override.partition('=')[0]} has a password", tmp_path)
+    assert "hunter2" not in result.err

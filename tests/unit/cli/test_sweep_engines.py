@@ -136,12 +136,15 @@ def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("engine", "number"), [("joblib", signal.SIGKILL), ("submitit_local", signal.SIGINT)]
+    ("engine", "number"),
+    [("joblib", signal.SIGKILL), ("submitit_local", signal.SIGINT), ("joblib", signal.SIGINT)],
 )
 def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
     engine: str, number: int, tmp_path: Path
 ) -> None:
     given = [*TINY, "seed=1,2", "hydra.sweep.dir=sweep", f"hydra/launcher={engine}"]
+    if (engine, number) == ("joblib", signal.SIGINT):
+        given.append("hydra.launcher.n_jobs=1")  # so that one waits
     command = [sys.executable, "-m", "rlox_cli.main", "sweep", *given, "total_steps=1e7"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -168,6 +171,9 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
             "hydra.launcher.verbose",
         ),
         (("joblib", "hydra.launcher.n_jobs=0"), "hydra.launcher.n_jobs=0: expected 1 or more"),
+        (("joblib", "hydra.launcher.n_jobs=abc"), "hydra.launcher.n_jobs=abc: expected 1 or more"),
+        (("joblib", "+hydra.launcher.n_job=2"), "has no such setting; did you mean 'n_jobs'?"),
+        (("submitit_local", "hydra.launcher.mem_gb=abc"), "hydra.launcher.mem_gb=abc: expected"),
         (
             ("submitit_local", "hydra.launcher.nodes=2"),
             "hydra.launcher.nodes=2: a job is one process",
@@ -266,6 +272,19 @@ def test_after_a_signal_jobs_are_told_and_those_that_have_not_begun_stay_undone(
     assert {n: o["status"] for n, o in found.items()} == {0: "killed"}
     assert engine.recalled
     assert int((box.path / "stop").read_text()) == signal.SIGTERM
+
+
+def test_a_job_that_a_signal_ends_before_it_began_is_told_while_the_sweep_goes_on(
+    box: Mailbox,
+) -> None:
+    engine = Pretended(box.path, {0: [started(), {"event": "left"}], 1: [started(), ended("done")]})
+
+    def died(task: Task, how: str) -> dict[str, Any]:
+        return {"status": "killed", "code": 1, "message": how, "folder": None}
+
+    desk = Desk(engine, box, Display(2, ()), Signals(), died)
+    found = desk.work([Task(n, [f"seed={n}"]) for n in range(2)], [])
+    assert {n: o["status"] for n, o in found.items()} == {0: "killed", 1: "done"}
 
 
 def test_an_errand_of_a_sweep_that_is_gone_does_nothing(tmp_path: Path) -> None:

@@ -241,3 +241,14 @@ def test_the_command_takes_places_without_a_key_and_says_where_the_files_are(
     assert "ppo on CartPole-v1: 6.000 [5.000, 7.000] (2 runs)" in said.out
     assert Read(tmp_path / "report/report.html").text.count("<b>Mine</b>") == 2
     assert (tmp_path / "report/figures/scores.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(
+    cli: Cli, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "run", 1.0)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run" / "report").symlink_to(tmp_path / "elsewhere")
+    result = cli("report", "run")
+    assert (result.code, list((tmp_path / "elsewhere").iterdir())) == (2, [])
+    assert "run/report is a link to" in result.err
