@@ -161,6 +161,10 @@ def from_hydra(
             f"  to run each of them: {several} {match[1]}\n"
             f"  for one list: {match[1].replace('=', '=[', 1)}]"
         )
+    if "INTERVAL_SWEEP" in text:
+        return ConfigError(
+            "an interval has no list of values: a search draws from it, e.g. search=auto"
+        )
     if match := re.search(r"Sweep parameters '([^']+)' requires --multirun", text):
         return ConfigError(f"{match[1]} has several values; to run each: {several} '{match[1]}'")
     return ConfigError(shorten(_without_links(text), 6))

@@ -24,6 +24,14 @@ __all__ = [
 ]
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
+STORES = (
+    "http",
+    "https",
+    "sqlite",
+    "postgresql",
+    "mysql",
+    "mssql",
+)  # of MLflow's, those that are known here
 OF_PROCESS = f"${{oc.env:{TRACKING_URI}}}"  # what files have in place of an address
 
 
@@ -94,6 +102,12 @@ class MlflowConfig:
             raise ConfigError(
                 "logger.mlflow.tracking_uri has a password, which would be in files of the run: "
                 f"export {TRACKING_URI}=... and give '{OF_PROCESS}'"
+            )
+        if urlsplit(given).scheme.partition("+")[0] not in STORES:
+            raise ConfigError(
+                "logger.mlflow.tracking_uri: expected the address of a server (http://..., https://...) or "
+                f"of a database (sqlite:///...), not one that begins with {urlsplit(given).scheme!r}; null is a "
+                "store in the run folder"
             )
         object.__setattr__(self, "tracking_uri", FromProcess(OF_PROCESS, given))
 

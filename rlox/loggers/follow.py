@@ -54,6 +54,8 @@ class Delivery:
         return not self.left and self.error is None
 
     def __str__(self) -> str:
+        if not self.left and self.error is not None:  # also of a place that has none of them yet
+            return f"is not known to have every row: {self.error}"
         lacks = f"lacks {self.left} rows" if self.left else "has every row"
         return f"{lacks}: {self.error or 'it did not take them in time'}"
 

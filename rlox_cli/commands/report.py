@@ -72,6 +72,8 @@ def check(composed: DictConfig) -> ReportConfig:
         raise ConfigError(f"formats: {unknown[0]}: expected some of {', '.join(FORMATS)}")
     for task, ends in config.ranges.items():
         _require_range(task, ends)
+    if config.strict and config.expected is None:
+        raise ConfigError("strict=true: there is nothing to differ from; give expected=FILE")
     return config
 
 

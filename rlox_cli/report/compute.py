@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlox import statistics
+from rlox.configs import nearest
+from rlox.errors import ConfigError
 from rlox_cli.report.records import AXIS, PARTS, TRAINING, Array, Curve, Run
 from rlox_cli.report.results import (
     Aggregate,
@@ -232,14 +234,27 @@ def _runs(scores: Mapping[str, Array]) -> int:
 def _scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scale:
     given = {slug(task): (float(low), float(high)) for task, (low, high) in ranges.items()}
     tasks = sorted({cell.task for cell in study.cells if cell.counted})
+    for name in ranges:
+        if slug(name) not in map(slug, tasks):
+            raise ConfigError(f"ranges.{name}: no run is of that task{nearest(name, tasks)}")
     known = {task: given[slug(task)] for task in tasks if slug(task) in given}
+    if normalize == "none" and known and len(known) < len(tasks):
+        left = next(task for task in tasks if task not in known)
+        raise ConfigError(
+            f"normalize=none and ranges: give {left} a range too, or none of the tasks"
+        )
+    chosen = set(known)
     if not known and (len(tasks) < SHORT or normalize == "none"):
         return Scale({}, "returns as they are", False)
     for task in tasks:
         own = np.concatenate([cell.scores for cell in study.cells if cell.task == task])
         known.setdefault(task, (float(own.min()), float(own.max())))
-    said = [f"{task} {number(low)} to {number(high)}" for task, (low, high) in known.items()]
-    by = "by ranges=" if len(given) >= len(tasks) else "each task's lowest and highest run"
+    said = [
+        f"{task} {number(low)} to {number(high)}"
+        + " by ranges=" * (0 < len(chosen) < len(tasks) and task in chosen)
+        for task, (low, high) in known.items()
+    ]
+    by = "by ranges=" if len(chosen) == len(tasks) else "each task's lowest and highest run"
     return Scale(known, f"scores from 0 to 1 ({by}: {', '.join(said)})", True)
 
 

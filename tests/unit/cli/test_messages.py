@@ -35,6 +35,9 @@ TRAIN = {
         "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
+    ("algo.gamma=interval(0.9,0.99)", "-m"): (
+        "an interval has no list of values: a search draws from it, e.g. search=auto"
+    ),
     ("hydra/launcher=rq", "-m"): (
         "hydra/launcher=rq needs a package that is not installed: pip install hydra-rq-launcher"
     ),

@@ -105,3 +105,11 @@ def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
     assert set(Record(tmp_path, "wandb", "another").unsent(checkpoints=True)) != set()
     (tmp_path / "plots" / "a.png").write_bytes(b"2")
     assert set(Record(tmp_path, "wandb", "run").unsent(checkpoints=True)) == {"plots/a.png"}
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "file:///tmp/mlruns", "databricks"])
+def test_an_address_of_another_kind_is_refused_before_a_run_that_nothing_would_arrive_of(
+    uri: str,
+) -> None:
+    with pytest.raises(ConfigError, match="expected the address of a server"):
+        run_with(uri)

@@ -264,7 +264,7 @@ def test_a_sink_that_fails_only_in_closing_is_reported(tmp_path: Path) -> None:
             raise OSError("gone")
 
     add(tmp_path, [1])
-    with pytest.warns(UserWarning, match="logger memory has every row: gone"):
+    with pytest.warns(UserWarning, match="logger memory is not known to have every row: gone"):
         found = followed(tmp_path, Fails())
     assert (found.sent, found.left) == (1, 0)
 

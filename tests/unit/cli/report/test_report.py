@@ -252,3 +252,12 @@ def test_a_link_in_the_folder_of_a_run_does_not_say_where_the_report_goes(
     result = cli("report", "run")
     assert (result.code, list((tmp_path / "elsewhere").iterdir())) == (2, [])
     assert "run/report is a link to" in result.err
+
+
+def test_a_range_of_a_task_that_no_run_is_of_and_a_verdict_without_figures_are_refused(
+    cli: Cli, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "run", 1.0)
+    wrong = cli("report", "run", "ranges.CartPol-v1=[0,500]", "formats=[]")
+    assert (wrong.code, "did you mean 'CartPole-v1'" in wrong.err) == (2, True)
+    assert "give expected=FILE" in cli("report", "run", "strict=true", "formats=[]").err
