@@ -106,8 +106,8 @@ class MlflowConfig:
         if urlsplit(given).scheme.partition("+")[0] not in STORES:
             raise ConfigError(
                 "logger.mlflow.tracking_uri: expected the address of a server (http://..., https://...) or "
-                f"of a database (sqlite:///...), not one that begins with {urlsplit(given).scheme!r}; null is a "
-                "store in the run folder"
+                f"of a database (sqlite:///...), not {urlsplit(given).scheme or 'a path'}; null is a store "
+                "in the run folder"
             )
         object.__setattr__(self, "tracking_uri", FromProcess(OF_PROCESS, given))
 

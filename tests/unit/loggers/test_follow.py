@@ -311,7 +311,9 @@ def test_a_position_that_cannot_be_stored_is_an_error_and_no_row_is_lost(tmp_pat
     sink = Memory(takes_back=False)
     add(tmp_path, [1, 2])
     (tmp_path / "loggers").write_text("in the way")
-    with pytest.warns(UserWarning, match=r"has every row: cannot write .*memory\.json"):
+    with pytest.warns(
+        UserWarning, match=r"is not known to have every row: cannot write .*memory\.json"
+    ):
         assert followed(tmp_path, sink, timeout=0.2).left == 0
     assert sink.steps == [1, 2]
 
