@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import netrc
 import os
+import sys
 import warnings
 from contextlib import suppress
 from dataclasses import replace
@@ -46,6 +47,12 @@ def sync_run(config: SyncConfig) -> bool:
 
 
 def _caught_up(path: Path, run: RunConfig, timeout: float) -> bool:
+    names = ", ".join(own.name for own in run.logger.values() if own.name in LOGGERS)
+    print(
+        f"{path}: {names} catch up, in {timeout:g} s at most (timeout=)",
+        file=sys.stderr,
+        flush=True,
+    )
     found = catch_up(path, run, timeout)
     for name, delivery in found.items():
         own = next(own for own in run.logger.values() if own.name == name)
@@ -63,6 +70,10 @@ def _target(own: Any, config: SyncConfig) -> Any:
     if isinstance(own, MlflowConfig) and config.mlflow.tracking_uri is not None:
         return replace(own, tracking_uri=config.mlflow.tracking_uri)
     if isinstance(own, WandbConfig):
+        if config.wandb.mode == "online" and not _has_key():
+            raise ConfigError(
+                "wandb.mode=online: there is no key for the server: export WANDB_API_KEY=..., or wandb login"
+            )
         if config.wandb.mode != "auto":
             return replace(own, mode=config.wandb.mode)
         if _has_key():

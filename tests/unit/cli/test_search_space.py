@@ -139,7 +139,10 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
         (["search=ppo", "search.n_trials=0"], "search.n_trials=0: expected"),
         (["search=ppo", "hydra.sweeper.n_trial=0"], "search.n_trials"),
         (["hydra/sweeper=rlox_optuna"], "varies nothing"),
-        (["search=ppo", "search.storage=postgres://me:hidden@x/y"], "search.storage has a password"),
+        (
+            ["search=ppo", "search.storage=postgres://me:hidden@x/y"],
+            "search.storage has a password",
+        ),
     ],
 )
 def test_a_search_that_cannot_be_is_refused_before_anything_starts(

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from rlox.configs import RunConfig, make_run, plain
-from rlox.configs.loggers import MlflowConfig
+from rlox.configs.loggers import MlflowConfig, WandbConfig
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.loggers import check_loggers
 from rlox.loggers.remote import Record, told
-from rlox_cli import plain_yaml, validate
+from rlox_cli import plain_yaml, syncing, validate
+from rlox_cli.commands.sync import SyncConfig, WandbTarget
 
 URL = "http://tracking.example:5000/secret-path"
 ASKS = "${oc.env:MLFLOW_TRACKING_URI}"
@@ -113,3 +114,13 @@ def test_an_address_of_another_kind_is_refused_before_a_run_that_nothing_would_a
 ) -> None:
     with pytest.raises(ConfigError, match="expected the address of a server"):
         run_with(uri)
+
+
+def test_a_run_that_shall_go_online_without_a_key_is_told_so_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    config = SyncConfig(run=str(tmp_path), wandb=WandbTarget("online"))
+    with pytest.raises(ConfigError, match="export WANDB_API_KEY="):
+        syncing._target(WandbConfig(), config)
