@@ -177,10 +177,11 @@ def _closing(
 ) -> str:
     left = [row for row in rows if row["status"] not in (DONE, PRUNED)]
     pruned = sum(row["status"] == PRUNED for row in rows)
-    skipped = sum(outcome["status"] == "skipped" for outcome in outcomes)
+    done = len(rows) - len(left) - pruned
+    before = done - sum(outcome["status"] == DONE for outcome in outcomes)
     lines = [
-        f"{len(rows) - len(left) - pruned} of {len(rows)} jobs done"
-        + f", {skipped} of them before" * bool(skipped)
+        f"{done} of {len(rows)} jobs done"
+        + f", {before} of them before" * (before > 0)
         + f", {pruned} pruned" * bool(pruned)
     ]
     for group in groups:
