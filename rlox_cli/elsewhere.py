@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,9 @@ class Elsewhere(Own):
             finally:
                 self.task.outcomes += desk.outcomes.values()
 
+    @abstractmethod
     def engine(self, jobs: int) -> Engine:
         """What does so many jobs."""
-        raise NotImplementedError
 
     def environment(self, jobs: int) -> dict[str, str]:
         """What is set for each job: how many threads the data plane has, where jobs share a machine."""

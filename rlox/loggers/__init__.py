@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, leaves, plain
+from rlox.configs import LOGGER_CONFIGS, LoggerConfig, RunConfig, plain
 from rlox.configs.loggers import MlflowConfig
 from rlox.errors import MissingExtraError, StorageError
 from rlox.loggers.base import Row, Sink
@@ -16,7 +16,7 @@ from rlox.loggers.child import ChildSink
 from rlox.loggers.csv import CsvSink
 from rlox.loggers.follow import Delivery, Follower, finish
 from rlox.loggers.jsonl import METRICS, JsonLines, read_rows
-from rlox.loggers.remote import told
+from rlox.loggers.remote import hyperparameters, told
 from rlox.loggers.tensorboard import TensorboardSink
 from rlox.plugins import Offer, Plugged
 
@@ -74,13 +74,10 @@ _LOGGERS: dict[str, Logger] = {
     ),
 }
 
-# What decides what a run learns: not where it lies, nor how it is watched.
-DECIDING = ("algo", "env", "buffer", "seed", "total_steps", "device")
-
 
 def _elsewhere(own: LoggerConfig, folder: Path, run: RunConfig, data: dict[str, Any]) -> Sink:
     """A sink in a process of its own: its package takes seconds to import, and servers hang."""
-    return ChildSink(own.name, folder, asdict(told(data, folder, run, DECIDING)))
+    return ChildSink(own.name, folder, asdict(told(data, folder, run)))
 
 
 def _logger(offer: Offer, plugin: Any, told: str) -> Logger:
@@ -142,11 +139,6 @@ def catch_up(folder: Path, config: RunConfig, timeout: float = 60.0) -> dict[str
     for follower in followers:
         follower.start()
     return finish(followers, timeout)
-
-
-def hyperparameters(config: RunConfig) -> dict[str, Any]:
-    """What decides what a run learns, by dotted key: not where it lies, nor how it is watched."""
-    return dict(leaves({key: value for key, value in plain(config).items() if key in DECIDING}))
 
 
 def _chosen(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,30 @@ from rlox.disk import replace_file
 from rlox.loggers.base import Row, Told
 from rlox.loggers.jsonl import METRICS, rows_from
 
-__all__ = ["Record", "first_rows", "result_of", "told"]
+__all__ = ["Record", "first_rows", "hyperparameters", "result_of", "told"]
+
+# What decides what a run learns: not where it lies, nor how it is watched.
+DECIDING = ("algo", "env", "buffer", "seed", "total_steps", "device")
 
 FILES = ("provenance.json", "result.json", "plots/*.png", "videos/*.mp4", "eval/*.json")
 CHECKPOINTS = ("last", "best")
 
 
-def told(own: Mapping[str, Any], folder: Path, run: RunConfig, chosen: Sequence[str]) -> Told:
-    """What a process that sends the run is told; `chosen` are the top keys that decide what it learns."""
+def hyperparameters(run: RunConfig) -> dict[str, Any]:
+    """What decides what a run learns, by dotted key: not where it lies, nor how it is watched.
+
+    Values of keys named like secrets are `***`.
+    """
     config = _masked(plain(run))
-    deciding = {key: value for key, value in config.items() if key in chosen}
+    return dict(leaves({key: value for key, value in config.items() if key in DECIDING}))
+
+
+def told(own: Mapping[str, Any], folder: Path, run: RunConfig) -> Told:
+    """What a process that sends the run is told."""
     return Told(
         own=own,
-        config=config,
-        hyperparameters=dict(leaves(deciding)),
+        config=_masked(plain(run)),
+        hyperparameters=hyperparameters(run),
         unit=run.algo.unit,
         name=run.run.name or folder.absolute().name,
         tags=list(run.run.tags),

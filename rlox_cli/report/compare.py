@@ -17,7 +17,6 @@ from rlox_cli.report.results import CellResult, Results
 from rlox_cli.report.tables import Estimate, Table, Value, shown
 
 SCHEMA_VERSION = 1
-PARTS = ("tasks", "all tasks", "improvement")
 OWN = "rlox"  # what an experiment's file calls the runs that are not a baseline's
 LEVEL = "99%"
 
@@ -48,7 +47,7 @@ def load(path: Path) -> dict[str, Any]:
         raise ConfigError(f"expected={path}: no JSON: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"expected={path}: expected a mapping, as a report writes report.json")
-    wanted = {part: data[part] for part in PARTS[:1] if part in data} or {"tasks": _legs(data)}
+    wanted = {"tasks": data["tasks"] if "tasks" in data else _legs(data)}
     if not isinstance(wanted["tasks"], dict) or not wanted["tasks"]:
         raise ConfigError(
             f"expected={path}: no figures in it: expected tasks, as in report.json, or parts with algo, "

@@ -23,47 +23,25 @@ from rlox_cli.signals import Signals
 from rlox_cli.sweep_display import Display
 
 from .test_sweep import job_names, rows
+from .test_sweep_workers import ENVIRONMENTS
 
 ENGINES = ("joblib", "ray", "submitit_local", "submitit_slurm")
-ROBOTS = """
+ROBOTS = (
+    ENVIRONMENTS
+    + """
 import os, signal
-import gymnasium as gym
-import numpy as np
-from gymnasium import spaces
 
 
-class Burning(gym.Env):
-    observation_space = spaces.Box(-1.0, 1.0, (2,))
-    action_space = spaces.Discrete(2)
-    left = 20
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
-
+class Dying(Breaking):
     def step(self, action):
-        self.left -= 1
-        if self.left < 0:
-            self.end()
-        return np.zeros(2, np.float32), 1.0, self.left % 10 == 0, False, {}
-
-    def end(self):
-        raise RuntimeError("the motor burnt out")
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
 
 
-class Never(Burning):
-    def __init__(self):
-        raise OSError("no such robot")
-
-
-class Dying(Burning):
-    def end(self):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-gym.register("Burning-v0", Burning)
-gym.register("Never-v0", Never)
 gym.register("Dying-v0", Dying)
 """
+)
 ENVS = "env=CartPole-v1,robots:Burning-v0,robots:Never-v0,robots:Dying-v0,Acrobot-v1"
 
 

@@ -12,7 +12,7 @@ import pytest
 from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.loggers import MlflowConfig, WandbConfig
 from rlox.errors import ConfigError, MissingExtraError
-from rlox.loggers import check_loggers
+from rlox.loggers import check_loggers, hyperparameters
 from rlox.loggers.remote import Record, told
 from rlox_cli import plain_yaml, syncing, validate
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
@@ -83,9 +83,10 @@ def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatc
 def test_values_named_like_secrets_are_not_sent(tmp_path: Path) -> None:
     kwargs: dict[str, Any] = {"api_token": "hunter2", "more": [{"password": "hunter2"}], "g": 1}
     run = make_run({"env": {"kwargs": kwargs}})
-    sent = told({}, tmp_path, run, ("env",))
+    sent = told({}, tmp_path, run)
     assert "hunter2" not in repr(sent)
     assert sent.hyperparameters["env.kwargs.g"] == 1
+    assert "hunter2" not in str(hyperparameters(run))  # which TensorBoard gets
 
 
 def test_files_are_sent_once_and_links_never(tmp_path: Path) -> None:
