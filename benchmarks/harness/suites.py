@@ -40,7 +40,7 @@ EVERYWHERE = ("numpy", "gymnasium", "torch")  # peers that come with rlox
 # row, size, system, and what else the work has in it
 QUICK = (
     ("P1", "2,048", "rlox", ""),
-    ("P2", "256 x 2,048", "rlox time-major, fresh", ""),
+    ("P2", "256 x 2,048", "rlox time-major, into", ""),
     ("P2", "256 x 2,048", "rlox env-major", ""),
     ("P3", "2,048", "rlox", ""),
     ("P4", "10,000", "rlox", ""),

@@ -20,7 +20,7 @@ class SuiteConfig:
     """Every kind of work once, in a minute or so, beside what comes with rlox."""
 
     name: str = param("ci", "the suite", choices=("ci",))
-    passes: int = param(5, PASSES, within="[1, 1000]")
+    passes: int = param(9, PASSES, within="[1, 1000]")
     rounds: int = param(8, ROUNDS, within="[2, 1000]")
     sample_ms: float = param(3.0, SAMPLE, within="(0, 60000]")
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 INNER = 400  # resamples of passes
 LOW = 0.2  # the quantile of a pass's rounds that counts
+ENOUGH = 7  # passes of which some may lie far off
+# Median deviations in a standard deviation: 1.4826 for many normal numbers, 1.1 times that for nine.
+NORMAL = 1.4826 * 1.1
 
 
 @dataclass(frozen=True)
@@ -59,25 +62,34 @@ def estimate(passes: Sequence[tuple[Sequence[float], Sequence[float]]], seed: in
 
     Others' work only adds to a time, so of the rounds of a pass the low ones count (`LOW`), and of the
     passes the median. Rounds of one pass share a process, its memory and its minute: what passes differ by
-    is the error, and what rounds leave open only where that is more. The interval resamples passes, and
-    rounds within each, as pairs.
+    is the error, whatever the few differ by that had a bad minute. Of fewer than `ENOUGH` passes nobody can
+    say which those are. The interval resamples passes, and rounds within each, as pairs.
     """
     rng = np.random.default_rng(seed)
-    values, spreads, draws = [], [], []
+    values, draws = [], []
     for ours, beside in passes:
         pair = np.log(np.array([ours, beside], np.float64))
         values.append(_low(pair))
         rounds = rng.integers(0, pair.shape[1], (INNER, pair.shape[1]))
         draws.append(_low(pair[:, rounds]))
-        spreads.append(np.var(draws[-1]))
     logs = np.array(values)
-    between = float(np.var(logs, ddof=1)) if logs.size > 1 else 0.0
     # of a median the variance is pi / 2 times that of a mean, for normal numbers
-    error = np.sqrt(np.pi / 2 * max(between, float(np.mean(spreads))) / logs.size)
+    error = np.sqrt(np.pi / 2 / logs.size) * _spread(logs, draws)
     chosen = rng.integers(0, logs.size, (INNER, logs.size))
     middles = np.median(np.take_along_axis(np.stack(draws, axis=1), chosen, axis=1), axis=1)
     low, high = np.exp(np.quantile(middles, [0.025, 0.975]))
     return Estimate(float(np.median(logs)), float(error), float(low), float(high))
+
+
+def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> float:
+    """The standard deviation of passes, by the median deviation where there are enough of them; of one
+    pass that which its rounds leave open.
+    """
+    if logs.size == 1:
+        return float(np.std(draws[0]))
+    if logs.size < ENOUGH:
+        return float(np.std(logs, ddof=1))
+    return float(NORMAL * np.median(np.abs(logs - np.median(logs))))
 
 
 def _low(pair: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -152,3 +152,19 @@ def test_of_a_pass_the_low_rounds_count_and_of_the_passes_the_median():
     assert found.ratio == pytest.approx(8.0)
     logs = np.log([4.0, 8.0, 99.0])
     assert found.error == pytest.approx(math.sqrt(math.pi / 2 * np.var(logs, ddof=1) / 3))
+
+
+def test_passes_in_a_bad_minute_leave_the_error_to_the_others():
+    good = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06]
+    passes: Passes = [([ours] * 6, [1.0] * 6) for ours in (*good, 3.0, 0.2)]
+    found = estimate(passes)
+    assert found.ratio == pytest.approx(1.03)
+    off = np.median(np.abs(np.log([*good, 3.0, 0.2]) - np.log(1.03)))
+    assert found.error == pytest.approx(math.sqrt(math.pi / 2 / 9) * 1.4826 * 1.1 * off)
+    assert found.error < 0.03
+
+
+def test_the_error_of_one_pass_is_what_its_rounds_leave_open():
+    steady_rounds = estimate([([2.0] * 8, [1.0] * 8)])
+    assert steady_rounds.error == pytest.approx(0.0, abs=1e-12)
+    assert estimate([([2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9], [1.0] * 8)]).error > 0.01
