@@ -91,13 +91,14 @@ SLOW_DOWNS = (
     methods("ReplayBuffer", ("push_batch",), "push of many", "P4 "),
     methods("ReplayBuffer", ("sample",), "sample, obs", "P6 "),
     methods("PrioritizedReplayBuffer", ("sample", "update_priorities"), "prioritized", "P8 "),
-    methods("VecEnv", ("step_all",), "one step", "P9 one step of n x CartPole"),
+    methods("VecEnv", ("step_all",), "one step", "P9 one step of n x CartPole", "P12 "),
     methods("VecEnv", ("step_into",), "one step", "P9 one step of n x Acrobot", "P12 "),
     function("compute_batch_group_advantages", "P10 ", "group advantages"),
-    function("compute_batch_token_kl_schulman", "P11 ", "k3 token"),
+    function("compute_token_kl_schulman", "P11 ", "k3 token"),
     SlowDown(
         "PPO's update",
-        "PPOLearner.update = _again(PPOLearner.update)\n",
+        # its minibatches: of an update a sample has only one, every second of which would be as before
+        "PPOLearner._step = _again(PPOLearner._step)\n",
         ("U1 an update of PPO",),
         "an update of PPO",
         "rlox/algorithms/ppo.py",
@@ -163,6 +164,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--baseline", type=Path, help="of the tree as it is; made if not given")
+    parser.add_argument("--only", default="", help="text in what is slowed")
     parser.add_argument("--near", action="store_true", help="only the rows of the slow-down")
     parser.add_argument("more", nargs="*", help="further keys of rlox bench")
     args = parser.parse_args()
@@ -173,9 +175,13 @@ def main() -> int:
             (place / "as_it_is").mkdir()
             baseline = place / "baseline.json"
             bench(copied(place / "as_it_is"), baseline, *args.more).check_returncode()
-        found = [attempt(one, baseline, place, args.near, args.more) for one in SLOW_DOWNS]
+        found = [
+            attempt(one, baseline, place, args.near, args.more)
+            for one in SLOW_DOWNS
+            if args.only in one.what
+        ]
     print(f"{sum(found)} of {len(found)} named")
-    return PASSED if sum(found) >= ASKED else MISSED
+    return PASSED if sum(found) >= min(ASKED, len(found)) else MISSED
 
 
 if __name__ == "__main__":
