@@ -20,6 +20,7 @@ from rlox_cli import elsewhere, grid, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
+from rlox_cli.search.settings import FILES
 from rlox_cli.trust import require_no_links
 
 
@@ -59,6 +60,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     elsewhere.require(master.hydra.launcher)
     from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
 
+    _require_own_kind(folder, searches(master))
     if searches(master):
         return search_plan(app, master, folder)
     if not str(OmegaConf.select(master, grid.SWEEPER)).endswith(".BasicSweeper"):
@@ -72,6 +74,21 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
     _require_distinct(jobs)
     return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
+
+
+def _require_own_kind(folder: Path, searching: bool) -> None:
+    """A folder is a sweep's or a search's: their summaries and their ways of going on do not fit together."""
+    left = [name for name in FILES if (folder / name).exists()]
+    runs = len(job_folders(folder))
+    if searching == bool(left) or not (left or runs):
+        return
+    there, wanted = ("search", "sweep") if left else ("sweep", "search")
+    found = ", ".join([*left, f"{runs} run{'s' * (runs != 1)}"])
+    go_on = "as it was given, with search=" if left else "without search="
+    raise ConfigError(
+        f"{folder} is the folder of a {there} ({found}); a {wanted} needs one of its own: "
+        f"hydra.sweep.dir=FOLDER\n  to go on with the {there}: the same command {go_on}"
+    )
 
 
 def _require_distinct(jobs: Sequence[PlannedJob]) -> None:

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rlox_cli import plain_yaml, summary, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.run_folder import write_text
-from rlox_cli.search.optimizer import FILE, Optimizer, counted, open_study
+from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import spelt
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import SEARCH
+from rlox_cli.search.settings import BEST, SEARCH, STUDY
 from rlox_cli.sweep import again
 from rlox_cli.variants import VariantSource
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-BEST = "best.yaml"
 WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 # words of a search's command line that its runs do not have
 ITS_OWN = (
@@ -53,7 +52,7 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
         print(_best(plan, best, line))
     print(f"summary  {folder / 'summary.md'}")
     if plan.options.storage is None:
-        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / FILE}')}")
+        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / STUDY}')}")
     left = Optimizer(study, plan.options, folder).due(1)
     if left and line:
         print(f"to go on: {again(line, folder)}", flush=True)

@@ -29,7 +29,7 @@ from rlox_cli.schema import keys_of
 from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import SearchOptions
+from rlox_cli.search.settings import LOCK, SearchOptions
 from rlox_cli.search.watch import JOBS, evaluations_in
 from rlox_cli.signals import Interrupted
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Outcome = dict[str, Any]
 SAME = "rlox"  # of a study: what is searched, and on what base
-LOCK = ".search"
 WAIT_SECONDS = 0.2
 
 

@@ -106,9 +106,9 @@ def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) ->
     assert len(re.findall("^pruned ", listing, re.MULTILINE)) == len(pruned)
     (run,) = (place / name for name in pruned[0].user_attrs["runs"])
     overrides = yaml.safe_load((run / ".hydra" / "overrides.yaml").read_text())
-    plain = cli("sweep", *overrides, "seed=0,1", PLACE)
-    assert plain.code == 0, plain.err
-    assert len(list(place.glob(f"{run.name}.attempt1"))) == 1  # a plain sweep does it again
+    refused = cli("sweep", *overrides, "seed=0,1", PLACE)
+    assert refused.code == 2 and "place is the folder of a search (study.db" in refused.err
+    assert not list(place.glob("*.attempt1"))
 
 
 @pytest.mark.ci
@@ -173,6 +173,34 @@ def test_one_process_searches_in_a_folder(cli: Cli, tmp_path: Path) -> None:
         refused = cli(*SEARCH, RATE)
     assert refused.code == 2
     assert "is being searched by another process" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("left", "args", "said"),
+    [
+        (
+            ["study.db", "0_a/config.yaml"],
+            ("sweep", *TINY, PLACE, "seed=0,1"),
+            "place is the folder of a search (study.db, 1 run); a sweep needs one of its own",
+        ),
+        (
+            ["summary.csv", "0_a/config.yaml", "1_b/config.yaml"],
+            (*SEARCH, RATE),
+            "place is the folder of a sweep (2 runs); a search needs one of its own",
+        ),
+    ],
+)
+def test_a_search_and_a_sweep_do_not_share_a_folder(
+    cli: Cli, tmp_path: Path, left: list[str], args: tuple[str, ...], said: str
+) -> None:
+    for name in left:
+        (tmp_path / "place" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "place" / name).touch()
+    refused = cli(*args)
+    assert refused.code == 2
+    assert said in refused.err and "hydra.sweep.dir=FOLDER" in refused.err
+    there = [p.relative_to(tmp_path / "place").as_posix() for p in tmp_path.glob("place/**/*")]
+    assert sorted(set(left)) == sorted(name for name in there if "." in name)
 
 
 @pytest.mark.ci
