@@ -19,6 +19,7 @@ from rlox.errors import ConfigError
 from rlox_cli import elsewhere, grid, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
+from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
 from rlox_cli.search.settings import FILES
 from rlox_cli.trust import require_no_links
@@ -118,14 +119,18 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     told = {outcome["identity"] for outcome in outcomes}
     missing: dict[str, RunConfig] = {}
     left: list[str] = []
-    for number, (overrides, config) in enumerate(planned.jobs or ()):
-        job = identity(config)
+    asked = {identity(config): config for _, config in planned.jobs or ()}
+    for number, (job, (overrides, config)) in enumerate(
+        zip(asked, planned.jobs or (), strict=True)
+    ):
         if job not in told:
             left.append(states.get(job, sweep_summary.NOT_STARTED))
             if job not in states:
                 missing[f"{number}_{job_slug(overrides, planned.common)}"] = config
     if planned.jobs is None and not outcomes:
         left = list(states.values()) or [sweep_summary.NOT_STARTED]
+    if kept := kept_loggers(outcomes, asked):
+        print(kept)
     print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):

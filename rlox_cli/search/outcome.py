@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox_cli import plain_yaml, summary, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
+from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import write_text
 from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import spelt
@@ -43,6 +44,8 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     study = open_study(plan.options, folder)
     trials = counted(study)
     sweep_summary.write(folder, outcomes, {})
+    if kept := kept_loggers(outcomes, {o["identity"]: plan.base for o in outcomes}):
+        print(kept)
     counts = Counter(WORDS[trial.state.name] for trial in trials)
     parts = ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word])
     print(f"{len(trials)} of {plan.options.n_trials} trials{f': {parts}' if parts else ''}")
