@@ -130,7 +130,12 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
     [
         (["search=pppo"], "did you mean 'ppo'?"),
         (["search=ppo", "algo.n_epoch=interval(1,9)"], "did you mean 'algo.n_epochs'"),
-        (["search=sac", "algo=ppo"], "it belongs to"),
+        (
+            ["search=ppo", "algo=sac"],
+            "search=ppo is the space of ppo, and algo=sac has no algo.n_steps: search=sac is the one of "
+            "sac\n",
+        ),
+        (["search=ppo", "algo=bc"], "algo=bc has no algo.n_steps: no space of bc is there\n"),
         (["search=ppo", "algo.gamma=interval(0.5,1.5)"], "algo.gamma=1.5: expected a value in"),
         (["search=ppo", "algo.n_epochs=interval(1.5,3)"], "takes whole numbers"),
         (["search=ppo", "algo.activation=relu,tanhh"], "did you mean 'tanh'?"),
