@@ -87,7 +87,7 @@ def _best(plan: SearchPlan, best: FrozenTrial, line: Sequence[str]) -> str:
         "seeds": list(plan.space.seeds),
         "scores": list(notes["scores"]),
         "runs": list(notes["runs"]),
-        "values": {d.name: best.params[d.name] for d in plan.space.dimensions},
+        "values": {d.name: d.plain(best.params[d.name]) for d in plan.space.dimensions},
         "command": repeat,
     }
     write_text(plan.folder / BEST, plain_yaml.dump(data))

@@ -22,7 +22,7 @@ from rlox_cli.schema import Key, is_open
 from rlox_cli.search.optimizer import require_optuna
 from rlox_cli.search.options import TARGET, options_of
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.search.space import Dimension, Space, is_whole, read_space
+from rlox_cli.search.space import Dimension, Space, is_whole, plain_value, read_space
 from rlox_cli.sweep import SweepPlan
 from rlox_cli.variants import VariantSource
 
@@ -152,7 +152,7 @@ def _typed(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> D
 def _require_valid(dimension: Dimension, value: Any, data: dict[str, Any]) -> None:
     """Raise `ConfigError` for a value that the key takes in no configuration."""
     if isinstance(value, str):
-        value = OmegaConf.to_container(OmegaConf.from_dotlist([f"it={value}"]))["it"]  # type: ignore[call-overload, index]
+        value = plain_value(value)
     group, _, rest = dimension.name.partition(".")
     tree: dict[str, Any] = {}
     node = tree.setdefault(group, {}) if rest else tree

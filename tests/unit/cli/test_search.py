@@ -9,6 +9,7 @@ import shlex
 import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import optuna
 import pytest
@@ -38,7 +39,7 @@ def score_of(run: Path) -> float:
 def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
     cli: Cli, tmp_path: Path
 ) -> None:
-    result = cli(*SEARCH, RATE, "seed=3,4", "search.n_trials=2")
+    result = cli(*SEARCH, RATE, "algo.gamma=choice(0.9)", "seed=3,4", "search.n_trials=2")
     assert result.code == 0, result.err
     place = tmp_path / "place"
     found = trials(place)
@@ -49,9 +50,10 @@ def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
         assert trial.user_attrs["scores"] == [score_of(run) for run in runs]
         configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in runs]
         assert [config["seed"] for config in configs] == [3, 4]
-        assert {c["algo"]["learning_rate"] for c in configs} == set(trial.params.values())
+        assert {c["algo"]["learning_rate"] for c in configs} == {trial.params["algo.learning_rate"]}
     best = yaml.safe_load((place / "best.yaml").read_text())
     assert best["score"] == max(t.value for t in found)
+    assert best["values"] == {"algo.learning_rate": ANY, "algo.gamma": 0.9}
     assert best["command"] in result.out and "optuna" not in best["command"]
     again = cli(*shlex.split(best["command"])[1:], "hydra.sweep.dir=again")
     assert again.code == 0, again.err

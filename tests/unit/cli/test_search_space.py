@@ -50,6 +50,14 @@ def test_an_override_of_several_values_is_a_dimension(
     assert dimension.distribution() == expected
 
 
+def test_a_value_that_was_chosen_is_the_number_list_or_word_that_it_says() -> None:
+    (dimension,) = space_of("key=64,0.9,1e-3,[64,64],true,null,tanh").dimensions
+    found = [dimension.plain(choice) for choice in dimension.choices]
+    assert found == [64, 0.9, 0.001, [64, 64], True, None, "tanh"]
+    assert [type(value) for value in found[:3]] == [int, float, float]
+    assert dimension.plain(0.5) == 0.5
+
+
 def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
     space = space_of("env=A", "+x.y=interval(0,1)", "net=choice([64],[64,64])", "seed=4,5", "z=1")
     assert space.seeds == (4, 5)
