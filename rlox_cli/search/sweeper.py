@@ -23,6 +23,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, saved_run, what
+from rlox_cli.job_titles import of_trial
 from rlox_cli.jobs import BUSY, Job, busy_folder
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
 from rlox_cli.schema import keys_of
@@ -125,7 +126,8 @@ class OptunaSweeper(Sweeper):
         space = self.plan.space
         distributions = {d.name: d.distribution() for d in space.dimensions}
         trial = self.optimizer.ask(position, distributions, lying=self.plan.n_jobs > 1)
-        jobs = [space.job(trial.params, seed) for seed in space.seeds]
+        number = of_trial(position + 1)
+        jobs = [[*space.job(trial.params, seed), number] for seed in space.seeds]
         found: list[str] = []
         outcomes: list[Outcome] = []
         for job in jobs:

@@ -46,6 +46,8 @@ def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
     assert [t.state.name for t in found] == ["COMPLETE", "COMPLETE"]
     for trial in found:
         runs = [place / run for run in trial.user_attrs["runs"]]
+        heads = [f"{trial.number + 1}_seed-{seed}_" for seed in (3, 4)]
+        assert [run.name[: len(head)] for run, head in zip(runs, heads, strict=True)] == heads
         assert trial.value == sum(map(score_of, runs)) / 2
         assert trial.user_attrs["scores"] == [score_of(run) for run in runs]
         configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in runs]

@@ -15,6 +15,8 @@ from optuna.distributions import (
 )
 
 from rlox.errors import ConfigError
+from rlox_cli.job_titles import job_title, of_trial, trial_of
+from rlox_cli.jobs import Job
 from rlox_cli.options import CONF, group_options
 from rlox_cli.search.options import spelt
 from rlox_cli.search.space import Space, read_space
@@ -131,6 +133,22 @@ def test_words_of_a_search_are_spelt_for_hydra(words: list[str], expected: list[
 def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         spelt(words, [CONF])
+
+
+def test_a_trial_is_told_by_its_number_and_what_varies_in_few_digits() -> None:
+    fixed = ["search=ppo", "env=CartPole-v1"]
+    varied = ["algo.learning_rate=0.00017077730935814345", "algo.net_arch=[64,64]", "buffer.x=1000"]
+    told = job_title([*fixed, *varied, "seed=4", of_trial(3)], frozenset(fixed))
+    assert told == "trial 3: learning_rate=0.0001708 net_arch=[64,64] buffer.x=1000 seed=4"
+    plain = job_title([*fixed, "algo.gamma=0.123456", "seed=4"], frozenset(fixed))
+    assert plain == "algo.gamma=0.123456 seed=4"  # as it was typed
+
+
+def test_the_folder_of_a_run_has_the_number_of_its_trial() -> None:
+    overrides = ["algo.learning_rate=0.00017077730935814345", "seed=4"]
+    job = Job(overrides, Path("search"), 7, None, trial=trial_of([*overrides, of_trial(3)]))
+    assert job.name == "3_seed-4"
+    assert Job(["seed=4"], Path("sweep"), 7, None).name == "7_seed-4"
 
 
 @pytest.mark.parametrize(
