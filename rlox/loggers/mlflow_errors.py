@@ -32,7 +32,7 @@ def explained(call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
     """A method of the sink whose errors are `StorageError`s of one line."""
 
     @functools.wraps(call)
-    def wrapped(self: Any, *given: P.args, **named: P.kwargs) -> R:
+    def wrapped(self: Any, /, *given: P.args, **named: P.kwargs) -> R:
         try:
             return call(self, *given, **named)
         except StorageError:
