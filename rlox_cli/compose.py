@@ -77,7 +77,7 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
         line.overrides.append(f"hydra.sweep.dir={sweep.new_folder()}")
     with line.translated():
         with _loader() as app:
-            plan = sweep.plan(app, line.primary, [*line.overrides, *line.search_path()])
+            plan = sweep.plan(app, line.primary, line.overrides)
         task.prepare(plan)
         with tempfile.TemporaryDirectory() as nowhere:
             # Hydra's sweeper makes its folder in any case; a dry run shall leave none.
@@ -96,7 +96,7 @@ def sweep_job(
 ) -> Iterator[Callable[[int, list[str]], None]]:
     """One job of the sweep that `args` are, by its number and overrides, as Hydra launches it."""
     line = Line.read(call.command, args)
-    overrides = [*line.overrides, *line.search_path(), "hydra.mode=MULTIRUN"]
+    overrides = [*line.overrides, "hydra.mode=MULTIRUN"]
     with line.translated(), _loader() as app:
         master = app.compose_config(
             line.primary, overrides, RunMode.MULTIRUN, with_log_configuration=False
@@ -137,6 +137,7 @@ class Line:
         sweeper.register()
         folders = conf_folders(parsed.config_dir)
         VariantSource.in_force = tuple(folders)
+        RloxSearchPath.given = parsed.config_dir
         given: list[str] = parsed.overrides
         for override in given:
             _require_no_password(override)
@@ -149,12 +150,6 @@ class Line:
     def primary(self) -> str:
         """The primary configuration."""
         return self.parsed.config_name or self.command.name
-
-    def search_path(self) -> list[str]:
-        """`--config-dir` for Hydra's compose API, which has no such option."""
-        if self.parsed.config_dir is None:
-            return []
-        return [f"hydra.searchpath=[file://{Path(self.parsed.config_dir).absolute()}]"]
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -246,7 +241,7 @@ def _check(line: Line) -> None:
     A key that has to be given may be missing in what is only looked at.
     """
     with _loader():
-        config = hydra.compose(line.primary, [*line.overrides, *line.search_path()])
+        config = hydra.compose(line.primary, line.overrides)
     if not validate.not_given(validate.plain_data(config), line.command.schema):
         line.command.check(config)
 

@@ -184,6 +184,12 @@ def _extras() -> Iterator[Finding]:
         else:
             told = f"{'; '.join(problems)}; pip install 'rlox[{extra}]'"
         yield Finding(extra, told)
+    if newer := requirements.undeclared():
+        yield Finding(
+            "not listed",
+            f"{', '.join(newer)}: rlox was installed from this checkout before they were extras of it; "
+            "in the checkout: pip install -e .",
+        )
 
 
 def _plugins() -> Iterator[Finding]:

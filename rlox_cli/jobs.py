@@ -16,9 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlox.errors import StorageError
 from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
+from rlox_cli.job_titles import trial_in
 from rlox_cli.options import conf_folders, group_options
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
-from rlox_cli.search.options import TARGET
 from rlox_cli.variants import stands_for
 
 BUSY = "running in another process"
@@ -35,16 +35,18 @@ class Job:
     given: Path | None
     tuned: str | None = None
     common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
-    searched: bool = False  # whether it is of a trial, which may go on from where it was pruned
+    trial: int | None = None  # of a search; its run may go on from where it was pruned
     identity: str = ""  # once its configuration is known
     folder: Path | None = None  # once it has been made
     run: RunFolder | None = None  # once it is ours to write to
 
     @property
     def name(self) -> str:
-        """The folder name inside a sweep."""
-        slug = job_slug(self.overrides, self.common)
-        return "_".join(filter(None, [str(self.number), slug, self.identity[:SHORT]]))
+        """The folder name inside a sweep; of a trial its number, as the search counts, and the seed."""
+        seed = [override for override in self.overrides if override.startswith("seed=")]
+        slug = job_slug(seed if self.trial else self.overrides, self.common)
+        number = self.trial or self.number
+        return "_".join(filter(None, [str(number), slug, self.identity[:SHORT]]))
 
     def runs(self) -> list[Path]:
         """Runs of this very configuration in the sweep, whatever they are called."""
@@ -81,7 +83,7 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
         given=given,
         tuned=_preset(node, str(tuned)),
         common=common,
-        searched=swept and node.sweeper.get("_target_") == TARGET,
+        trial=trial_in(str(node.job.name)) if swept else None,
     )
 
 
@@ -106,7 +108,7 @@ def finished(job: Job) -> Path | None:
 def interrupted(job: Job) -> Path | None:
     """The folder in which this very job was stopped on its way and left a whole checkpoint."""
     for folder in job.runs():
-        ends = (*STOPPED, PRUNED) if job.searched else STOPPED
+        ends = (*STOPPED, PRUNED) if job.trial else STOPPED
         stopped = (folder / "status.json").exists() and read_status(folder)["status"] in ends
         if stopped and any(folder.glob("checkpoints/step-*")):
             from rlox.runs.checkpoint import newest_checkpoint  # late: it brings torch

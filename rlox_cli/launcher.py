@@ -25,6 +25,7 @@ from rlox_cli import jobs, provenance
 from rlox_cli.crew import Crew, Outcome, Task
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity
+from rlox_cli.job_titles import trial_of
 from rlox_cli.jobs import Job
 from rlox_cli.run_folder import KILLED, note_death
 from rlox_cli.signals import Interrupted
@@ -107,6 +108,7 @@ class Own(Launcher):
 
     def _job(self, task: Task) -> Job:
         job = Job(task.overrides, self.folder, task.number, None, common=self.task.common)
+        job.trial = trial_of(task.overrides)
         plan = self.task.plan
         if plan is not None and plan.jobs is not None:
             job.identity = identity(plan.jobs[task.number].config)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from rlox_cli.plugin_states import shadows, state
 from rlox_cli.run_folder import RUNNING, is_locked, read_config, read_result, read_status
 from rlox_cli.run_schema import RUN
 
+SENTENCE_END = re.compile(r"[.!?](?=$|\s+[A-Z])", re.MULTILINE)
 HEAD = ("state", "progress", "score", "label", "run")
 
 
@@ -70,11 +73,16 @@ def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
     for folder in reversed(conf_folders()):
         path = folder / group / f"{name}.yaml"
         if path.is_file():
-            comments = (
-                line[1:].strip() for line in path.read_text("utf-8").splitlines() if line[:1] == "#"
-            )
-            return next((line for line in comments if not line.startswith("@")), "")
+            return _first_sentence(path.read_text("utf-8").splitlines())
     return ""
+
+
+def _first_sentence(lines: Iterable[str]) -> str:
+    """What the first comment of a file says first, however many lines that takes."""
+    begun = dropwhile(lambda line: line[:1] != "#" or line[1:].strip()[:1] in ("", "@"), lines)
+    text = "\n".join(line[1:].strip() for line in takewhile(lambda line: line[:1] == "#", begun))
+    end = SENTENCE_END.search(text)
+    return " ".join(text[: end.end() if end else None].split())
 
 
 def _line_on_env(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import traceback
@@ -82,9 +81,9 @@ def _find(name: str) -> tuple[Command, Alias | None] | None:
 def _unknown(name: str) -> int:
     aliases = [c.alias.name for c in map(commands.load, commands.names()) if c.alias]
     known = sorted([*commands.names(), *aliases])
-    close = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    print(f"rlox: unknown command '{name}'{hint}", file=sys.stderr)
+    from rlox.configs import nearest  # late: the commands that there are need none of it
+
+    print(f"rlox: unknown command '{name}'{nearest(name, known)}", file=sys.stderr)
     print(f"  commands: {', '.join(known)}; rlox --help", file=sys.stderr)
     return 2
 

@@ -11,7 +11,9 @@ from hydra.errors import OverrideParseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
 from rlox.configs import nearest
+from rlox.configs.names import near_names
 from rlox.configs.secrets import scrubbed
+from rlox.envs.optional import ATARI_IDS
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
 
 MAX_LINES = 8
@@ -33,6 +35,13 @@ SYNONYMS = {
     "env_id": "env.id",
     "n_jobs": "sweep.workers",
     "num_workers": "sweep.workers",
+    "eval_freq": "eval.every",
+    "save_freq": "checkpoint.every",
+    "buffer_size": "buffer.capacity",
+    "hidden_sizes": "algo.net_arch",
+    "entropy_coef": "algo.ent_coef",
+    "lam": "algo.gae_lambda",
+    "lambda": "algo.gae_lambda",
 }
 
 
@@ -55,10 +64,10 @@ def nearest_keys(key: str, names: Iterable[str]) -> str:
     known = list(names)
     last = key.rsplit(".", 1)[-1]
     found = _by_last_part(last, known)
-    found = found or difflib.get_close_matches(key, known, 3, 0.6)
+    found = found or near_names(key, known)
     if not found:
         tails = {name.rsplit(".", 1)[-1]: name for name in known}
-        found = [tails[t] for t in difflib.get_close_matches(last, tails, 2, 0.75)]
+        found = [tails[tail] for tail in difflib.get_close_matches(last, tails, 2, 0.75)]
     unique = list(dict.fromkeys(found))[:3]
     return f"; did you mean {' or '.join(repr(u) for u in unique)}?" if unique else ""
 
@@ -83,7 +92,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
     if group == "hydra":
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
-        hint = nearest(option, names)
+        hint = nearest(option, {*names, *ATARI_IDS})
         if not hint and ":" not in option:
             hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")

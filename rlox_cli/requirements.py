@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement  # Hydra asks for it
 
@@ -19,6 +21,7 @@ MODULES = {
     "safetensors": "safetensors.torch",
     "torch": "torch",
 }
+PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"  # in a checkout
 OF_DEVELOPERS = ("dev", "peers")
 
 
@@ -49,6 +52,21 @@ def extras() -> dict[str, list[Need]]:
     """What the extras of rlox for its users need, by extra."""
     named = _provided() if version("rlox") is not None else []
     return {extra: list(_needs("rlox", extra)) for extra in named if extra not in OF_DEVELOPERS}
+
+
+def undeclared() -> list[str]:
+    """The extras of the checkout that this is which the metadata of its installation does not know yet.
+
+    An editable installation has the metadata of the day it was made.
+    """
+    if version("rlox") is None:
+        return []
+    try:
+        project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+        own = project["optional-dependencies"] if project["name"] == "rlox" else {}
+    except (OSError, ValueError, KeyError):  # no checkout
+        return []
+    return sorted(set(own) - {*_provided(), *OF_DEVELOPERS})
 
 
 def _provided() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
@@ -66,11 +67,17 @@ class GymnasiumSource(ConfigSource):
 
 
 class RloxSearchPath(SearchPathPlugin):
-    """User folders first, variants and Gymnasium's ids last, for every primary config."""
+    """User folders first, variants and Gymnasium's ids last, for every primary config.
+
+    `given` is the folder of `--config-dir`, which Hydra itself would put behind all others, or nowhere
+    where it composes without a command line.
+    """
+
+    given: ClassVar[str | None] = None
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Called by Hydra while it assembles the search path."""
-        for number, folder in enumerate(own_folders()):
+        for number, folder in enumerate([*own_folders(), *([self.given] if self.given else [])]):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
         search_path.append("rlox-variants", "variants://")
         search_path.append("rlox-plugins", "plugins://")

@@ -19,7 +19,9 @@ from rlox.errors import ConfigError
 from rlox_cli import elsewhere, grid, sweep_summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, job_folders, job_slug, saved_identity
+from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import DONE, KILLED, RUNNING, read_status
+from rlox_cli.search.settings import FILES
 from rlox_cli.trust import require_no_links
 
 
@@ -59,6 +61,7 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     elsewhere.require(master.hydra.launcher)
     from rlox_cli.search.plan import search_plan, searches  # late: it is built on this
 
+    _require_own_kind(folder, searches(master))
     if searches(master):
         return search_plan(app, master, folder)
     if not str(OmegaConf.select(master, grid.SWEEPER)).endswith(".BasicSweeper"):
@@ -72,6 +75,21 @@ def plan(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
             raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
     _require_distinct(jobs)
     return SweepPlan(folder, jobs, all(config.dry_run for _, config in jobs))
+
+
+def _require_own_kind(folder: Path, searching: bool) -> None:
+    """A folder is a sweep's or a search's: their summaries and their ways of going on do not fit together."""
+    left = [name for name in FILES if (folder / name).exists()]
+    runs = len(job_folders(folder))
+    if searching == bool(left) or not (left or runs):
+        return
+    there, wanted = ("search", "sweep") if left else ("sweep", "search")
+    found = ", ".join([*left, f"{runs} run{'s' * (runs != 1)}"])
+    go_on = "as it was given, with search=" if left else "without search="
+    raise ConfigError(
+        f"{folder} is the folder of a {there} ({found}); a {wanted} needs one of its own: "
+        f"hydra.sweep.dir=FOLDER\n  to go on with the {there}: the same command {go_on}"
+    )
 
 
 def _require_distinct(jobs: Sequence[PlannedJob]) -> None:
@@ -101,14 +119,18 @@ def finish(planned: SweepPlan, outcomes: Sequence[dict[str, Any]], line: Sequenc
     told = {outcome["identity"] for outcome in outcomes}
     missing: dict[str, RunConfig] = {}
     left: list[str] = []
-    for number, (overrides, config) in enumerate(planned.jobs or ()):
-        job = identity(config)
+    asked = {identity(config): config for _, config in planned.jobs or ()}
+    for number, (job, (overrides, config)) in enumerate(
+        zip(asked, planned.jobs or (), strict=True)
+    ):
         if job not in told:
             left.append(states.get(job, sweep_summary.NOT_STARTED))
             if job not in states:
                 missing[f"{number}_{job_slug(overrides, planned.common)}"] = config
     if planned.jobs is None and not outcomes:
         left = list(states.values()) or [sweep_summary.NOT_STARTED]
+    if kept := kept_loggers(outcomes, asked):
+        print(kept)
     print(sweep_summary.write(planned.folder, outcomes, missing), flush=True)
     ends = [*left, *(outcome["status"] for outcome in outcomes)]
     if line and not {KILLED, RUNNING, sweep_summary.NOT_STARTED}.isdisjoint(ends):

@@ -14,12 +14,14 @@ from typing import Any, Self
 from rlox.runs.progress import WIDE, Snapshot, duration, word
 from rlox_cli import summary
 from rlox_cli.exit_codes import OK
+from rlox_cli.job_titles import job_title
 from rlox_cli.messages import shorten
 from rlox_cli.run_folder import KILLED, read_result
 
 LINE_SECONDS = 10.0  # between lines about one job
 REDRAW_SECONDS = 0.2
 NARROW = 60  # columns, below which lines that stay are easier to read
+BEGUN = ("begun", "resumed")
 TOLD = ("resumed", "skipped", "checked")  # parts of a job's story that its own lines do not say
 NAME = 32  # columns for what sets a job apart
 
@@ -30,6 +32,9 @@ class Display:
     def __init__(self, total: int, common: Collection[str]) -> None:
         self.total, self.common = total, common
         self._due: dict[int, float] = {}
+        self._unsaid: dict[
+            int, str
+        ] = {}  # what jobs are whose process has only just been given them
 
     def __enter__(self) -> Self:
         return self
@@ -43,12 +48,13 @@ class Display:
         """Nothing to restore."""
 
     def started(self, number: int, overrides: Sequence[str]) -> None:
-        """A worker has the job."""
-        self._due[number] = time.monotonic() + LINE_SECONDS
-        self.line(number, f"started {self.name(overrides)}".rstrip())
+        """A worker has the job; it is said to have started once it trains."""
+        self._unsaid[number] = self.name(overrides)
 
     def event(self, number: int, event: Mapping[str, Any]) -> None:
         """What the job says of itself."""
+        if event["event"] == "progress" or event.get("about") in BEGUN:
+            self._say_started(number)
         if event["event"] == "progress":
             self.progress(number, Snapshot(**event["snapshot"]))
         elif event["event"] == "printed" or event.get("about") in TOLD:
@@ -62,11 +68,15 @@ class Display:
 
     def ended(self, number: int, outcome: Mapping[str, Any]) -> None:
         """How it ended; of one that was skipped it has said so."""
+        name = self._unsaid.pop(number, "")
         if text := closing(outcome):
+            if name:  # it failed before it began
+                self.line(number, name)
             self.line(number, text, error=outcome["code"] != OK and outcome["status"] != KILLED)
 
     def stopped(self, number: int) -> None:
         """A signal came before it began."""
+        self._unsaid.pop(number, None)
         self.line(number, "stopped before it began")
 
     def note(self, text: str) -> None:
@@ -75,6 +85,12 @@ class Display:
 
     def tick(self) -> None:
         """Time passes."""
+
+    def _say_started(self, number: int) -> None:
+        name = self._unsaid.pop(number, None)
+        if name is not None:
+            self._due[number] = time.monotonic() + LINE_SECONDS
+            self.line(number, f"started {name}".rstrip())
 
     def line(self, number: int | None, text: str, error: bool = False) -> None:
         """Print each line with the number of its job."""
@@ -91,8 +107,7 @@ class Display:
 
     def name(self, overrides: Sequence[str]) -> str:
         """What sets the job apart from the others."""
-        own = " ".join(override for override in overrides if override not in self.common)
-        return own.replace("\\:", ":")  # Hydra escapes what env=module:Id has
+        return job_title(overrides, self.common)
 
 
 class Table(Display):

@@ -14,6 +14,7 @@ from rlox_cli import compose, jobs, provenance, sweep_options, validate
 from rlox_cli.command import Call
 from rlox_cli.exit_codes import OK
 from rlox_cli.identity import identity
+from rlox_cli.job_titles import job_title
 from rlox_cli.jobs import Job
 from rlox_cli.resume import go_on
 from rlox_cli.run_folder import FAILED, BusyError, RunFolder
@@ -64,7 +65,8 @@ class TrainTask:
         job = jobs.current_job(self.common)
         if job.sweep is not None:
             total = f"/{self.total}" if self.total else ""
-            self.call.voice.say("job", f"[{job.number + 1}{total}] {' '.join(job.overrides)}")
+            title = job_title(job.overrides, self.common, job.trial)
+            self.call.voice.say("job", f"[{job.number + 1}{total}] {title}".rstrip())
         ended: dict[str, Any] = {"status": FAILED, "code": OK, "message": ""}
         try:
             ended |= self._train(config, job)

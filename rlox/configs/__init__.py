@@ -12,10 +12,11 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
-from rlox.configs.check import leaves, make, make_run, nearest, plain, require_device
+from rlox.configs.check import leaves, make, make_run, plain, require_device
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
+from rlox.configs.names import nearest
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.rainbow import RainbowConfig

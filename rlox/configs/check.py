@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import re
 import types
@@ -15,6 +14,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.code import as_code, plain_argument
 from rlox.configs.loggers import LOGGER_CONFIGS
+from rlox.configs.names import nearest
 from rlox.configs.params import expectation, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
@@ -27,12 +27,6 @@ T = TypeVar("T")
 UNIONS: dict[str, Mapping[str, type[Any]]] = {"algo": ALGO_CONFIGS, "buffer": BUFFER_CONFIGS}
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-
-
-def nearest(name: str, options: Iterable[str]) -> str:
-    """`; did you mean 'x' or 'y'?` for the closest options, or an empty string."""
-    close = difflib.get_close_matches(str(name), [str(o) for o in options], 3, 0.6)
-    return f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 
 def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:

@@ -12,6 +12,7 @@ from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from rlox import plugins
+from rlox.configs.names import nearest
 from rlox.configs.params import is_object_name, object_name, param
 from rlox.configs.secrets import FromProcess, references
 from rlox.errors import ConfigError
@@ -164,11 +165,5 @@ def _one(f: Field[Any], value: Any, path: str) -> Any:
     expected = " or ".join([*([f"one of {', '.join(words)}"] if words else []), "module:Name"])
     raise ConfigError(
         f"{path}={value}: expected {expected}, or {{name: module:Name, argument: value}}"
-        f"{_nearest(str(name), words)}"
+        f"{nearest(str(name), words)}"
     )
-
-
-def _nearest(name: str, words: Iterable[str]) -> str:
-    from rlox.configs.check import nearest  # which checks what is declared here
-
-    return nearest(name, words)

@@ -12,6 +12,7 @@ import gymnasium as gym
 
 from rlox.configs import nearest
 from rlox.envs import native_gym
+from rlox.envs.optional import ATARI_IDS
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
@@ -41,7 +42,7 @@ def find_spec(env_id: str) -> Any:
     _register_namespace(name)
     if name not in gym.registry:
         raise UnknownNameError(
-            f"environment '{env_id}' is not registered in Gymnasium{nearest(name, env_ids())}"
+            f"environment '{env_id}' is not registered in Gymnasium{nearest(name, {*env_ids(), *ATARI_IDS})}"
         )
     return gym.spec(name)
 

@@ -172,7 +172,7 @@ class Follower:
         self._stored = self._position
 
     def _failed(self, error: Exception) -> None:
-        if self._error is None:
+        if self._error is None and not self._abandoned:  # what was cut short has not failed
             log.warning("logger %s: %s; it is tried again and catches up", self.name, error)
         self._error = error
 

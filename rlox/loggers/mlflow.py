@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlox.errors import StorageError
 from rlox.loggers.base import Row, Told
+from rlox.loggers.mlflow_errors import explained
 from rlox.loggers.mlflow_rows import taken_back
 from rlox.loggers.remote import Record, first_rows, result_of
 
@@ -71,6 +72,7 @@ class MlflowSink:
             shutil.rmtree(folder / "mlruns", ignore_errors=True)
             self._record.save(sent={})
 
+    @explained
     def open(self, rows: int) -> int:
         """Find the run or make it, and keep the first `rows` rows as far as the store can."""
         self._client = import_module("mlflow.tracking").MlflowClient(self._uri())
@@ -91,6 +93,7 @@ class MlflowSink:
         taken_back(self._client.tracking_uri, self._run, self._last)
         return held
 
+    @explained
     def write(self, rows: Sequence[Row]) -> None:
         """Send the next rows, as few requests as their limits allow and whole rows in each."""
         batch: list[Any] = []
@@ -102,6 +105,7 @@ class MlflowSink:
             batch += points
         self._send(batch)
 
+    @explained
     def finish(self) -> None:
         """Send what has changed besides rows, and say how the run ended."""
         files = self._record.unsent(bool(self._told.own["checkpoints"]))

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlox.errors import RloxError
 from rlox.loggers.base import Sink, Spent, Told
 
 __all__ = ["SINKS", "main"]
@@ -39,7 +40,8 @@ def main(hello: Mapping[str, Any]) -> None:
             answer = {"result": _called(sink, asked)}
         except Exception as error:  # it is the other side that decides what to do
             last = last or isinstance(error, Spent)
-            answer = {"error": f"{error if last else f'{type(error).__name__}: {error}'}"}
+            said = last or isinstance(error, RloxError)
+            answer = {"error": f"{error if said else f'{type(error).__name__}: {error}'}"}
         answers.write(json.dumps(answer).encode() + b"\n")
         if last:
             break

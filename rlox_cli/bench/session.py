@@ -29,15 +29,15 @@ CHECKOUT = "Cargo.toml"  # beside rlox_cli it is a checkout, elsewhere a commit 
 
 def bench(config: BenchConfig) -> int:
     """Measure, write and compare; the exit code."""
-    if config.cases:
-        print("\n".join(_names(config)))
-        return OK
     baseline = read_baseline(Path(config.baseline)) if config.baseline else None
     if baseline and baseline.suite != config.suite.name:
         raise ConfigError(
             f"baseline={config.baseline}: of suite={baseline.suite}, not {config.suite.name}; "
             "a case is held against the same case only"
         )
+    if config.cases:
+        print("\n".join(_names(config)))
+        return OK
     for path in filter(None, (config.out, config.summary)):
         _require_writable(Path(path))
     record = _new_record(config)

@@ -11,7 +11,7 @@ from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.report import compare, figures_mpl, page, sections, terminal
 from rlox_cli.report.compute import Computer
 from rlox_cli.report.foreign import Baseline, baseline, read_foreign
-from rlox_cli.report.read import never_begun, read_run, run_folders
+from rlox_cli.report.read import never_begun, read_run, run_folders, sweep_in
 from rlox_cli.report.records import Run, text
 from rlox_cli.report.study import study
 from rlox_cli.report.tables import latex, markdown
@@ -73,12 +73,26 @@ def _read(place: Baseline) -> Iterator[Run]:
     if not place.path.exists():
         raise ConfigError(f"{place.path}: no such folder or file{nearest_runs(place.path)}")
     folders = [] if place.path.is_file() else list(run_folders(place.path))
-    if not folders:
+    if not folders and not (kind := sweep_in(place.path)):
         yield from read_foreign(place)
+        return
+    if not folders:
+        yield from _unbegun(place.path, kind)
         return
     runs = [read_run(folder, place.label) for folder in folders]
     yield from runs
     yield from never_begun(place.path, {run.name for run in runs})
+
+
+def _unbegun(place: Path, kind: str) -> Iterator[Run]:
+    """The jobs of a sweep of which none left a run: there is nothing of others' in its folder."""
+    jobs = list(never_begun(place, set()))
+    if not jobs:
+        raise ConfigError(
+            f"{place}: the folder of a {kind} of which no run has begun; go on with it: the same rlox "
+            f"sweep command with hydra.sweep.dir={place}"
+        )
+    yield from jobs
 
 
 def _place(config: ReportConfig) -> Path:

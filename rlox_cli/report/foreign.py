@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlox.configs import ALGO_CONFIGS
-from rlox.configs.check import nearest
+from rlox.configs import ALGO_CONFIGS, nearest
 from rlox.errors import ConfigError
 from rlox_cli.report.foreign_files import (
     EVENTS,

@@ -16,6 +16,8 @@ from rlox.errors import ConfigError
 from rlox_cli.identity import what
 from rlox_cli.report.records import FINAL, MAX_REASON, TRAINING, Run, curve, number, text
 from rlox_cli.run_folder import DONE, RUNNING, is_locked, read_config
+from rlox_cli.search.settings import FILES
+from rlox_cli.sweep_summary import COLUMNS
 
 # What says how a run is watched, saved and spread over a machine, and not what it does.
 NO_SETTINGS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
@@ -35,6 +37,15 @@ def run_folders(place: Path) -> Iterator[Path]:
             yield Path(folder)
         left = [name for name in folders if name[0] != "." and ".attempt" not in name]
         folders[:] = sorted(left, key=_natural)
+
+
+def sweep_in(place: Path) -> str:
+    """`search` or `sweep`, whose folder a place is by what stands beside the runs; empty for another's."""
+    if any((place / name).exists() for name in FILES):
+        return "search"
+    with suppress(OSError, ValueError), (place / "summary.csv").open(encoding="utf-8") as file:
+        return "sweep" if file.readline().strip() == ",".join(COLUMNS) else ""
+    return ""
 
 
 def never_begun(sweep: Path, begun: set[str]) -> Iterator[Run]:

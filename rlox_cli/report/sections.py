@@ -23,7 +23,7 @@ def page(title: str, study: Study, results: Results, verdicts: Sequence[Verdict]
     return Page(
         title=title,
         lead=lead(study),
-        notes=[*study.notes(), *_cut(study, places)],
+        notes=[*notes(study, results), *_cut(study, places)],
         sections=found,
         methods=list(places),
         footer=(
@@ -42,6 +42,19 @@ def lead(study: Study) -> str:
         many(len(study.runs), "run"), many(len(study.methods), "method"), many(len(study.tasks), "task"),
     )  # fmt: skip
     return f"{sizes[0]} of {sizes[1]} on {sizes[2]}: {counted}."
+
+
+def notes(study: Study, results: Results) -> Iterator[str]:
+    """What a reader has to know before believing a number, and what is not there and why."""
+    yield from study.notes()
+    drawn = {curves.task for curves in results.curves}
+    without = [task for task in study.tasks if task not in drawn]
+    if without:
+        where = f" of {', '.join(without[:3])}{' and more' * (len(without) > 3)}" if drawn else ""
+        yield (
+            f"No learning curves{where}: no run logged two returns on the way. Runs log the training "
+            "return every log.every steps and play evaluations every eval.every."
+        )
 
 
 def _scores(study: Study, results: Results, places: dict[str, int]) -> Iterator[Section]:

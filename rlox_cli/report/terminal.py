@@ -8,7 +8,7 @@ from pathlib import Path
 from rlox.statistics.expected import Verdict
 from rlox_cli.report import compare
 from rlox_cli.report.results import CellResult, Results
-from rlox_cli.report.sections import lead, many
+from rlox_cli.report.sections import lead, many, notes
 from rlox_cli.report.study import Study
 
 MOST = 20  # lines of one kind
@@ -41,7 +41,7 @@ def lines(
             for run in study.left_out
         ]
     )
-    yield from (f"note: {note}" for note in study.notes())
+    yield from (f"note: {note}" for note in notes(study, results))
     if verdicts is not None:
         yield compare.summed(verdicts)
         yield from _cut([f"  {compare.line(v)}" for v in verdicts if not v.agrees])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import ConfigError, MissingExtraError
-from rlox_cli.search.settings import SearchOptions
+from rlox_cli.search.settings import STUDY, SearchOptions
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 OLDEST = (4, 7)
 INSTALL = "pip install 'rlox[optuna]'"
-FILE = "study.db"
 PATIENCE = 60  # seconds that a process waits for another to let go of the database
 POSITION, KILLED, AGAIN, PLACE = "position", "killed", "again_of", "folder"
 
@@ -46,7 +45,7 @@ def url_of(options: SearchOptions, folder: Path) -> str:
         return options.storage
     from sqlalchemy import URL
 
-    path = str((folder / FILE).absolute())
+    path = str((folder / STUDY).absolute())
     return URL.create("sqlite", database=path).render_as_string(hide_password=False)
 
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from rlox_cli import plain_yaml, summary, sweep_summary
 from rlox_cli.exit_codes import FAILED, OK
+from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import write_text
-from rlox_cli.search.optimizer import FILE, Optimizer, counted, open_study
+from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import spelt
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import SEARCH
+from rlox_cli.search.settings import BEST, SEARCH, STUDY
 from rlox_cli.sweep import again
 from rlox_cli.variants import VariantSource
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-BEST = "best.yaml"
 WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 # words of a search's command line that its runs do not have
 ITS_OWN = (
@@ -44,6 +44,8 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
     study = open_study(plan.options, folder)
     trials = counted(study)
     sweep_summary.write(folder, outcomes, {})
+    if kept := kept_loggers(outcomes, {o["identity"]: plan.base for o in outcomes}):
+        print(kept)
     counts = Counter(WORDS[trial.state.name] for trial in trials)
     parts = ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word])
     print(f"{len(trials)} of {plan.options.n_trials} trials{f': {parts}' if parts else ''}")
@@ -53,7 +55,7 @@ def finish(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], line: Sequence[
         print(_best(plan, best, line))
     print(f"summary  {folder / 'summary.md'}")
     if plan.options.storage is None:
-        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / FILE}')}")
+        print(f"study    optuna-dashboard {shlex.quote(f'sqlite:///{folder / STUDY}')}")
     left = Optimizer(study, plan.options, folder).due(1)
     if left and line:
         print(f"to go on: {again(line, folder)}", flush=True)
@@ -85,7 +87,7 @@ def _best(plan: SearchPlan, best: FrozenTrial, line: Sequence[str]) -> str:
         "seeds": list(plan.space.seeds),
         "scores": list(notes["scores"]),
         "runs": list(notes["runs"]),
-        "values": {d.name: best.params[d.name] for d in plan.space.dimensions},
+        "values": {d.name: d.plain(best.params[d.name]) for d in plan.space.dimensions},
         "command": repeat,
     }
     write_text(plan.folder / BEST, plain_yaml.dump(data))

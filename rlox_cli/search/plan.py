@@ -15,13 +15,14 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.configs import RunConfig, make
 from rlox.errors import ConfigError
 from rlox_cli import messages, validate
+from rlox_cli.options import group_options
 from rlox_cli.overrides import displacing
-from rlox_cli.run_schema import RUN
+from rlox_cli.run_schema import ALGO, RUN
 from rlox_cli.schema import Key, is_open
 from rlox_cli.search.optimizer import require_optuna
 from rlox_cli.search.options import TARGET, options_of
-from rlox_cli.search.settings import SearchOptions
-from rlox_cli.search.space import Dimension, Space, is_whole, read_space
+from rlox_cli.search.settings import SEARCH, SearchOptions
+from rlox_cli.search.space import Dimension, Space, is_whole, plain_value, read_space
 from rlox_cli.sweep import SweepPlan
 from rlox_cli.variants import VariantSource
 
@@ -99,9 +100,32 @@ def _checked(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, S
         composed = app.config_loader.load_sweep_config(master, overrides)
         data = validate.plain_data(composed)
         keys = RUN.keys(RUN.parts_of(data))
+        _require_own_space(master, dimensions, keys, data)
         dimensions = tuple(_typed(d, keys, data) for d in dimensions)
         found.append(validate.run_config(composed))
     return found[0], replace(space, dimensions=dimensions)
+
+
+def _require_own_space(
+    master: DictConfig, dimensions: Iterable[Dimension], keys: Sequence[Key], data: dict[str, Any]
+) -> None:
+    """Refuse the space of another algorithm: none of the keys that it lacks is what was typed wrong."""
+    space, algo = str(master.hydra.runtime.choices.get(SEARCH)), str(data[ALGO.name]["name"])
+    known = {key.name: key for key in keys}
+    lacking = [
+        d.name
+        for d in dimensions
+        if d.name in master.hydra.sweeper.params
+        and d.name not in known
+        and not is_open(d.name, known.values())
+    ]
+    if not lacking or space == algo or space not in ALGO.registry:
+        return
+    fits = algo in group_options(SEARCH, VariantSource.in_force)
+    there = f"search={algo} is the one of {algo}" if fits else f"no space of {algo} is there"
+    raise ConfigError(
+        f"{SEARCH}={space} is the space of {space}, and {ALGO.name}={algo} has no {lacking[0]}: {there}"
+    )
 
 
 def _typed(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> Dimension:
@@ -128,7 +152,7 @@ def _typed(dimension: Dimension, keys: Iterable[Key], data: dict[str, Any]) -> D
 def _require_valid(dimension: Dimension, value: Any, data: dict[str, Any]) -> None:
     """Raise `ConfigError` for a value that the key takes in no configuration."""
     if isinstance(value, str):
-        value = OmegaConf.to_container(OmegaConf.from_dotlist([f"it={value}"]))["it"]  # type: ignore[call-overload, index]
+        value = plain_value(value)
     group, _, rest = dimension.name.partition(".")
     tree: dict[str, Any] = {}
     node = tree.setdefault(group, {}) if rest else tree

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rlox.configs.params import param
 
 SEARCH = "search"  # the group of presets that say which keys are varied, and the prefix of these
+STUDY, BEST, LOCK = "study.db", "best.yaml", ".search"
+FILES = (STUDY, BEST, LOCK)  # what a search leaves in its folder and a plain sweep does not
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from hydra.core.override_parser.types import (
     RangeSweep,
     Sweep,
 )
+from omegaconf import OmegaConf
 
 from rlox.errors import ConfigError
 
@@ -51,6 +52,10 @@ class Dimension:
         """The override that gives the key a value."""
         text = value if isinstance(value, str) else repr(value)
         return f"{self.prefix}{self.name}={text}"
+
+    def plain(self, value: Any) -> Any:
+        """The value as data: a choice is the text of an override, which may be a number or a list."""
+        return plain_value(value) if isinstance(value, str) else value
 
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
@@ -104,6 +109,14 @@ def read_space(overrides: Iterable[Override]) -> Space:
             "  'algo.learning_rate=tag(log,interval(1e-5,1e-2))'"
         )
     return Space(tuple(fixed), tuple(dimensions), seeds)
+
+
+def plain_value(text: str) -> Any:
+    """What the value of an override is as data: `64`, `[64,64]`, `true`, `null`, or text."""
+    node = OmegaConf.from_dotlist([f"it={text}"])
+    data = OmegaConf.to_container(node)
+    assert isinstance(data, dict)
+    return data["it"]
 
 
 def is_whole(hint: Any) -> bool:

@@ -23,13 +23,14 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli import summary, validate
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.identity import identity, saved_run, what
+from rlox_cli.job_titles import of_trial
 from rlox_cli.jobs import BUSY, Job, busy_folder
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, note_death, read_result, read_status
 from rlox_cli.schema import keys_of
 from rlox_cli.search.optimizer import Optimizer, counted, open_study
 from rlox_cli.search.options import NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
-from rlox_cli.search.settings import SearchOptions
+from rlox_cli.search.settings import LOCK, SearchOptions
 from rlox_cli.search.watch import JOBS, evaluations_in
 from rlox_cli.signals import Interrupted
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 Outcome = dict[str, Any]
 SAME = "rlox"  # of a study: what is searched, and on what base
-LOCK = ".search"
 WAIT_SECONDS = 0.2
 
 
@@ -126,7 +126,8 @@ class OptunaSweeper(Sweeper):
         space = self.plan.space
         distributions = {d.name: d.distribution() for d in space.dimensions}
         trial = self.optimizer.ask(position, distributions, lying=self.plan.n_jobs > 1)
-        jobs = [space.job(trial.params, seed) for seed in space.seeds]
+        number = of_trial(position + 1)
+        jobs = [[*space.job(trial.params, seed), number] for seed in space.seeds]
         found: list[str] = []
         outcomes: list[Outcome] = []
         for job in jobs:

@@ -33,6 +33,7 @@ def do(order: dict[str, Any], wait: float) -> None:
     print("not an event", flush=True)
     print("a word aside", file=sys.stderr, flush=True)
     seed = next(o.split("=")[1] for o in order["overrides"] if o.startswith("seed="))
+    tell("said", about="begun", text="it trains")
     for now in (10, 60):
         tell("progress", snapshot=snapshot(now))
         time.sleep(wait)

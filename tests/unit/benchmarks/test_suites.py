@@ -171,6 +171,11 @@ def test_a_baseline_of_another_suite_is_refused(cli: Cli, tmp_path):
     result = cli("bench", "suite=rollout", "baseline=before.json")
     assert result.code == 2
     assert "of suite=ci, not rollout" in result.err
+    only_named = cli("bench", "suite=rollout", "baseline=before.json", "cases=true")
+    assert (only_named.code, only_named.out, only_named.err) == (2, "", result.err)
+    missing = cli("bench", "cases=true", "baseline=nowhere.json")
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.err == "rlox bench: baseline=nowhere.json: No such file or directory\n"
 
 
 def test_a_process_that_dies_is_told_with_its_last_words(monkeypatch, tmp_path):

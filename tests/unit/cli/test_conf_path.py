@@ -30,6 +30,23 @@ def test_of_several_folders_each_counts_and_the_last_wins(
     assert all(name in listed for name in ("both", "first", "second", "classic_control"))
 
 
+def test_a_folder_on_the_command_line_wins_over_the_environment_and_both_over_what_is_shipped(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = folder(tmp_path / "own", both=1, mine=11, classic_control=12)
+    folder(tmp_path / "typed", both=2)
+    monkeypatch.setenv("RLOX_CONF_PATH", str(own))
+    typed = ("--config-dir", "typed")
+    for name, seed in (("both", 2), ("mine", 11), ("classic_control", 12)):
+        out = cli("train", *typed, f"exp={name}", "--cfg", "job").out
+        assert f"\nseed: {seed}\n" in f"\n{out}", name
+    swept = cli("sweep", *typed, "exp=both", "algo.gamma=0.8,0.9", "dry_run=true")
+    assert swept.out.count("seed 2, ") == 2, swept.err
+    typed_itself = folder(tmp_path / "third", classic_control=3)
+    out = cli("train", "--config-dir", str(typed_itself), "exp=classic_control", "--cfg", "job").out
+    assert "\nseed: 3\n" in f"\n{out}"
+
+
 @pytest.mark.parametrize("args", [("train", "--cfg", "job"), ("list", "algo"), ("doctor",)])
 @pytest.mark.parametrize(("name", "told"), [("nowhere", "no such folder"), ("file", "a file")])
 def test_what_is_no_folder_is_named_with_what_to_do(

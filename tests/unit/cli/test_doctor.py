@@ -80,6 +80,23 @@ def test_what_rlox_needs_and_lacks_is_broken_and_what_an_extra_lacks_is_not(
     assert result.out.endswith("\nbroken: no-such, gymnasium\n")
 
 
+def test_extras_that_are_newer_than_the_installation_are_told_with_what_refreshes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "pyproject.toml"
+    monkeypatch.setattr(requirements, "PROJECT", project)
+    monkeypatch.setattr(requirements, "_provided", lambda: ["old", "dev"])
+    monkeypatch.setattr(requirements, "_needs", lambda package, extra: iter(()))
+    assert "not listed" not in [finding.what for finding in diagnosis._extras()]  # a wheel
+    extras = "[project.optional-dependencies]\nold = []\nnewer = []\npeers = []\n"
+    project.write_text('[project]\nname = "another"\n' + extras)
+    assert requirements.undeclared() == []
+    project.write_text('[project]\nname = "rlox"\n' + extras)
+    told = {finding.what: finding.told for finding in diagnosis._extras()}["not listed"]
+    assert told.startswith("newer: rlox was installed from this checkout before")
+    assert told.endswith("pip install -e .")
+
+
 @pytest.mark.ci
 def test_a_broken_hydra_is_told_by_a_command_that_works_without_it(tmp_path: Path) -> None:
     (tmp_path / "hydra").mkdir()

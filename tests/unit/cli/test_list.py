@@ -49,6 +49,22 @@ def test_an_environment_that_needs_a_package_is_found_with_the_line_that_install
     assert cli("list", "env", "Ant-v2").out == "Ant-v2  not in Gymnasium any more\n"
 
 
+def test_a_line_on_an_option_is_a_whole_sentence(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for what in ("search", "exp", "tuned"):
+        rows = [row for row in cli("list", what).out.splitlines() if row != "null"]
+        cut = [row for row in rows if row[-1] != "." or row.count("(") != row.count(")")]
+        assert (bool(rows), cut) == (True, [])
+    (tmp_path / "search").mkdir()
+    comment = "# @package hydra.sweeper\n# Ours, as in\n# Doe et al. 2020.\n# More of it.\n"
+    (tmp_path / "search" / "mine.yaml").write_text(comment + "params: {}\n# Else.\n")
+    (tmp_path / "search" / "other.yaml").write_text("params: {}\n# no full stop\na: 1\n# Else\n")
+    monkeypatch.setenv("RLOX_CONF_PATH", str(tmp_path))
+    assert cli("list", "search", "mine").out == "mine  Ours, as in Doe et al. 2020.\n"
+    assert cli("list", "search", "other").out == "other  no full stop\n"
+
+
 def test_each_group_of_the_conf_folder_is_listed_with_a_line_on_each(cli: Cli) -> None:
     groups = {path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra"}
     assert groups - {"__pycache__"} <= set(KINDS)

@@ -42,8 +42,7 @@ TRAIN = {
         "hydra/launcher=rq needs a package that is not installed: pip install hydra-rq-launcher"
     ),
     ("hydra/launcher=submitit_slrm", "-m"): (
-        "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm' or "
-        "'submitit_local'?"
+        "hydra/launcher=submitit_slrm: no such option; did you mean 'submitit_slurm'?"
     ),
     ("seed=0,1,2",): (
         "seed=0,1,2 has several values\n"

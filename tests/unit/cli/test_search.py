@@ -9,6 +9,7 @@ import shlex
 import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import optuna
 import pytest
@@ -38,20 +39,23 @@ def score_of(run: Path) -> float:
 def test_a_trial_is_the_mean_of_its_seeds_and_the_best_a_command_line(
     cli: Cli, tmp_path: Path
 ) -> None:
-    result = cli(*SEARCH, RATE, "seed=3,4", "search.n_trials=2")
+    result = cli(*SEARCH, RATE, "algo.gamma=choice(0.9)", "seed=3,4", "search.n_trials=2")
     assert result.code == 0, result.err
     place = tmp_path / "place"
     found = trials(place)
     assert [t.state.name for t in found] == ["COMPLETE", "COMPLETE"]
     for trial in found:
         runs = [place / run for run in trial.user_attrs["runs"]]
+        heads = [f"{trial.number + 1}_seed-{seed}_" for seed in (3, 4)]
+        assert [run.name[: len(head)] for run, head in zip(runs, heads, strict=True)] == heads
         assert trial.value == sum(map(score_of, runs)) / 2
         assert trial.user_attrs["scores"] == [score_of(run) for run in runs]
         configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in runs]
         assert [config["seed"] for config in configs] == [3, 4]
-        assert {c["algo"]["learning_rate"] for c in configs} == set(trial.params.values())
+        assert {c["algo"]["learning_rate"] for c in configs} == {trial.params["algo.learning_rate"]}
     best = yaml.safe_load((place / "best.yaml").read_text())
     assert best["score"] == max(t.value for t in found)
+    assert best["values"] == {"algo.learning_rate": ANY, "algo.gamma": 0.9}
     assert best["command"] in result.out and "optuna" not in best["command"]
     again = cli(*shlex.split(best["command"])[1:], "hydra.sweep.dir=again")
     assert again.code == 0, again.err
@@ -106,9 +110,9 @@ def test_a_run_that_is_worse_is_pruned_and_not_done(cli: Cli, tmp_path: Path) ->
     assert len(re.findall("^pruned ", listing, re.MULTILINE)) == len(pruned)
     (run,) = (place / name for name in pruned[0].user_attrs["runs"])
     overrides = yaml.safe_load((run / ".hydra" / "overrides.yaml").read_text())
-    plain = cli("sweep", *overrides, "seed=0,1", PLACE)
-    assert plain.code == 0, plain.err
-    assert len(list(place.glob(f"{run.name}.attempt1"))) == 1  # a plain sweep does it again
+    refused = cli("sweep", *overrides, "seed=0,1", PLACE)
+    assert refused.code == 2 and "place is the folder of a search (study.db" in refused.err
+    assert not list(place.glob("*.attempt1"))
 
 
 @pytest.mark.ci
@@ -173,6 +177,34 @@ def test_one_process_searches_in_a_folder(cli: Cli, tmp_path: Path) -> None:
         refused = cli(*SEARCH, RATE)
     assert refused.code == 2
     assert "is being searched by another process" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("left", "args", "said"),
+    [
+        (
+            ["study.db", "0_a/config.yaml"],
+            ("sweep", *TINY, PLACE, "seed=0,1"),
+            "place is the folder of a search (study.db, 1 run); a sweep needs one of its own",
+        ),
+        (
+            ["summary.csv", "0_a/config.yaml", "1_b/config.yaml"],
+            (*SEARCH, RATE),
+            "place is the folder of a sweep (2 runs); a search needs one of its own",
+        ),
+    ],
+)
+def test_a_search_and_a_sweep_do_not_share_a_folder(
+    cli: Cli, tmp_path: Path, left: list[str], args: tuple[str, ...], said: str
+) -> None:
+    for name in left:
+        (tmp_path / "place" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "place" / name).touch()
+    refused = cli(*args)
+    assert refused.code == 2
+    assert said in refused.err and "hydra.sweep.dir=FOLDER" in refused.err
+    there = [p.relative_to(tmp_path / "place").as_posix() for p in tmp_path.glob("place/**/*")]
+    assert sorted(set(left)) == sorted(name for name in there if "." in name)
 
 
 @pytest.mark.ci

@@ -15,6 +15,8 @@ from optuna.distributions import (
 )
 
 from rlox.errors import ConfigError
+from rlox_cli.job_titles import job_title, of_trial, trial_of
+from rlox_cli.jobs import Job
 from rlox_cli.options import CONF, group_options
 from rlox_cli.search.options import spelt
 from rlox_cli.search.space import Space, read_space
@@ -48,6 +50,14 @@ def test_an_override_of_several_values_is_a_dimension(
 ) -> None:
     (dimension,) = space_of(f"key={text}").dimensions
     assert dimension.distribution() == expected
+
+
+def test_a_value_that_was_chosen_is_the_number_list_or_word_that_it_says() -> None:
+    (dimension,) = space_of("key=64,0.9,1e-3,[64,64],true,null,tanh").dimensions
+    found = [dimension.plain(choice) for choice in dimension.choices]
+    assert found == [64, 0.9, 0.001, [64, 64], True, None, "tanh"]
+    assert [type(value) for value in found[:3]] == [int, float, float]
+    assert dimension.plain(0.5) == 0.5
 
 
 def test_a_job_has_what_is_given_what_is_chosen_and_a_seed() -> None:
@@ -125,12 +135,33 @@ def test_words_that_contradict_are_refused(words: list[str], said: str) -> None:
         spelt(words, [CONF])
 
 
+def test_a_trial_is_told_by_its_number_and_what_varies_in_few_digits() -> None:
+    fixed = ["search=ppo", "env=CartPole-v1"]
+    varied = ["algo.learning_rate=0.00017077730935814345", "algo.net_arch=[64,64]", "buffer.x=1000"]
+    told = job_title([*fixed, *varied, "seed=4", of_trial(3)], frozenset(fixed))
+    assert told == "trial 3: learning_rate=0.0001708 net_arch=[64,64] buffer.x=1000 seed=4"
+    plain = job_title([*fixed, "algo.gamma=0.123456", "seed=4"], frozenset(fixed))
+    assert plain == "algo.gamma=0.123456 seed=4"  # as it was typed
+
+
+def test_the_folder_of_a_run_has_the_number_of_its_trial() -> None:
+    overrides = ["algo.learning_rate=0.00017077730935814345", "seed=4"]
+    job = Job(overrides, Path("search"), 7, None, trial=trial_of([*overrides, of_trial(3)]))
+    assert job.name == "3_seed-4"
+    assert Job(["seed=4"], Path("sweep"), 7, None).name == "7_seed-4"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["search=pppo"], "did you mean 'ppo'?"),
         (["search=ppo", "algo.n_epoch=interval(1,9)"], "did you mean 'algo.n_epochs'"),
-        (["search=sac", "algo=ppo"], "it belongs to"),
+        (
+            ["search=ppo", "algo=sac"],
+            "search=ppo is the space of ppo, and algo=sac has no algo.n_steps: search=sac is the one of "
+            "sac\n",
+        ),
+        (["search=ppo", "algo=bc"], "algo=bc has no algo.n_steps: no space of bc is there\n"),
         (["search=ppo", "algo.gamma=interval(0.5,1.5)"], "algo.gamma=1.5: expected a value in"),
         (["search=ppo", "algo.n_epochs=interval(1.5,3)"], "takes whole numbers"),
         (["search=ppo", "algo.activation=relu,tanhh"], "did you mean 'tanh'?"),

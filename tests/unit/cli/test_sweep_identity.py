@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.configs import RunConfig, make_run, plain
 from rlox_cli import commands, compose, grid, identity, plain_yaml
 from rlox_cli.command import Call
+from rlox_cli.kept_loggers import kept_loggers
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.signals import Signals
 from rlox_cli.sweep import PlannedJob, SweepPlan, finish
@@ -65,6 +66,8 @@ def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(
     assert cli("sweep", *TINY, "seed=1,2", "logger=csv", PLACE).code == 0
     again = cli("sweep", *TINY, "seed=1,2", "logger=tensorboard", "threads=2", PLACE)
     assert "2 of 2 jobs done, 2 of them before" in again.out
+    kept = "2 jobs done before keep the loggers of then (csv); logger=tensorboard is for jobs that"
+    assert again.out.count(kept) == 1
     (first, second) = sorted((tmp_path / "sweep").glob("[0-9]*"))
     status = read_status(second) | {"status": "killed"}
     (second / "status.json").write_text(json.dumps(status))
@@ -74,6 +77,36 @@ def test_done_is_done_with_other_loggers_and_what_goes_on_keeps_its_own(
     assert read_status(second)["status"] == "done"
     assert not (second / "tb").exists() and (second / "metrics.csv").exists()
     assert job_names(tmp_path / "sweep") == [first.name, second.name]
+
+
+@pytest.mark.parametrize(
+    ("had", "asked", "said"),
+    [
+        (["wandb"], {}, ""),
+        ([], {"wandb": {"name": "wandb"}}, "(none); logger=wandb is for jobs that begin"),
+        (
+            ["wandb"],
+            {"wandb": {"name": "wandb", "mode": "online"}, "csv": {"name": "csv"}},
+            "(wandb); logger=csv is for jobs that begin; to send their rows there too: rlox sync RUN "
+            "wandb.mode=online",
+        ),
+        (
+            ["mlflow"],
+            {"mlflow": {"name": "mlflow", "tracking_uri": "http://localhost:5000"}},
+            "(mlflow); to send their rows there too: rlox sync RUN mlflow.tracking_uri=ADDRESS",
+        ),
+    ],
+)
+def test_loggers_that_jobs_done_before_do_not_get_are_said_in_one_line(
+    tmp_path: Path, had: list[str], asked: dict[str, Any], said: str
+) -> None:
+    before = make_run({"logger": {name: {"name": name} for name in had}})
+    (tmp_path / "config.yaml").write_text(plain_yaml.dump(plain(before)))
+    outcome = {"identity": "it", "status": "skipped", "message": "", "folder": str(tmp_path)}
+    line = kept_loggers([outcome], {"it": make_run({"logger": asked})})
+    expected = f"1 job done before keeps the loggers of then {said}" if said else ""
+    assert line == expected
+    assert kept_loggers([outcome | {"message": "busy"}], {"it": make_run({"logger": asked})}) == ""
 
 
 def whole(config: DictConfig) -> dict[Any, Any]:

@@ -237,6 +237,25 @@ def test_a_worker_that_is_killed_takes_only_its_job_with_it(
     assert children() == before
 
 
+def test_a_job_is_said_to_have_started_once_it_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Display(3, ())
+    for number in range(3):
+        shown.started(number, [f"seed={number}"])
+    assert capsys.readouterr().out == ""  # their processes are still importing
+    for about in ("begun", "begun", "ended"):
+        shown.event(0, {"event": "said", "about": about, "text": "more of it"})
+    shown.event(1, {"event": "said", "about": "skipped", "text": "done before: there"})
+    shown.ended(1, {"status": "skipped", "code": 0, "message": "", "folder": "there"})
+    shown.ended(2, {"status": "failed", "code": 1, "message": "no such robot", "folder": None})
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        "[1/3] started seed=0",
+        "[2/3] done before: there",
+        "[3/3] seed=2",
+    ]
+    assert told.err == "[3/3] failed: no such robot\n"
+
+
 def test_a_signal_stops_every_worker_and_nothing_more_begins(
     fake: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rlox.configs import ALGO_CONFIGS, EnvConfig, PPOConfig, RunConfig, make, make_run, plain
+from rlox.configs.names import near_names
 from rlox.configs.params import inside, parse_interval
 from rlox.errors import ConfigError, UnknownNameError
 
@@ -222,3 +223,32 @@ def test_a_configuration_says_whether_a_larger_total_stretches_something(
 ) -> None:
     run = make_run({"env": {"id": "CartPole-v1"}, "total_steps": 100, **tree})
     assert (run.algo.scheduled or run.buffer.scheduled) == scheduled
+
+
+NAMES = (
+    "algo.name", "algo.gamma", "algo.gae_lambda", "algo.n_epochs", "algo.vf_coef", "algo.net_arch",
+    "ppo", "elu", "relu", "gelu", "CartPole-v0", "CartPole-v1", "Ant-v5", "ALE/Pong-v5",
+    "HalfCheetah-v4", "HalfCheetah-v5", "buffer.name",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("algo.gama", ["algo.gamma"]),  # the group that they share makes no name near
+        ("algo.epochs", ["algo.n_epochs"]),
+        ("algo.lam", ["algo.gae_lambda"]),
+        ("algo.afch", ["algo.net_arch"]),
+        ("algo.foo", []),
+        ("algo.tau", []),
+        ("buffer_size", []),
+        ("relux", ["relu"]),  # the others are much farther
+        ("PPO", ["ppo"]),
+        ("cartpole", ["CartPole-v1", "CartPole-v0"]),
+        ("HalfCheeta-v4", ["HalfCheetah-v4", "HalfCheetah-v5"]),
+        ("Pong-v5", ["ALE/Pong-v5"]),  # and not Ant-v5, which has its version
+        ("Zoo-v5", []),
+    ],
+)
+def test_a_name_that_is_suggested_is_near(name: str, near: list[str]) -> None:
+    assert near_names(name, NAMES) == near

@@ -11,8 +11,9 @@ import pytest
 
 from rlox.configs import RunConfig, make_run, plain
 from rlox.configs.loggers import MlflowConfig, WandbConfig
-from rlox.errors import ConfigError, MissingExtraError
+from rlox.errors import ConfigError, MissingExtraError, StorageError
 from rlox.loggers import check_loggers, hyperparameters
+from rlox.loggers.mlflow_errors import explained
 from rlox.loggers.remote import Record, told
 from rlox_cli import plain_yaml, syncing, validate
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
@@ -70,6 +71,65 @@ def test_an_address_in_a_run_folder_is_refused_and_so_is_another_variable() -> N
         validate.saved_config(data)
     data["logger"]["mlflow"]["tracking_uri"] = ASKS
     assert isinstance(validate.saved_config(data).logger["mlflow"], MlflowConfig)
+
+
+REFUSED = (
+    "API request to http://h:5000/p/api/2.0/x failed with exception HTTPConnectionPool(host='h'): Max "
+    "retries exceeded (Caused by NewConnectionError('... [Errno 111] Connection refused'))"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "address", "said"),
+    [
+        (
+            RuntimeError(REFUSED),
+            "http://me:hidden@h:5000/p",
+            "http://h:5000 cannot be reached: Connection refused; is it running? look at the address",
+        ),
+        (RuntimeError("Read timed out."), "https://h", "https://h does not answer in time"),
+        (
+            RuntimeError(
+                "API request to endpoint /x failed with error code 401 != 200. Body: 'no'"
+            ),
+            "http://h",
+            "http://h refuses the login (HTTP 401): export MLFLOW_TRACKING_USERNAME=",
+        ),
+        (RuntimeError("failed with error code 404 != 200"), "http://h", "is it an MLflow server?"),
+        (RuntimeError("failed with error code 503 != 200"), "http://h", "its log says more"),
+        (
+            RuntimeError("(sqlite3.DatabaseError) file is not a database\n[SQL: SELECT 1]\n(more)"),
+            "sqlite:////data/x.db",
+            "sqlite:////data/x.db fails: RuntimeError: file is not a database; look at the address",
+        ),
+        (
+            ModuleNotFoundError("No module named 'psycopg2'", name="psycopg2"),
+            "postgresql://me:hidden@h/x",
+            "postgresql://h/x needs a package that is not installed: pip install 'psycopg2-binary'",
+        ),
+        (
+            OSError(28, "No space left"),
+            None,
+            "the store in the run folder fails: OSError: [Errno 28]",
+        ),
+        (ValueError(""), None, "the store in the run folder fails: ValueError"),
+    ],
+)
+def test_what_mlflow_raises_is_a_line_that_names_the_store_and_what_to_do(
+    error: Exception, address: str | None, said: str
+) -> None:
+    class Sink:
+        _address = address
+
+        @explained
+        def write(self) -> None:
+            raise error
+
+    with pytest.raises(StorageError) as raised:
+        Sink().write()
+    told = str(raised.value)
+    assert said in told and "hidden" not in told and "SQL" not in told
+    assert len(told.splitlines()) == 1
 
 
 def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,28 @@ def test_the_end_of_a_run_waits_once_for_all_of_its_loggers(tmp_path: Path) -> N
     assert eventually(lambda: all(sink.closed for sink in sinks))
 
 
+def test_a_sink_that_was_cut_short_is_not_said_to_have_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entered, cut = threading.Event(), threading.Event()
+
+    def refuse() -> None:
+        entered.set()
+        assert cut.wait(60)
+        raise StorageError("the process that sends died")
+
+    sink = Memory(refuse)
+    sink.abandon = cut.set  # type: ignore[method-assign]
+    add(tmp_path, [1])
+    follower = Follower("memory", sink, tmp_path)
+    follower.start()
+    assert entered.wait(60)
+    with pytest.warns(UserWarning, match="did not take them in time"):
+        finish([follower], 0.0)
+    assert eventually(lambda: sink.closed == 1)
+    assert "died" not in caplog.text
+
+
 def test_a_write_that_was_not_waited_for_ends_before_the_next_follower_begins(
     tmp_path: Path,
 ) -> None:

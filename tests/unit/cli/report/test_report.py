@@ -14,6 +14,7 @@ from helpers.tree import tree
 from rlox.errors import ConfigError
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report.build import report
+from rlox_cli.sweep_summary import COLUMNS
 
 SCORES = {
     ("ppo", "CartPole-v1"): [100.0, 200.0, 300.0, 400.0, 90.0],
@@ -207,6 +208,39 @@ def test_a_job_that_a_sweep_never_started_is_listed(tmp_path: Path) -> None:
     )
     table = written(tmp_path).tables["table-left_out"]
     assert (table.column("job"), table.column("reason")) == (["1_b"], ["no machine"])
+
+
+@pytest.mark.parametrize(("left", "kind"), [("study.db", "search"), ("summary.csv", "sweep")])
+def test_a_search_or_sweep_of_which_no_run_has_begun_is_told_as_that(
+    tmp_path: Path, left: str, kind: str
+) -> None:
+    (tmp_path / left).write_text("")
+    (tmp_path / "summary.csv").write_text(",".join(COLUMNS) + "\n")
+    with pytest.raises(ConfigError, match=f"the folder of a {kind} of which no run has begun"):
+        written(tmp_path)
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_sweep_whose_jobs_were_all_refused_has_a_page_that_says_so(tmp_path: Path) -> None:
+    values = {"job": "0_a", "status": "failed", "algo": "ppo", "env": "X-v0", "reason": "no robot"}
+    row = ",".join(values.get(column, "") for column in COLUMNS)
+    (tmp_path / "summary.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    page = written(tmp_path)
+    assert page.tables["table-left_out"].column("reason") == ["no robot"]
+    assert "No run has a score yet" in page.text
+
+
+def test_a_report_without_learning_curves_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "no run logged two returns on the way"
+    make_run(tmp_path / "0_a", 5.0, training={200: 1.0})
+    assert f"No learning curves: {why}" in written(tmp_path).text
+    assert f"note: No learning curves: {why}" in capsys.readouterr().out
+    make_run(tmp_path / "1_b", 5.0, env="Acrobot-v1")
+    assert f"No learning curves of CartPole-v1: {why}" in written(tmp_path).text
+    make_run(tmp_path / "2_c", 5.0, seed=1)
+    assert "No learning curves" not in written(tmp_path).text
 
 
 def test_one_more_method_moves_no_digit_of_the_others(
