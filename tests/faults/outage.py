@@ -40,7 +40,7 @@ class Trained:
     """A run that has ended."""
 
     steps_per_second: float  # of the clock
-    steps_per_cpu_second: float  # of the run and every process that it started
+    share: float  # of its main thread, which trains, in the CPU that it and its loggers took
     exit_seconds: float  # from its last training step until its process was gone
     told: str  # on standard error
 
@@ -60,8 +60,8 @@ class Pair:
 
     @property
     def by_cpu(self) -> float:
-        """The same, as it is where run and loggers have one core to themselves."""
-        return self.logged.steps_per_cpu_second / self.plain.steps_per_cpu_second
+        """The same where run and loggers share a core, by what each took: whatever else is at work."""
+        return self.logged.share / self.plain.share
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,12 @@ def with_loggers(loggers: Sequence[str]) -> list[str]:
 
 
 def campaign(
-    mode: str, minutes: float, loggers: Sequence[str], steps: int, folder: Path
+    mode: str,
+    minutes: float,
+    loggers: Sequence[str],
+    steps: int,
+    folder: Path,
+    core: int | None = None,
 ) -> list[Pair]:
     """Pairs of runs of so many steps, for as long as that while servers are out of order in that way."""
     pairs: list[Pair] = []
@@ -106,54 +111,66 @@ def campaign(
             name = f"{mode.replace(' ', '-')}-{len(pairs)}"
             kinds = {f"{name}-plain": [], name: with_loggers(loggers)}
             order = list(kinds) if len(pairs) % 2 else list(reversed(kinds))
-            found = {which: trained(folder, which, steps, kinds[which], url) for which in order}
+            found = {
+                which: trained(folder, which, steps, kinds[which], url, core) for which in order
+            }
             pairs.append(Pair(folder / name, found[f"{name}-plain"], found[name]))
-            print(f"{mode}: {pairs[-1]}", file=sys.stderr, flush=True)
+            print(f"{name}: {pairs[-1].plain} {pairs[-1].logged}", file=sys.stderr, flush=True)
     return pairs
 
 
-def trained(folder: Path, name: str, steps: int, args: Sequence[str], url: str) -> Trained:
-    """Train in `folder/name`."""
+def trained(
+    folder: Path, name: str, steps: int, args: Sequence[str], url: str, core: int | None
+) -> Trained:
+    """Train in `folder/name`, on one core if it is named."""
     place = [f"hydra.run.dir={name}", f"total_steps={steps}"]
     run = command(folder, ["train", *TRAINING, *place, *args], url, url)
     metrics = folder / name / METRICS
-    spent = watched(run, metrics)
+    if core is not None:
+        os.sched_setaffinity(run.pid, {core})
+    share = watched(run, metrics)
     ended = time.time()
     _, told = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     rows = read_rows(metrics)
     last = next(row for row in reversed(rows) if "time/steps_per_second" in row)
-    seen = max(count for count in spent if count <= rows.index(last) + 1)
-    by_cpu = rows[seen - 1]["env_steps"] / (spent[seen] - spent[0])
     written = metrics.stat().st_mtime  # when the last row was, that of the evaluation
     left = ended - written + rows[-1]["seconds"] - last["seconds"]
-    return Trained(last["env_steps"] / last["seconds"], by_cpu, left, told)
+    return Trained(last["env_steps"] / last["seconds"], share, left, told)
 
 
-def watched(run: subprocess.Popen[str], metrics: Path) -> dict[int, float]:
-    """The CPU seconds that a run had taken when it had so many rows, from 0 on; returns when it has ended."""
-    spent: dict[int, float] = {}
+def watched(run: subprocess.Popen[str], metrics: Path) -> float:
+    """Wait until a run has ended; the share of the main thread in the CPU that it took for its rows."""
+    first = now = (0.0, 0.0)
+    size = -1
     while run.poll() is None:
         with suppress(OSError):
-            rows = metrics.read_bytes().count(b"\n")
-            if rows not in spent:
-                spent[rows if spent else 0] = cpu_seconds(run.pid)
+            if metrics.stat().st_size > size:
+                now = cpu_seconds(run.pid)
+                first = now if size < 0 else first
+                size = metrics.stat().st_size
         time.sleep(LOOKS)
-    return spent
+    return (now[0] - first[0]) / (now[1] - first[1])
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and those below it have taken, with those that have ended."""
-    stats: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            fields = (place / "stat").read_text().rpartition(")")[2].split()
-            stats[int(place.name)] = [int(field) for field in (fields[1], *fields[11:15])]
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """What the main thread of a process has taken, and what it and all those below it have, ended or not."""
+    stats = {int(p.name): fields for p in Path("/proc").glob("[0-9]*") if (fields := stat_of(p))}
     family, ticks = [pid], 0
     for member in family:
         family += [child for child, (parent, *_) in stats.items() if parent == member]
         ticks += sum(stats.get(member, [0])[1:])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    main = stat_of(Path(f"/proc/{pid}/task/{pid}"))
+    second = os.sysconf("SC_CLK_TCK")
+    return sum(main[1:3]) / second, ticks / second
+
+
+def stat_of(place: Path) -> list[int]:
+    """Parent and ticks (user, system, user and system of children that ended); nothing where it has ended."""
+    with suppress(OSError):
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        return [int(field) for field in (fields[1], *fields[11:15])]
+    return []
 
 
 @contextmanager

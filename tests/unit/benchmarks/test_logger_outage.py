@@ -11,7 +11,7 @@ from reliability.logger_outage import figures, missed, parse, table
 
 
 def pair(plain: float, logged: float, exit_seconds: float = 4.0) -> Pair:
-    return Pair(Path("run"), Trained(plain, 2000, 0.5, ""), Trained(logged, 1990, exit_seconds, ""))
+    return Pair(Path("run"), Trained(plain, 1.0, 0.5, ""), Trained(logged, 0.995, exit_seconds, ""))
 
 
 def counts(**others: Any) -> dict[str, Any]:
