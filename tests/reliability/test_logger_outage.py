@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from faults.dead_server import MODES, dead_server, marked
 from faults.mlflow_server import rows_in_store
-from faults.outage import LOGGERS, command, point, with_loggers
+from faults.outage import LOGGERS, campaign, command, healthy, point, synced, with_loggers
+from faults.report import FULL
 from faults.wandb_server import WandbServer
 
 from rlox.loggers import read_rows
@@ -70,6 +71,16 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     (there,) = server.runs
     assert [point(row) for row in server.rows(there)] == [point(row) for row in rows]
     assert gone(mark)
+
+
+@pytest.mark.skipif(not FULL, reason="pairs of runs, minutes; set RLOX_FULL=1")
+def test_a_server_that_is_down_takes_nothing_of_the_core_that_a_run_has(tmp_path: Path) -> None:
+    """One outage of `benchmarks/reliability/logger_outage.py`, which has all of them."""
+    pairs = campaign("refuses", 0.0, LOGGERS, 16384, tmp_path)
+    assert [pair.by_cpu >= 0.98 for pair in pairs] == [True, True]
+    with healthy(tmp_path) as (wandb, url, store):
+        sent = [synced(pair.folder, LOGGERS, wandb, url, store) for pair in pairs]
+    assert [(s.code, s.rows, s.missing, s.twice) for s in sent] == [(0, 9, 0, 0)] * 2
 
 
 def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path: Path) -> None:

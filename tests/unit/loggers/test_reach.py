@@ -51,12 +51,12 @@ def test_every_answer_but_a_failure_of_the_server_will_do() -> None:
     "address", ["sqlite:///mlflow.db", "postgresql://nowhere.invalid/db", "http://h:port"]
 )
 def test_what_is_not_asked_by_http_is_left_to_the_library(address: str) -> None:
-    require_answer("mlflow", address)
+    assert require_answer("mlflow", address) is None
 
 
 def test_what_answers_without_http_or_tls_is_left_to_the_library() -> None:
     with WandbServer().serving() as server:
-        require_answer("wandb", server.url.replace("http:", "https:"))
+        assert require_answer("wandb", server.url.replace("http:", "https:")) is None
 
 
 def test_a_server_behind_a_proxy_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_server_behind_a_proxy_is_not_asked(monkeypatch: pytest.MonkeyPatch) -
         for name in ("HTTPS_PROXY", "all_proxy", "WANDB_HTTP_PROXY"):
             with monkeypatch.context() as with_proxy:
                 with_proxy.setenv(name, "http://proxy.invalid")
-                require_answer("wandb", url)
+                assert require_answer("wandb", url) is None
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         with pytest.raises(StorageError):
             require_answer("wandb", url)
