@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import traceback
@@ -29,11 +31,18 @@ rlox COMMAND --cfg job shows the configuration without running it."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    atexit.register(_leave_quickly)
     with lasting_output():
         try:
             return _command(args)
         except KeyboardInterrupt:
             return 130
+
+
+def _leave_quickly() -> None:
+    """Look for garbage once: the interpreter does several times as it ends, a second with torch loaded."""
+    gc.collect()
+    gc.freeze()
 
 
 def usage() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,13 +62,19 @@ _LOGGERS: dict[str, Logger] = {
         package="tensorboard",
     ),
     "wandb": Logger(
-        lambda own, folder, run: _elsewhere(own, folder, run, plain(own)),
+        lambda own, folder, run: _elsewhere(
+            own,
+            folder,
+            run,
+            plain(own),
+            os.environ.get("WANDB_BASE_URL") if own.mode == "online" else None,
+        ),
         package="wandb",
         starts_slowly=lambda own: own.mode == "offline",
     ),
     "mlflow": Logger(
         lambda own, folder, run: _elsewhere(
-            own, folder, run, {**plain(own), "tracking_uri": own.address}
+            own, folder, run, {**plain(own), "tracking_uri": own.address}, own.address
         ),
         package="mlflow",
         starts_slowly=lambda own: own.tracking_uri is None,
@@ -75,9 +82,11 @@ _LOGGERS: dict[str, Logger] = {
 }
 
 
-def _elsewhere(own: LoggerConfig, folder: Path, run: RunConfig, data: dict[str, Any]) -> Sink:
+def _elsewhere(
+    own: LoggerConfig, folder: Path, run: RunConfig, data: dict[str, Any], server: str | None
+) -> Sink:
     """A sink in a process of its own: its package takes seconds to import, and servers hang."""
-    return ChildSink(own.name, folder, asdict(told(data, folder, run)))
+    return ChildSink(own.name, folder, asdict(told(data, folder, run)), server=server)
 
 
 def _logger(offer: Offer, plugin: Any, told: str) -> Logger:

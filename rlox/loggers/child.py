@@ -18,6 +18,7 @@ from typing import IO, Any, cast
 
 from rlox.errors import StorageError
 from rlox.loggers.base import Row
+from rlox.loggers.reach import require_answer
 
 __all__ = ["ChildSink"]
 
@@ -37,14 +38,22 @@ class ChildSink:
     """The sink that `rlox.loggers.serve` makes of `told`, started when it is first opened.
 
     A process that died or did not answer in `patience` seconds is replaced by a new one at the next `open`.
+    Where there is a `server`, none is started before that answers: importing its library takes seconds of a
+    core, perhaps of the only one.
     """
 
     def __init__(
-        self, name: str, folder: Path, told: Mapping[str, Any], patience: float = PATIENCE
+        self,
+        name: str,
+        folder: Path,
+        told: Mapping[str, Any],
+        patience: float = PATIENCE,
+        server: str | None = None,
     ) -> None:
         self.name = name
         self._told = {"sink": name, "folder": str(folder.absolute()), "told": told}
         self._patience = patience
+        self._server = server
         self._process: subprocess.Popen[bytes] | None = None
         self._abandoned = False
 
@@ -77,6 +86,8 @@ class ChildSink:
         self._kill()
 
     def _start(self) -> None:
+        if self._server is not None:
+            require_answer(self.name, self._server)
         if self._abandoned:
             raise StorageError(f"logger {self.name} is waited for no longer")
         self._kill()

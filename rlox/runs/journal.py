@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,10 @@ from rlox.types import Episode, Unit
 __all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
 
 EPISODES = "episodes.jsonl"
-CLOSE_SECONDS = 4.0  # that the end of a run waits for its loggers: it is over within 5 s
+CLOSE_SECONDS = (
+    4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
+)
+LEAST_SECONDS = 2.0  # however long the picture took to draw meanwhile
 
 
 class Journal:
@@ -32,6 +36,7 @@ class Journal:
         self._metrics = JsonLines(folder / METRICS, offsets.get(METRICS, 0), patience)
         self._episodes = JsonLines(folder / EPISODES, offsets.get(EPISODES, 0), patience)
         self.deliveries: dict[str, Delivery] = {}  # of the loggers, once it is closed
+        self._closed: float | None = None  # when it had its last row
         for logger in self._loggers:
             logger.start()
 
@@ -71,10 +76,14 @@ class Journal:
                 stack.callback(self.deliver)
             stack.callback(self._episodes.close)
             stack.callback(self._metrics.close)
+            self._closed = time.monotonic()
 
     def deliver(self) -> None:
         """Have the loggers catch up and send what else lies in the folder by now, as far as time allows."""
-        self.deliveries = finish(self._loggers, CLOSE_SECONDS)
+        since = time.monotonic() - self._closed if self._closed is not None else 0.0
+        self.deliveries = finish(
+            self._loggers, max(CLOSE_SECONDS - since, min(LEAST_SECONDS, CLOSE_SECONDS))
+        )
 
 
 def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:

@@ -12,11 +12,15 @@ from pathlib import Path
 
 MODES = ("refuses", "500", "hangs", "slow", "no such name")
 ANSWER = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @contextmanager
-def dead_server(mode: str, slow: float = 30.0) -> Iterator[str]:
-    """The address of a server that behaves so, until the end; `slow` seconds pass before its answers."""
+def dead_server(mode: str, slow: float = 30.0, healthy: bool = False) -> Iterator[str]:
+    """The address of a server that behaves so, until the end; `slow` seconds pass before its answers.
+
+    One that calls itself `healthy` answers those who ask for that, and nobody else.
+    """
     if mode == "no such name":
         yield "http://nowhere.invalid:80"
         return
@@ -25,7 +29,7 @@ def dead_server(mode: str, slow: float = 30.0) -> Iterator[str]:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         if mode != "refuses":
             listening.listen(64)
-            args = (listening, mode, slow)
+            args = (listening, mode, slow, healthy)
             threading.Thread(target=_serve, args=args, daemon=True).start()
         yield url
 
@@ -41,7 +45,7 @@ def marked(mark: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def _serve(listening: socket.socket, mode: str, slow: float) -> None:
+def _serve(listening: socket.socket, mode: str, slow: float, healthy: bool) -> None:
     held = []  # a connection that nobody holds is closed
     while True:
         try:
@@ -49,13 +53,17 @@ def _serve(listening: socket.socket, mode: str, slow: float) -> None:
         except OSError:
             return
         held.append(connection)
-        if mode != "hangs":
-            wait = slow if mode == "slow" else 0.0
-            threading.Thread(target=_answer, args=(connection, wait), daemon=True).start()
+        args = (connection, mode, slow, healthy)
+        threading.Thread(target=_answer, args=args, daemon=True).start()
 
 
-def _answer(connection: socket.socket, wait: float) -> None:
+def _answer(connection: socket.socket, mode: str, slow: float, healthy: bool) -> None:
     with suppress(OSError), connection:
-        connection.recv(65536)
-        time.sleep(wait)
+        asked = connection.recv(65536)
+        if healthy and asked.startswith(b"GET /health"):
+            connection.sendall(WELL)
+            return
+        if mode == "hangs":
+            threading.Event().wait()
+        time.sleep(slow if mode == "slow" else 0.0)
         connection.sendall(ANSWER)

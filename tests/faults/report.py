@@ -19,8 +19,13 @@ def record(name: str, counts: dict[str, Any]) -> None:
     print(f"{name}: {json.dumps(counts)}")
     if not FULL:
         return
+    add(REPORT, name, dated(counts))
+
+
+def dated(counts: dict[str, Any]) -> dict[str, Any]:
+    """Counts with when and on what they were counted."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    add(REPORT, name, {**counts, "date": date.today().isoformat(), "machine": machine})
+    return {**counts, "date": date.today().isoformat(), "machine": machine}
 
 
 def add(path: Path, name: str, entry: dict[str, Any]) -> None:

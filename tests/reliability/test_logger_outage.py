@@ -5,39 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
-import subprocess
-import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from faults.dead_server import MODES, dead_server, marked
-from faults.wandb_server import KEY, WandbServer
+from faults.mlflow_server import rows_in_store
+from faults.outage import LOGGERS, campaign, command, healthy, point, synced, with_loggers
+from faults.report import FULL
+from faults.wandb_server import WandbServer
 
 from rlox.loggers import read_rows
 
 SMALL = (
     "env=CartPole-v1", "algo.n_steps=16", "algo.n_epochs=1", "algo.net_arch=[16]", "tuned=null",
     "algo.batch_size=64", "log.every=128", "eval.episodes=1", "device=cpu", "hydra.run.dir=run",
-    "logger=[csv,wandb,mlflow]", "logger.wandb.mode=online",
-    "logger.mlflow.tracking_uri='${oc.env:MLFLOW_TRACKING_URI}'",
+    *with_loggers(("csv", *LOGGERS)),
 )  # fmt: skip
-
-
-def rlox(folder: Path, mark: str, url: str, *args: str) -> subprocess.Popen[str]:
-    """A command in a process of its own, marked, both of whose servers are at `url`."""
-    env = {
-        **os.environ,
-        "RLOX_TEST_MARK": mark,
-        "WANDB_BASE_URL": url,
-        "WANDB_API_KEY": KEY,
-        "MLFLOW_TRACKING_URI": url,
-    }
-    command = [sys.executable, "-m", "rlox_cli.main", *args]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=folder, env=env, text=True, **pipes)
 
 
 def gone(mark: str) -> bool:
@@ -52,19 +36,15 @@ def gone(mark: str) -> bool:
     return True
 
 
-def steps_at_mlflow(store: Path) -> list[tuple[int, float]]:
-    with closing(sqlite3.connect(store)) as opened:
-        asked = "SELECT step, value FROM metrics WHERE key = 'seconds' ORDER BY timestamp"
-        return [(step, value) for step, value in opened.execute(asked)]
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "healthy"), [*((mode, False) for mode in MODES), ("500", True), ("hangs", True)]
+)
 def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
-    mode: str, tmp_path: Path
+    mode: str, healthy: bool, tmp_path: Path
 ) -> None:
     mark = f"outage-{tmp_path.name}-{os.getpid()}"
-    with dead_server(mode) as url:
-        run = rlox(tmp_path, mark, url, "train", "total_steps=1280", *SMALL)
+    with dead_server(mode, healthy=healthy) as url:
+        run = command(tmp_path, ["train", "total_steps=1280", *SMALL], url, url, mark)
         _, told = run.communicate(timeout=300)
     assert run.returncode == 0, told
     for name in ("wandb", "mlflow"):
@@ -78,7 +58,7 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
     store = tmp_path / "elsewhere.db"
     with WandbServer().serving() as server:
         args = ("sync", "run", f"mlflow.tracking_uri=sqlite:///{store}")
-        sync = rlox(tmp_path, mark, server.url, *args)
+        sync = command(tmp_path, args, server.url, server.url, mark)
         out, told = sync.communicate(timeout=300)
         assert (sync.returncode, "catch up, in 300 s at most" in told) == (0, True)
         assert len(told.splitlines()) == 1
@@ -87,17 +67,26 @@ def test_a_run_without_its_servers_is_whole_and_sync_sends_each_row_once(
         "mlflow has every row, 11 sent now",
         "wandb (online) has every row, 11 sent now",
     ]
-    assert steps_at_mlflow(store) == [(row["env_steps"], row["seconds"]) for row in rows]
+    assert rows_in_store(store) == [point(row) for row in rows]
     (there,) = server.runs
-    found = [(row["env_steps"], row["seconds"]) for row in server.rows(there)]
-    assert found == [(row["env_steps"], row["seconds"]) for row in rows]
+    assert [point(row) for row in server.rows(there)] == [point(row) for row in rows]
     assert gone(mark)
+
+
+@pytest.mark.skipif(not FULL, reason="pairs of runs, minutes; set RLOX_FULL=1")
+def test_a_server_that_is_down_takes_nothing_of_the_core_that_a_run_has(tmp_path: Path) -> None:
+    """One outage of `benchmarks/reliability/logger_outage.py`, which has all of them."""
+    pairs = campaign("refuses", 0.0, LOGGERS, 16384, tmp_path)
+    assert [pair.by_cpu >= 0.98 for pair in pairs] == [True, True]
+    with healthy(tmp_path) as (wandb, url, store):
+        sent = [synced(pair.folder, LOGGERS, wandb, url, store) for pair in pairs]
+    assert [(s.code, s.rows, s.missing, s.twice) for s in sent] == [(0, 9, 0, 0)] * 2
 
 
 def test_a_run_that_is_killed_while_its_servers_hang_leaves_no_process(tmp_path: Path) -> None:
     mark = f"killed-{tmp_path.name}-{os.getpid()}"
-    with dead_server("hangs") as url:
-        run = rlox(tmp_path, mark, url, "train", "total_steps=10000000", *SMALL)
+    with dead_server("hangs", healthy=True) as url:
+        run = command(tmp_path, ["train", "total_steps=10000000", *SMALL], url, url, mark)
         end = time.monotonic() + 120
         while len(marked(mark)) < 4 and time.monotonic() < end:  # it, two that send, W&B's service
             time.sleep(0.05)

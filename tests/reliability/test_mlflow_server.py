@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults.mlflow_server import mlflow_server
 
 from rlox.configs import make_run
 from rlox.loggers import METRICS, JsonLines, catch_up
@@ -25,27 +19,8 @@ mlflow = pytest.importorskip("mlflow")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server process."""
-    home = tmp_path_factory.mktemp("mlflow")
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    store = ["--backend-store-uri", f"sqlite:///{home}/m.db"]
-    files = ["--artifacts-destination", str(home / "files"), "--workers", "1"]
-    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), *store, *files]
-    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env=env, start_new_session=True, **quiet)
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 180
-    try:
-        while time.monotonic() < end:
-            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):
-                break
-            assert process.poll() is None
-            time.sleep(0.3)
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
         yield url
-    finally:
-        os.killpg(process.pid, 9)
-        process.wait()
 
 
 def write(folder: Path, losses: dict[int, float], cut: int = 0) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from helpers.sessions import algorithm, resumed, rows
 
+from rlox.runs.journal import CLOSE_SECONDS, LEAST_SECONDS, Journal
 from rlox.runs.session import Session
 
 
@@ -69,6 +71,26 @@ def test_a_broken_logger_warns_and_the_run_is_complete(
     assert outcome.reason == "total_steps"
     assert len(rows(tmp_path / "metrics.jsonl")) == 9
     assert (session.deliveries["csv"].sent, session.deliveries["csv"].left) == (0, 9)
+
+
+def test_a_logger_is_waited_for_from_the_last_row_on_whatever_was_drawn_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    def noted(followers: Any, timeout: float) -> dict[str, Any]:
+        waited.append(timeout)
+        return {}
+
+    clock = [100.0]
+    monkeypatch.setattr("rlox.runs.journal.finish", noted)
+    monkeypatch.setattr("rlox.runs.journal.time", SimpleNamespace(monotonic=lambda: clock[-1]))
+    journal = Journal(tmp_path, algorithm().config, {})
+    journal.close(deliver=False)
+    for now in (100.0, 101.5, 160.0):
+        clock.append(now)
+        journal.deliver()
+    assert waited == [CLOSE_SECONDS, CLOSE_SECONDS - 1.5, LEAST_SECONDS]
 
 
 def test_a_working_logger_warns_of_nothing(tmp_path: Path) -> None:

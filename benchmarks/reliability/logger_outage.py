@@ -1,0 +1,146 @@
+"""What an outage of the loggers' servers costs a run: step rate, exit, rows.
+
+Of each kind of outage, runs of `rlox train` with and without the loggers, by turns and in pairs, for some
+minutes; then servers that work, and `rlox sync` of each run. The step rate is that of the clock, which says
+whether loggers keep a run waiting but not much more on a machine that others use, and that of CPU shares:
+how much of one core the training would have if its loggers had to be served by the same one.
+
+    python benchmarks/reliability/logger_outage.py --core 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))  # whose servers are the ones that break
+
+from faults.dead_server import MODES  # noqa: E402
+from faults.outage import LOGGERS, Pair, Sent, campaign, healthy, synced  # noqa: E402
+from faults.report import REPORT, add, dated  # noqa: E402
+
+from rlox.statistics import bootstrap_ci  # noqa: E402
+
+STEPS = 40_960
+SYNCS = 2  # at once
+RATIO, EXIT = 0.98, 5.0  # that the interval reaches at least; seconds at most
+
+
+def figures(pairs: Sequence[Pair], sent: Sequence[Sent]) -> dict[str, Any]:
+    """The counts of one kind of outage."""
+    return {
+        "pairs": len(pairs),
+        "by clock": ratio([pair.by_clock for pair in pairs]),
+        "by cpu": ratio([pair.by_cpu for pair in pairs]),
+        "steps_per_second": round(float(np.mean([p.plain.steps_per_second for p in pairs]))),
+        "longest_exit_s": round(max(p.logged.exit_seconds for p in pairs), 2),
+        "longest_exit_without_s": round(max(p.plain.exit_seconds for p in pairs), 2),
+        "synced": sum(not s.code for s in sent),
+        "rows": sum(s.rows for s in sent),
+        "rows missing": sum(s.missing for s in sent),
+        "rows twice": sum(s.twice for s in sent),
+    }
+
+
+def ratio(of: Sequence[float]) -> dict[str, Any]:
+    """The geometric mean of ratios of pairs, with its interval."""
+    logs = np.log(np.array(of))
+    low, high = (round(math.exp(end), 4) for end in bootstrap_ci(logs))
+    mean = round(math.exp(float(logs.mean())), 4)
+    return {"ratio": mean, "ci95": [low, high], "pairs": [round(value, 4) for value in of]}
+
+
+def missed(found: Mapping[str, Any]) -> list[str]:
+    """The promises that these counts do not keep."""
+    ends = {by: found[by]["ci95"][1] for by in ("by clock", "by cpu")}
+    told = {
+        **{f"the ratio {by} is at most {end}": end < RATIO for by, end in ends.items()},
+        f"an exit took {found['longest_exit_s']} s": found["longest_exit_s"] > EXIT,
+        "a sync is not complete": found["synced"] != found["pairs"],
+        "a row is missing": found["rows missing"] > 0,
+        "a row is there twice": found["rows twice"] > 0,
+    }
+    return [text for text, wrong in told.items() if wrong]
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A line of Markdown for each kind of outage."""
+    lines = [
+        "| servers | pairs | step rate with / without loggers by CPU | by the clock | longest exit (without) "
+        "| rows | missing | twice |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for mode, of in found.items():
+        ratios = (of["by cpu"], of["by clock"])
+        cells = [
+            mode,
+            str(of["pairs"]),
+            *(f"{r['ratio']:.3f} [{r['ci95'][0]:.3f}, {r['ci95'][1]:.3f}]" for r in ratios),
+            f"{of['longest_exit_s']:.1f} s ({of['longest_exit_without_s']:.1f} s)",
+            str(of["rows"]),
+            str(of["rows missing"]),
+            str(of["rows twice"]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def measure(mode: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The counts of one kind of outage."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        pairs = campaign(mode, args.minutes, args.loggers, args.steps, folder, args.core)
+        with healthy(folder) as (wandb, url, store):
+            sync = partial(synced, loggers=args.loggers, wandb=wandb, url=url, store=store)
+            with ThreadPoolExecutor(SYNCS) as pool:
+                sent = list(pool.map(sync, (pair.folder for pair in pairs)))
+    about = {name: getattr(args, name) for name in ("minutes", "loggers", "steps", "core")}
+    return dated({**about, **figures(pairs, sent)})
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=3.0, help="of each outage")
+    parser.add_argument("--modes", default=",".join(MODES), help="comma-separated")
+    parser.add_argument("--loggers", default=",".join(LOGGERS), help="comma-separated")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of each run")
+    parser.add_argument("--core", type=int, help="the one that each run has, with its loggers")
+    parser.add_argument("--out", type=Path, default=REPORT, help="the report that gets the counts")
+    args = parser.parse_args(argv)
+    for name, known in (("modes", MODES), ("loggers", LOGGERS)):
+        chosen = getattr(args, name).split(",")
+        if unknown := set(chosen) - set(known):
+            parser.error(f"--{name} {','.join(sorted(unknown))}: expected of {', '.join(known)}")
+        setattr(args, name, chosen)
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, write the report and print the table; 1 where a promise is not kept."""
+    args = parse(argv)
+    found = {}
+    for mode in args.modes:
+        found[mode] = measure(mode, args)
+        add(args.out, f"logger outage, {mode}", found[mode])
+    print(table(found))
+    wrong = [f"{mode}: {text}" for mode, counts in found.items() for text in missed(counts)]
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""A real MLflow server in a process of its own, and what its store has."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+STORE = "m.db"
+
+
+@contextmanager
+def mlflow_server(home: Path) -> Iterator[str]:
+    """The address of a server with its store in `home`, until the end."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    store = ["--backend-store-uri", f"sqlite:///{home / STORE}"]
+    files = ["--artifacts-destination", str(home / "files"), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), *store, *files]
+    env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=env, start_new_session=True, **quiet)
+    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 180
+    try:
+        while time.monotonic() < end:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):
+                break
+            assert process.poll() is None
+            time.sleep(0.3)
+        yield url
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def rows_in_store(store: Path, run: str | None = None) -> list[tuple[int, float]]:
+    """Step and `seconds` of each row that a store has, in order; of the run of that name alone, if given."""
+    asked = (
+        "SELECT step, value FROM metrics JOIN runs USING (run_uuid) "
+        "WHERE key = 'seconds' AND coalesce(?, runs.name) = runs.name ORDER BY timestamp"
+    )
+    with closing(sqlite3.connect(store)) as opened:
+        return [(step, value) for step, value in opened.execute(asked, (run,))]

@@ -1,0 +1,201 @@
+"""Runs of the real `rlox` whose loggers' servers are out of order, beside runs without these loggers.
+
+`campaign` trains by turns with and without, in pairs, for so many minutes of one kind of outage, and says how
+fast each trained, by the clock and by the CPU, and how long it took to leave. `synced` sends what is missing
+to servers that work, and counts the rows there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults.dead_server import dead_server
+from faults.mlflow_server import STORE, mlflow_server, rows_in_store
+from faults.wandb_server import KEY, WandbServer
+from rlox.loggers import METRICS, Row, read_rows
+
+LOGGERS = ("wandb", "mlflow")
+ONLINE = {
+    "wandb": ("logger.wandb.mode=online",),
+    "mlflow": ("logger.mlflow.tracking_uri='${oc.env:MLFLOW_TRACKING_URI}'",),
+}
+TRAINING = (
+    "env=CartPole-v1", "tuned=null", "device=cpu", "eval.episodes=1", "log.every=2048",
+)  # fmt: skip
+PATIENCE = 600.0  # seconds for one command
+LOOKS = 0.01  # seconds between looks at what a run has done
+FEWEST = 2  # pairs, however few minutes there are
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that has ended."""
+
+    steps_per_second: float  # of the clock
+    share: float  # of its main thread, which trains, in the CPU that it and its loggers took
+    exit_seconds: float  # from its last training step until its process was gone
+    told: str  # on standard error
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A run with loggers in `folder`, and the one without them right before or after it."""
+
+    folder: Path
+    plain: Trained
+    logged: Trained
+
+    @property
+    def by_clock(self) -> float:
+        """The step rate with loggers in parts of that without."""
+        return self.logged.steps_per_second / self.plain.steps_per_second
+
+    @property
+    def by_cpu(self) -> float:
+        """The same where run and loggers share a core, by what each took: whatever else is at work."""
+        return self.logged.share / self.plain.share
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the servers have of a run after `rlox sync`."""
+
+    code: int
+    rows: int
+    missing: int
+    twice: int
+
+
+def command(
+    cwd: Path, args: Sequence[str], wandb: str, mlflow: str, mark: str = ""
+) -> subprocess.Popen[str]:
+    """`rlox args` in a process of its own, with the addresses of its servers, marked if need be."""
+    env = {
+        **os.environ,
+        "WANDB_BASE_URL": wandb,
+        "WANDB_API_KEY": KEY,
+        "MLFLOW_TRACKING_URI": mlflow,
+        "RLOX_TEST_MARK": mark,
+    }
+    line = [sys.executable, "-m", "rlox_cli.main", *args]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, cwd=cwd, env=env, text=True, stdout=pipe, stderr=pipe)
+
+
+def with_loggers(loggers: Sequence[str]) -> list[str]:
+    """Arguments of `rlox train` for these loggers, each with a server."""
+    return [f"logger=[{','.join(loggers)}]", *(a for name in loggers for a in ONLINE.get(name, ()))]
+
+
+def campaign(
+    mode: str,
+    minutes: float,
+    loggers: Sequence[str],
+    steps: int,
+    folder: Path,
+    core: int | None = None,
+) -> list[Pair]:
+    """Pairs of runs of so many steps, for as long as that while servers are out of order in that way."""
+    pairs: list[Pair] = []
+    end = time.monotonic() + 60 * minutes
+    with dead_server(mode) as url:
+        while len(pairs) < FEWEST or time.monotonic() < end:
+            name = f"{mode.replace(' ', '-')}-{len(pairs)}"
+            kinds = {f"{name}-plain": [], name: with_loggers(loggers)}
+            order = list(kinds) if len(pairs) % 2 else list(reversed(kinds))
+            found = {
+                which: trained(folder, which, steps, kinds[which], url, core) for which in order
+            }
+            pairs.append(Pair(folder / name, found[f"{name}-plain"], found[name]))
+            print(f"{name}: {pairs[-1].plain} {pairs[-1].logged}", file=sys.stderr, flush=True)
+    return pairs
+
+
+def trained(
+    folder: Path, name: str, steps: int, args: Sequence[str], url: str, core: int | None
+) -> Trained:
+    """Train in `folder/name`, on one core if it is named."""
+    place = [f"hydra.run.dir={name}", f"total_steps={steps}"]
+    run = command(folder, ["train", *TRAINING, *place, *args], url, url)
+    metrics = folder / name / METRICS
+    if core is not None:
+        os.sched_setaffinity(run.pid, {core})
+    share = watched(run, metrics)
+    ended = time.time()
+    _, told = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, told
+    rows = read_rows(metrics)
+    last = next(row for row in reversed(rows) if "time/steps_per_second" in row)
+    written = metrics.stat().st_mtime  # when the last row was, that of the evaluation
+    left = ended - written + rows[-1]["seconds"] - last["seconds"]
+    return Trained(last["env_steps"] / last["seconds"], share, left, told)
+
+
+def watched(run: subprocess.Popen[str], metrics: Path) -> float:
+    """Wait until a run has ended; the share of the main thread in the CPU that it took for its rows."""
+    first = now = (0.0, 0.0)
+    size = -1
+    while run.poll() is None:
+        with suppress(OSError):
+            if metrics.stat().st_size > size:
+                now = cpu_seconds(run.pid)
+                first = now if size < 0 else first
+                size = metrics.stat().st_size
+        time.sleep(LOOKS)
+    return (now[0] - first[0]) / (now[1] - first[1])
+
+
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """What the main thread of a process has taken, and what it and all those below it have, ended or not."""
+    stats = {int(p.name): fields for p in Path("/proc").glob("[0-9]*") if (fields := stat_of(p))}
+    family, ticks = [pid], 0
+    for member in family:
+        family += [child for child, (parent, *_) in stats.items() if parent == member]
+        ticks += sum(stats.get(member, [0])[1:])
+    main = stat_of(Path(f"/proc/{pid}/task/{pid}"))
+    second = os.sysconf("SC_CLK_TCK")
+    return sum(main[1:3]) / second, ticks / second
+
+
+def stat_of(place: Path) -> list[int]:
+    """Parent and ticks (user, system, user and system of children that ended); nothing where it has ended."""
+    with suppress(OSError):
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        return [int(field) for field in (fields[1], *fields[11:15])]
+    return []
+
+
+@contextmanager
+def healthy(home: Path) -> Iterator[tuple[WandbServer, str, Path]]:
+    """Servers that work: W&B's, MLflow's address and its store."""
+    with WandbServer().serving() as wandb, mlflow_server(home) as mlflow:
+        yield wandb, mlflow, home / STORE
+
+
+def synced(run: Path, loggers: Sequence[str], wandb: WandbServer, url: str, store: Path) -> Sent:
+    """`rlox sync` a run, and count its rows at the servers."""
+    sync = command(run.parent, ["sync", run.name], wandb.url, url)
+    sync.communicate(timeout=PATIENCE)
+    there: dict[str, list[tuple[int, float]]] = {}
+    if "wandb" in loggers:
+        ids = [i for i, known in wandb.runs.items() if known["displayName"] == run.name]
+        there["wandb"] = [point(row) for i in ids for row in wandb.rows(i)]
+    if "mlflow" in loggers:
+        there["mlflow"] = rows_in_store(store, run.name)
+    rows = Counter(map(point, read_rows(run / METRICS)))
+    missing = sum((rows - Counter(found)).total() for found in there.values())
+    twice = sum((Counter(found) - rows).total() for found in there.values())
+    return Sent(sync.returncode, rows.total(), missing, twice)
+
+
+def point(row: Row) -> tuple[int, float]:
+    """What tells a row from the others of its run."""
+    return int(row["env_steps"] or 0), float(row["seconds"] or 0.0)

@@ -1,0 +1,28 @@
+"""The end of the command: garbage is let go of, and is not looked for again and again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import atexit, gc
+atexit.register(lambda: print("frozen", gc.get_freeze_count() > 1000, flush=True))  # runs last
+from rlox_cli.main import main
+
+class Loop:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("let go", flush=True)
+
+main(["--version"])
+Loop()
+"""
+
+
+def test_garbage_is_let_go_of_once_when_the_command_ends() -> None:
+    command = [sys.executable, "-c", CODE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["let go", "frozen True"]
