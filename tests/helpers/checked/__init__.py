@@ -13,12 +13,13 @@ from . import (
 )
 from .good import GOOD
 from .kinds import BROKEN, Kind
-from .published import ADVISED, PUBLISHED
+from .published import ADVISED, LACKS, PUBLISHED
 
 __all__ = [
     "ADVISED",
     "BROKEN",
     "GOOD",
+    "LACKS",
     "PUBLISHED",
     "Kind",
     "actions",

@@ -160,6 +160,18 @@ class CountsForBits(Line):
         return np.array([self.x > 0, self.t > 10, self.t % 3], np.int8)
 
 
+@broken("observation-outside")
+class SpeaksInCapitals(Line):
+    """Of a space that has no rule of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Text(8, charset="abc")
+
+    def seen(self) -> Any:
+        return "ABC"
+
+
 @broken("observation-aliased")
 class OneArrayForAll(Line):
     def __init__(self) -> None:
