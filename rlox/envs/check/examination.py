@@ -22,7 +22,7 @@ from rlox.envs.check.rendering import look_at_rendering
 from rlox.envs.check.seeding import look_at_seeding
 from rlox.envs.check.sharing import look_at_sharing, try_copies
 from rlox.envs.check.subject import Limits, Subject, closed, takes_render_mode
-from rlox.envs.check.surroundings import Watch, kept
+from rlox.envs.check.surroundings import Watch, kept, seed_globally
 from rlox.envs.check.values import brief
 from rlox.envs.make import EnvSource, factory_of
 from rlox.envs.wrapping import wrapping
@@ -135,6 +135,7 @@ def _examine(subject: Subject) -> None:
     watch = Watch(subject.report)
     with suppress(Stop):
         try_copies(subject)
+        seed_globally()
         with watch.around("being made"):
             subject.make()
         look_at_promises(subject)

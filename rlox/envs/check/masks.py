@@ -25,6 +25,8 @@ class MaskPlace:
             return self
         if isinstance(info, Mapping) and self.key in info:
             return MaskPlace("info", self.key)
+        if isinstance(seen, Mapping) and self.key in seen:
+            return MaskPlace("observation", self.key)
         return MaskPlace("method") if _method(env) else self
 
     def mask(self, env: Any, seen: Any, info: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -11,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlox.envs.check.subject import Subject
+from rlox.envs.check.surroundings import seed_globally
 from rlox.envs.check.values import brief
 from rlox.importing import failure
 
 __all__ = ["Moment", "Player", "Step", "trace"]
 
 EPISODES, STEPS_OF_ONE = 3, 40  # of a trace
-GLOBAL = 774_511  # the seed of what is global
 
 
 class Step(NamedTuple):
@@ -64,11 +63,8 @@ class Player:
         midway = self.running and self.t > 0
         asked = f"reset(seed={seed})" if seed is not None else "reset()"
         self.subject.doing(asked)
-        if (
-            seed is not None
-        ):  # what draws from there is told apart, and shall not look unseeded as well
-            random.seed(GLOBAL)
-            np.random.seed(GLOBAL)  # noqa: NPY002
+        if seed is not None:
+            seed_globally()
         try:
             with self.around(asked):
                 result = self.env.reset() if seed is None else self.env.reset(seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 from rlox.envs.check.findings import Report
 from rlox.envs.check.player import EPISODES, STEPS_OF_ONE, Moment, Player, trace
@@ -15,17 +16,14 @@ __all__ = ["look_at_seeding", "same_trace"]
 
 LARGE = 2**63 - 1  # a run that goes on draws its seeds from so many
 TRIES = 8
+MIDWAY = 7  # steps
 
 
 def look_at_seeding(subject: Subject, player: Player) -> list[Moment] | None:
     """Seeds, and a trace of the first one; `None` where it cannot be repeated."""
     seed = subject.seeds(1)[0]
     if not _repeats_a_reset(player, seed):
-        subject.report.error(
-            "seed-ignored",
-            f"reset(seed={seed}) twice gives different observations, expected the same: no run can be "
-            "repeated; call super().reset(seed=seed) first and draw from self.np_random",
-        )
+        _tell_of_resets(subject, seed)
         return None
     if not _repeats_a_reset(player, 0):
         subject.report.error(
@@ -49,6 +47,29 @@ def same_trace(a: Sequence[Moment], b: Sequence[Moment]) -> int | None:
 def _repeats_a_reset(player: Player, seed: int) -> bool:
     first = copy.deepcopy(player.reset(seed)[0])
     return all(same(first, player.reset(seed)[0]) for _ in range(2))
+
+
+def _tell_of_resets(subject: Subject, seed: int) -> None:
+    """Two resets differ with one seed: copies that differ as well do not know it, others keep something."""
+    if not subject.alone:
+        players = [Player(subject, subject.make()) for _ in range(2)]
+        first, second = (copy.deepcopy(player.reset(seed)[0]) for player in players)
+        for player in players:
+            closed(player.env)
+        if same(first, second):
+            subject.report.error(
+                "reset-keeps-state",
+                f"reset(seed={seed}) gives another observation than before, and the same in new copies, "
+                "expected the same; set everything that step and reset change in reset, generators as well "
+                "(those of spaces that are sampled: self.observation_space.seed(seed))",
+            )
+            return
+    subject.report.error(
+        "seed-ignored",
+        f"reset(seed={seed}) twice gives different observations, expected the same: no run can be repeated; "
+        "call super().reset(seed=seed) first and draw from self.np_random (a space that is sampled has a "
+        "generator of its own: self.observation_space.seed(seed))",
+    )
 
 
 def _try_large(subject: Subject, player: Player) -> None:
@@ -95,7 +116,7 @@ def _repeated(subject: Subject, seed: int) -> list[Moment] | None:
             _tell_difference(subject.report, first[at], second[at])
             closed(player.env)
             return None
-    at = same_trace(first, trace(player, seed, actions))
+    at = _after_others(player, seed, actions, first)
     if player.env is not subject.instance:
         closed(player.env)
     if at is None:
@@ -106,6 +127,17 @@ def _repeated(subject: Subject, seed: int) -> list[Moment] | None:
         "than in a new copy, expected the same; set everything that step changes in reset",
     )
     return None
+
+
+def _after_others(
+    player: Player, seed: int, actions: Sequence[Any], first: Sequence[Moment]
+) -> int | None:
+    """Where the trace differs after episodes that ended, or after one that was left in the middle."""
+    at = same_trace(first, trace(player, seed, actions))
+    if at is None:
+        trace(player, seed, actions[:MIDWAY])
+        at = same_trace(first, trace(player, seed, actions))
+    return at
 
 
 def _tell_difference(report: Report, one: Moment, other: Moment) -> None:

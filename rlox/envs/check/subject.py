@@ -13,6 +13,7 @@ import gymnasium as gym
 
 from rlox.envs.check.findings import Report
 from rlox.envs.check.masks import MaskPlace
+from rlox.envs.check.surroundings import seed_globally
 from rlox.errors import ConfigError, EnvError
 from rlox.importing import failure
 
@@ -61,6 +62,7 @@ class Subject:
         if self.alone:
             return self.instance
         self.doing("being made")
+        seed_globally()
         try:
             return self.maker(render_mode)
         except ConfigError:  # of what was asked for, which is for whoever asked

@@ -17,9 +17,10 @@ import numpy as np
 from rlox.envs.check.findings import Report
 from rlox.envs.check.values import brief, same
 
-__all__ = ["Watch", "kept"]
+__all__ = ["Watch", "kept", "seed_globally"]
 
 CALLS = 80  # that are watched: what is done in each call is done in these
+GLOBAL = 774_511  # the seed of what is global
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -115,6 +116,12 @@ class Watch:
                 f"{call} draws from Python's global generator (random.*) or seeds it, expected it untouched, "
                 "as reset(seed=...) does not reach it; draw from self.np_random",
             )
+
+
+def seed_globally() -> None:
+    """Seed the global generators: who draws from them is told that, and shall not look unseeded as well."""
+    random.seed(GLOBAL)
+    np.random.seed(GLOBAL)  # noqa: NPY002
 
 
 @contextmanager
