@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
+from helpers.checked.actions import Walled
 from helpers.checked.kinds import Line, VectorLine
 
 from rlox.configs import EnvConfig
@@ -130,6 +131,40 @@ def test_the_walker_of_gymnasium_is_blamed_rightly() -> None:
     walk(5)
     assert not np.array_equal(before, walk(1))
     env.close()
+
+
+class KeepsTheMiddle(Line):
+    """Its time goes on after an episode that did not end, and after no other."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        t = self.t if abs(self.x) <= 2 and self.t < 20 else 0
+        super().reset(seed=seed)
+        self.t = t
+        return self.seen(), {}
+
+
+def test_what_a_reset_leaves_of_an_episode_that_did_not_end_is_found() -> None:
+    assert [f.code for f in check_env(KeepsTheMiddle, steps=STEPS)] == ["reset-keeps-state"]
+
+
+class MaskInItsObservation(Walled):
+    """Tells its mask as a part of what is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        mask = gym.spaces.Box(0, 1, (3,), np.int8)
+        parts = {"action_mask": mask, "line": self.observation_space}
+        self.observation_space = gym.spaces.Dict(parts)
+
+    def seen(self) -> Any:
+        return {"action_mask": self.mask(), "line": super().seen()}
+
+    def told(self) -> Any:
+        return {}
+
+
+def test_a_mask_in_the_observation_is_kept_to() -> None:
+    assert check_env(MaskInItsObservation, steps=STEPS) == []
 
 
 # What a check leaves alone, and what it refuses
