@@ -14,6 +14,7 @@ from rlox_cli import messages
 from rlox_cli.help import value_text
 from rlox_cli.options import group_options
 from rlox_cli.run_schema import ALGO, RUN
+from rlox_cli.schema import Schema
 from rlox_cli.search.settings import SEARCH
 
 NULL_OPTIONS = {"tuned": "none", "logger": "[]"}
@@ -22,14 +23,14 @@ NEEDED = {group.name: group for group in RUN.groups if not group.many}
 
 def run_overrides(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """What Hydra is given for a run's overrides; `ConfigError` for what it would explain badly."""
-    _require_lists(given, folders)
+    require_lists(RUN, given, folders)
     named = [o for o in given if o.startswith("env=")]
-    overrides = [o for override in given for o in run_override(_as_group(override, named), folders)]
+    overrides = [o for override in given for o in run_override(as_group(override, named), folders)]
     _require_own_preset(overrides, folders)
     return [*overrides, *displacing(overrides, folders)]
 
 
-def _as_group(override: str, named: Sequence[str]) -> str:
+def as_group(override: str, named: Sequence[str]) -> str:
     """`env.id=X` as `env=X`, by which the environment has its own presets."""
     if not override.startswith("env.id=") or override[7:8] in "[{":  # no name, which is said later
         return override
@@ -38,9 +39,9 @@ def _as_group(override: str, named: Sequence[str]) -> str:
     return f"env={override.partition('=')[2]}"
 
 
-def _require_lists(given: Sequence[str], folders: Sequence[Path]) -> None:
+def require_lists(schema: Schema, given: Sequence[str], folders: Sequence[Path]) -> None:
     """Refuse mappings where there is a list or a number, which Hydra explains badly."""
-    keys = {key.name: key for key in RUN.keys(RUN.chosen(given, folders))}
+    keys = {key.name: key for key in schema.keys(schema.chosen(given, folders))}
     for override in given:
         name, _, value = override.lstrip("+").partition("=")
         key = keys.get(name)

@@ -1,0 +1,158 @@
+"""What an environment promises before it is played: its spaces, its signature, its render modes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rlox.envs.check.findings import Report
+from rlox.envs.check.subject import Subject, closed
+from rlox.envs.check.values import brief
+
+__all__ = ["look_at_promises"]
+
+CHANNELS = (1, 3, 4)
+
+
+def look_at_promises(subject: Subject) -> None:
+    """The spaces and arguments of one, and of another copy."""
+    env = subject.make()
+    if not isinstance(env, gym.Env):
+        subject.report.stop(
+            "no-environment",
+            f"what is made is a {type(env).__name__}, expected a gymnasium.Env; derive its class from "
+            "gymnasium.Env",
+        )
+    for name in ("observation_space", "action_space"):
+        _require_space(subject.report, env, name)
+    subject.observation_space = copy.deepcopy(env.observation_space)
+    subject.action_space = copy.deepcopy(env.action_space)
+    _look_at_reset(subject.report, env)
+    _look_at_actions(subject.report, env.action_space)
+    _look_at_observations(subject, env.observation_space)
+    _compare_copies(subject)
+    if env is not subject.instance:
+        closed(env)
+
+
+def _require_space(report: Report, env: Any, name: str) -> None:
+    space, code = None, name.replace("_", "-")
+    with suppress(AttributeError):
+        space = getattr(env, name)
+    if space is None:
+        report.stop(
+            f"no-{code}", f"it has no {name}, expected a space of gymnasium.spaces; set self.{name}"
+        )
+    if not isinstance(space, spaces.Space):
+        report.stop(
+            f"{code}-kind",
+            f"its {name} is {brief(space)} ({type(space).__name__}), expected a space of gymnasium.spaces; "
+            "use Discrete(n) for choices, Box(low, high, shape, dtype) for numbers",
+        )
+
+
+def _look_at_reset(report: Report, env: Any) -> None:
+    """Whether its own reset takes what those of wrappers hand on."""
+    parameters: Any = {}
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(env.unwrapped.reset).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    if "seed" not in parameters:
+        report.stop(
+            "seed-refused",
+            f"its reset takes ({', '.join(parameters)}), expected reset(self, *, seed=None, options=None) as "
+            "Gymnasium has it (Gym had seed() instead); pass the seed to super().reset(seed=seed)",
+        )
+    if "options" not in parameters:
+        report.stop(
+            "options-refused",
+            f"its reset takes ({', '.join(parameters)}) and no options, which gymnasium.make's wrappers "
+            "always pass, expected reset(self, *, seed=None, options=None); add options=None",
+        )
+
+
+def _look_at_actions(report: Report, space: Any) -> None:
+    """Boxes of actions in which policies learn badly or not at all."""
+    if not isinstance(space, spaces.Box):
+        return
+    low, high = space.low, space.high
+    if space.dtype.kind != "f":
+        report.warning(
+            "actions-whole",
+            f"its actions are a Box of {space.dtype}, expected float32: policies of a Box give real numbers, "
+            "which are cut to whole ones; use MultiDiscrete, or Discrete",
+        )
+    elif not (np.isfinite(low).all() and np.isfinite(high).all()):
+        report.warning(
+            "actions-unbounded",
+            f"its actions {brief(space)} have infinite bounds, expected finite ones: algorithms that squash "
+            "actions (SAC, TD3) need them; set the bounds and scale within the environment",
+        )
+    elif (low == high).any():
+        report.warning(
+            "actions-constant",
+            f"number {int(np.flatnonzero(low == high)[0])} of its actions can only be "
+            f"{low[low == high][0]}, expected a range; leave it out of the action_space",
+        )
+    elif (low != -high).any():
+        at = int(np.flatnonzero(low != -high)[0])
+        report.warning(
+            "actions-uneven",
+            f"number {at} of its actions goes from {low.flat[at]} to {high.flat[at]}, expected a range "
+            "around 0, where Gaussian policies begin; set env.wrappers=[rescale_action], or scale it within",
+        )
+
+
+def _look_at_observations(subject: Subject, space: Any) -> None:
+    """Pictures in floats, and sizes at which memory runs out."""
+    size = 0
+    for box in _boxes(space):
+        size += int(np.prod(box.shape)) * box.dtype.itemsize
+        picture = len(box.shape) == 3 and (box.shape[0] in CHANNELS or box.shape[-1] in CHANNELS)
+        if picture and box.dtype.kind == "f" and box.high.max() == 255:
+            subject.report.warning(
+                "image-float",
+                f"its pictures {box.shape} are {box.dtype} from {box.low.min():g} to 255, expected uint8, "
+                "which takes a quarter of the memory and is known for a picture; return "
+                ".astype(np.uint8), or scale them to [0, 1]",
+            )
+    if size >= subject.limits.large_observation:
+        subject.brief = True
+        subject.report.warning(
+            "observation-large",
+            f"an observation takes {size / 2**20:.1f} MiB, expected less than "
+            f"{subject.limits.large_observation / 2**20:g}: a replay buffer of 100,000 would take "
+            f"{size * 100_000 / 2**30:,.0f} GiB; make it smaller, or uint8",
+        )
+
+
+def _boxes(space: Any) -> Iterator[spaces.Box]:
+    if isinstance(space, spaces.Box):
+        yield space
+    elif isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        for part in inner:
+            yield from _boxes(part)
+
+
+def _compare_copies(subject: Subject) -> None:
+    if subject.alone:
+        return
+    other = subject.make()
+    for name in ("observation_space", "action_space"):
+        first, second = getattr(subject, name), getattr(other, name)
+        if first != second:
+            subject.report.error(
+                "spaces-differ",
+                f"two copies differ in their {name}, {brief(first)} and {brief(second)}, expected the same: "
+                "copies are trained on together; decide it by an argument, not by chance or a counter",
+            )
+    closed(other)

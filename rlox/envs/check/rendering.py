@@ -1,0 +1,90 @@
+"""Whether an environment renders in the modes that it says it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rlox.envs.check.subject import Subject, closed
+from rlox.envs.check.values import brief
+from rlox.importing import failure
+
+__all__ = ["look_at_rendering"]
+
+FRAMES = "rgb_array"
+
+
+def look_at_rendering(subject: Subject, env: Any) -> None:
+    """The mode that it was made in, and a frame if it has frames to give."""
+    modes = [*(env.metadata or {}).get("render_modes", ())]
+    if env.render_mode is not None and env.render_mode not in modes:
+        subject.report.warning(
+            "render-mode-unknown",
+            f"it was made with render_mode={env.render_mode!r}, which its metadata does not list, expected "
+            f"one of {modes}; add it to metadata['render_modes']",
+        )
+    elif FRAMES in modes and subject.renders and not subject.alone:
+        with _no_window():
+            _look_at_frame(subject)
+
+
+def _look_at_frame(subject: Subject) -> None:
+    try:
+        subject.doing(f"being made with render_mode={FRAMES}")
+        env = subject.maker(FRAMES)
+        subject.doing("render()")
+        if env.render_mode != FRAMES:
+            subject.report.warning(
+                "render-mode-lost",
+                f"made with render_mode={FRAMES!r} it says render_mode={env.render_mode!r}, expected the one "
+                "that was asked for, without which wrappers do not film; set self.render_mode = render_mode",
+            )
+            return
+        env.reset(seed=subject.seeds(1)[0])
+        frame = env.render()
+    except (ImportError, gym.error.DependencyNotInstalled):
+        return  # what draws is not installed, and nothing else needs it
+    except Exception as error:
+        subject.report.warning(
+            "render-fails",
+            f"render() in the mode {FRAMES!r}, which its metadata lists, raises {failure(error)}, expected a "
+            "frame; call it by hand, or take the mode out of metadata['render_modes']",
+        )
+        return
+    closed(env)
+    _look_at_array(subject, frame)
+
+
+def _look_at_array(subject: Subject, frame: Any) -> None:
+    if frame is None:
+        subject.report.warning(
+            "render-nothing",
+            f"render() in the mode {FRAMES!r} gives None, expected a frame [height, width, 3] of uint8; "
+            "return the array, also where a window is shown besides",
+        )
+        return
+    is_array = isinstance(frame, np.ndarray)
+    if not (is_array and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[-1] == 3):
+        came = f"{frame.dtype} of shape {frame.shape}" if is_array else brief(frame)
+        subject.report.warning(
+            "render-frame",
+            f"render() in the mode {FRAMES!r} gives {came}, expected uint8 of [height, width, 3] from 0 to "
+            "255; videos are made of that",
+        )
+
+
+@contextmanager
+def _no_window() -> Iterator[None]:
+    before = os.environ.get("SDL_VIDEODRIVER")
+    os.environ["SDL_VIDEODRIVER"] = "dummy"
+    try:
+        yield
+    finally:
+        os.environ.pop("SDL_VIDEODRIVER")
+        if before is not None:
+            os.environ["SDL_VIDEODRIVER"] = before

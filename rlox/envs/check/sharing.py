@@ -1,0 +1,95 @@
+"""Whether an environment is alone: with its actions, beside another copy, and when it is copied."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+
+from rlox.envs.check.player import EPISODES, STEPS_OF_ONE, Moment, Player, trace
+from rlox.envs.check.seeding import same_trace
+from rlox.envs.check.subject import Subject, closed
+
+__all__ = ["look_at_sharing", "try_copies"]
+
+
+def try_copies(subject: Subject) -> None:
+    """Of an instance that was handed over: whether it can be copied, and sent to another process."""
+    if subject.instance is None:
+        return
+    subject.doing("being copied")
+    try:
+        ForkingPickler.dumps(subject.instance)
+    except Exception as error:
+        subject.report.warning(
+            "pickle-fails",
+            f"it cannot be sent to another process ({error}), as env.workers=subprocess does, expected that "
+            "it can be pickled; pass a callable that makes it instead",
+        )
+    try:
+        copy.deepcopy(subject.instance)
+    except Exception as error:
+        subject.alone = True
+        subject.report.warning(
+            "copy-fails",
+            f"it cannot be copied ({error}), expected copy.deepcopy to work, by which an instance becomes "
+            "n_envs; pass a callable that makes it instead: lambda: MyEnv()",
+        )
+
+
+def look_at_sharing(subject: Subject, alone: Sequence[Moment]) -> None:
+    """The trace again, with actions written over afterwards, and beside another copy."""
+    if subject.alone:
+        return
+    n = subject.length(EPISODES * STEPS_OF_ONE)
+    seed, actions = subject.seeds(1)[0], subject.actions(n)
+    player = Player(subject, subject.make())
+    if all(isinstance(action, np.ndarray) for action in actions):
+        at = same_trace(alone, trace(player, seed, actions, spoilt=subject.actions(n, salt=1)))
+        if at is not None:
+            subject.report.error(
+                "action-kept",
+                f"{alone[at].where} depends on the array of an earlier action, which was written over since, "
+                "expected its numbers to be kept: whoever steps it uses the array again; keep a copy: "
+                "self.last = action.copy()",
+            )
+    closed(player.env)
+    if not subject.report.has("numpy-random", "python-random"):  # which all copies share
+        _play_beside(subject, alone, seed, actions)
+
+
+def _play_beside(
+    subject: Subject, alone: Sequence[Moment], seed: int, actions: Sequence[Any]
+) -> None:
+    player, other = (Player(subject, subject.make()) for _ in range(2))
+    others = iter(subject.actions(len(actions), salt=2))
+
+    def between() -> None:
+        if not other.running:
+            other.reset(subject.seeds(2)[1])
+        if subject.mask.source == "none":
+            other.step(next(others))
+        else:
+            other.reset()
+
+    at = same_trace(alone, trace(player, seed, actions, between))
+    for env in (player.env, other.env):
+        closed(env)
+    if at is None:
+        return
+    said = f"{alone[at].where} is another one while a second copy is played"
+    if subject.instance is None:
+        subject.report.error(
+            "instances-share",
+            f"{said}, expected that copies know nothing of one another: n_envs of them run side by side; "
+            "look for attributes of the class, module variables and mutable default arguments",
+        )
+    else:
+        subject.report.warning(
+            "copy-shares",
+            f"{said} that copy.deepcopy made, expected copies to be apart: an instance becomes n_envs that "
+            "way; look at its __deepcopy__, or pass a callable that makes it: lambda: MyEnv()",
+        )

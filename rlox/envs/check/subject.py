@@ -1,0 +1,104 @@
+"""What is checked, how far, and how copies of it are made."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+
+from rlox.envs.check.findings import Report
+from rlox.envs.check.masks import MaskPlace
+from rlox.envs.check.surroundings import seed_globally
+from rlox.errors import ConfigError, EnvError
+from rlox.importing import failure
+
+__all__ = ["Limits", "Subject", "closed", "takes_render_mode"]
+
+Env = gym.Env[Any, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on numbers are told of."""
+
+    slow_step: float = 1.0  # seconds of a step, their median
+    huge_reward: float = 1e6
+    large_observation: int = 2**20  # bytes
+    endless: int = 1000  # steps without an end, where there is no time limit
+    stage_seconds: float = 20.0  # what one part of the check spends on calls at most
+
+
+@dataclass
+class Subject:
+    """An environment under examination.
+
+    `maker` makes a fresh one, with a render mode or without; `instance` is one that was handed over, of
+    which copies are made.
+    """
+
+    maker: Callable[[str | None], Any]
+    report: Report
+    steps: int
+    seed: int
+    limits: Limits
+    mask: MaskPlace = field(default_factory=MaskPlace)
+    instance: Env | None = None
+    renders: bool = True  # whether the maker takes a render mode
+    doing: Callable[[str], None] = lambda call: None  # is told of each call before it is made
+    brief: bool = False  # after something was slow or large: few steps are enough
+    alone: bool = False  # no copies can be made of the instance
+    observation_space: Any = None  # as it was at first
+    action_space: Any = None
+    done_steps: int = 0
+    done_episodes: int = 0
+
+    def make(self, render_mode: str | None = None) -> Any:
+        """A fresh environment; what fails is a finding, after which there is nothing to check."""
+        if self.alone:
+            return self.instance
+        self.doing("being made")
+        seed_globally()
+        try:
+            return self.maker(render_mode)
+        except ConfigError:  # of what was asked for, which is for whoever asked
+            raise
+        except (Exception, SystemExit) as error:
+            said = error.__cause__ if isinstance(error, EnvError) and error.__cause__ else error
+            self.report.stop(
+                "made-fails",
+                f"it cannot be made: {failure(said)}, expected an environment; call its class by hand with "
+                "the same arguments and correct what fails",
+            )
+
+    def seeds(self, n: int) -> list[int]:
+        """Different seeds, none of them 0."""
+        return [self.seed + 1 + 1000 * i for i in range(n)]
+
+    def length(self, steps: int) -> int:
+        """How many steps a trial takes."""
+        return min(steps, 3 if self.brief else max(self.steps, 3))
+
+    def actions(self, n: int, salt: int = 0) -> list[Any]:
+        """Actions of the space, the same ones for the same salt."""
+        space = copy.deepcopy(self.action_space)
+        space.seed(self.seed + salt)
+        return [space.sample() for _ in range(n)]
+
+
+def takes_render_mode(make: Callable[..., Any]) -> bool:
+    """Whether a callable that makes environments can be asked for a render mode."""
+    with suppress(TypeError, ValueError):
+        parameters = inspect.signature(make).parameters.values()
+        return any(p.name == "render_mode" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return False
+
+
+def closed(env: Any) -> None:
+    """Close what is not needed any more; whether that works is looked at elsewhere."""
+    with suppress(Exception):
+        env.close()

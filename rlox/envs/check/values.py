@@ -1,0 +1,227 @@
+"""Whether a value is what a space promises, and if not, in which way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+__all__ = ["Misfit", "brief", "misfit", "same"]
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """How a value differs from what its space promises."""
+
+    code: str
+    part: str  # of a Dict or Tuple, empty for the whole
+    text: str  # what came, what was expected, what to do
+
+
+def misfit(space: Any, value: Any, part: str = "") -> Misfit | None:
+    """The first thing in which the value does not fit; `None` where it does."""
+    if value is None:
+        return Misfit(
+            "observation-none",
+            part,
+            f"is None, expected {brief(space)}; look for a return statement that is missing",
+        )
+    for kind, look in _LOOKS.items():
+        if isinstance(space, kind):
+            found: Misfit | None = look(space, value, part)
+            return found
+    if space.contains(value):
+        return None
+    return Misfit(
+        "observation-outside",
+        part,
+        f"is {brief(value)}, which {brief(space)} does not contain, expected the like of what "
+        "observation_space.sample() gives; compare the two",
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, of arrays each number and the dtype; NaN equals NaN."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b or (a != a and b != b))
+
+
+def brief(value: Any) -> str:
+    """A value or a space in one line of 80 letters at most."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _of_box(space: spaces.Box, value: Any, part: str) -> Misfit | None:
+    if wrong := _of_array(space, value, part):
+        return wrong
+    if not np.can_cast(value.dtype, space.dtype):
+        return Misfit(
+            "observation-dtype",
+            part,
+            f"is of {value.dtype}, expected {space.dtype} as its space says; return it with "
+            f".astype(np.{space.dtype}), or give the space dtype=np.{value.dtype}",
+        )
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        return _not_finite(value, part)
+    outside = (value < space.low) | (value > space.high)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        return Misfit(
+            "observation-bounds",
+            part,
+            f"has {value[at]} at {list(at)}, expected {space.low[at]} to {space.high[at]} as its space says; "
+            "clip it, or widen the bounds of the space",
+        )
+    return None
+
+
+def _not_finite(value: Any, part: str) -> Misfit:
+    nan = np.isnan(value)
+    if nan.any():
+        at = [int(i) for i in np.argwhere(nan)[0]]
+        return Misfit(
+            "observation-nan",
+            part,
+            f"has NaN at {at}, expected a number; look for 0/0, a root of a negative number or memory that "
+            "was never filled",
+        )
+    at = [int(i) for i in np.argwhere(np.isinf(value))[0]]
+    return Misfit(
+        "observation-infinite",
+        part,
+        f"has an infinite number at {at}, expected a finite one, as no network takes it; use a large number "
+        "or a part that says that there is none",
+    )
+
+
+def _of_array(space: Any, value: Any, part: str) -> Misfit | None:
+    """What any space of arrays asks for: an array of its shape."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return Misfit(
+            "observation-container",
+            part,
+            f"is a {type(value).__name__}, expected a NumPy array as its space {brief(space)} says; return "
+            f"np.array(..., np.{space.dtype})",
+        )
+    if value.shape != space.shape:
+        return Misfit(
+            "observation-shape",
+            part,
+            f"has shape {value.shape}, expected {space.shape} as its space says; reshape it, or give the "
+            "space this shape",
+        )
+    return None
+
+
+def _of_discrete(space: spaces.Discrete[Any], value: Any, part: str) -> Misfit | None:
+    number = np.asarray(value)
+    if number.shape != () or number.dtype.kind not in "iu":
+        return Misfit(
+            "observation-choice-kind",
+            part,
+            f"is {brief(value)} ({type(value).__name__}), expected a whole number of Discrete({space.n}); "
+            "return int(...)",
+        )
+    last = int(space.start) + int(space.n) - 1
+    if not space.start <= number <= last:
+        return Misfit(
+            "observation-choice-range",
+            part,
+            f"is {number}, expected {space.start} to {last} of Discrete({space.n}); count from "
+            f"{space.start}, or make the space larger",
+        )
+    return None
+
+
+def _of_choices(space: spaces.MultiDiscrete, value: Any, part: str) -> Misfit | None:
+    if isinstance(value, np.ndarray) and value.shape != space.shape:
+        return Misfit(
+            "observation-choices-length",
+            part,
+            f"has {list(value.shape)} choices, expected {list(space.shape)} of its MultiDiscrete; return one "
+            "whole number for each entry of nvec",
+        )
+    if wrong := _of_array(space, value, part):
+        return wrong
+    outside = (value < space.start) | (value >= space.start + space.nvec)
+    if value.dtype.kind not in "iu" or outside.any():
+        return Misfit(
+            "observation-choices-range",
+            part,
+            f"is {brief(value)}, expected whole numbers below {space.nvec.tolist()} (from "
+            f"{space.start.tolist()}) of its MultiDiscrete; correct what counts them, or nvec",
+        )
+    return None
+
+
+def _of_bits(space: spaces.MultiBinary, value: Any, part: str) -> Misfit | None:
+    if wrong := _of_array(space, value, part):
+        return wrong
+    if not np.isin(value, (0, 1)).all():
+        return Misfit(
+            "observation-binary",
+            part,
+            f"is {brief(value)}, expected 0 and 1 of its MultiBinary; compare with > 0, or use "
+            "MultiDiscrete for what is counted",
+        )
+    return None
+
+
+def _of_parts(space: spaces.Dict, value: Any, part: str) -> Misfit | None:
+    if not isinstance(value, Mapping):
+        return Misfit(
+            "observation-no-mapping",
+            part,
+            f"is a {type(value).__name__}, expected a dict with {sorted(space.spaces)} as its Dict space "
+            "says; return the parts by their names",
+        )
+    if missing := sorted(space.spaces.keys() - value.keys(), key=str):
+        return Misfit(
+            "observation-missing-part",
+            part,
+            f"lacks {missing}, expected all of {sorted(space.spaces)}; add it, or take it out of the space",
+        )
+    if extra := sorted(value.keys() - space.spaces.keys(), key=str):
+        return Misfit(
+            "observation-extra-part",
+            part,
+            f"also has {extra}, expected only {sorted(space.spaces)}; put it into the info, or into the "
+            "space",
+        )
+    found = (misfit(inner, value[key], f"{part}[{key!r}]") for key, inner in space.spaces.items())
+    return next(filter(None, found), None)
+
+
+def _of_tuple(space: spaces.Tuple[Any], value: Any, part: str) -> Misfit | None:
+    if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+        has = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
+        return Misfit(
+            "observation-tuple-length",
+            part,
+            f"has {has}, expected a tuple of {len(space.spaces)} as its Tuple space says; return one value "
+            "for each of its spaces",
+        )
+    found = (misfit(inner, value[i], f"{part}[{i}]") for i, inner in enumerate(space.spaces))
+    return next(filter(None, found), None)
+
+
+_LOOKS: dict[type[Any], Any] = {
+    spaces.Box: _of_box,
+    spaces.Discrete: _of_discrete,
+    spaces.MultiDiscrete: _of_choices,
+    spaces.MultiBinary: _of_bits,
+    spaces.Dict: _of_parts,
+    spaces.Tuple: _of_tuple,
+}

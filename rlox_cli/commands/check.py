@@ -1,0 +1,92 @@
+"""`rlox check`: what is wrong with an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox.configs import EnvConfig
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.run_schema import ENV
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    """What `rlox check` takes."""
+
+    steps: int = param(
+        1000,
+        "random steps of which every value is looked at; other parts take some hundred more",
+        within="[1, inf)",
+    )
+    seed: int = param(0, "of the actions and of the resets", within="[0, 2147483647]")
+    json: bool = param(False, "one JSON object on standard output, for programs")
+    env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
+
+
+SCHEMA = Schema("check", CheckConfig, primary="check", groups=(ENV,))
+
+
+def check(composed: DictConfig) -> CheckConfig:
+    """The validated configuration of one check."""
+    from rlox.configs import make
+    from rlox.envs.ids import find_spec
+    from rlox_cli import validate
+
+    config = make(CheckConfig, validate.known_data(composed, SCHEMA))
+    find_spec(config.env.id)
+    return config
+
+
+def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Overrides in spellings that Hydra takes."""
+    from rlox_cli.overrides import as_group, open_keys, require_lists
+
+    require_lists(SCHEMA, overrides, folders)
+    named = [o for o in overrides if o.startswith("env=")]
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key.lstrip("~") == "env" and (value in ("", "null") or value[:1] == "["):
+            raise ConfigError(f"{override}: name one environment, e.g. env=my_pkg:MyEnv-v0")
+        yield open_keys(as_group(override, named))
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import compose
+    from rlox_cli.checking import check_environment
+
+    flags, given = compose.taken_apart(call.args, call.command)
+    args = [*flags, *(f"env={a}" if "=" not in a and a[:1] not in "~+" else a for a in given)]
+    errors: list[int] = []
+    compose.run(
+        replace(call, args=args),
+        lambda composed: errors.append(check_environment(check(composed))),
+    )
+    return FAILED if any(errors) else OK
+
+
+COMMAND = Command(
+    name="check",
+    summary="look for what is wrong with an environment",
+    notes=(
+        "Plays an environment for some seconds, in a process of its own, and says what is wrong with it\n"
+        "and which algorithms take its spaces. Ends with 1 where there are errors; warnings are what works\n"
+        "and is probably not meant. env.n_envs, backend, workers, precision and normalize_* play no part."
+    ),
+    examples=("rlox check env=my_pkg:MyEnv-v0",),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+    rewrite=rewrite,
+    takes="[ENV]",
+)

@@ -1,0 +1,241 @@
+"""A check of environments finds what each broken one is broken in, and says nothing of sound ones."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
+from helpers.checked.actions import Walled
+from helpers.checked.kinds import Line, VectorLine
+
+from rlox.configs import EnvConfig
+from rlox.envs.check import Finding, Limits, check_config, check_env
+from rlox.envs.check.apart import check_apart
+from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+
+ROOT = Path(__file__).resolve().parents[2]
+# What takes long in a run is said sooner here; a busy machine makes no step slow that is not.
+LIMITS = Limits(slow_step=10, endless=100)
+SLOW = Limits(slow_step=0.1)
+STEPS = 100
+HERE = [kind for kind in BROKEN if not kind.apart]
+APART = [kind for kind in BROKEN if kind.apart]
+CARS = "CarRacing-v3"  # draws a picture at each step
+
+
+@functools.cache
+def found(kind: Kind) -> tuple[Finding, ...]:
+    if kind.apart:
+        config = EnvConfig(f"helpers.checked.ids:checked/{kind.code}-v0", step_timeout=4.0)
+        return check_apart(config, 20, 0).findings
+    given = kind.make() if kind.instance else kind.make
+    limits = SLOW if kind.code == "slow-step" else LIMITS
+    return tuple(check_env(given, steps=STEPS, limits=limits))
+
+
+def installed(env_id: str) -> Any:
+    lacks = LACKS[env_id]
+    return pytest.param(
+        env_id, marks=pytest.mark.skipif(lacks is not None, reason=f"needs {lacks}")
+    )
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.code)
+def test_what_is_broken_in_one_way_is_told_that_and_nothing_else(kind: Kind) -> None:
+    findings = found(kind)
+    assert [(f.code, f.severity) for f in findings] == [(kind.code, kind.severity)], findings
+    assert re.search(r"; |: ", findings[0].message), "what to do follows what came and was expected"
+    assert "expected" in findings[0].message
+
+
+def test_no_two_of_them_are_told_the_same() -> None:
+    assert len(BROKEN) >= 60
+    told = {kind.code: re.sub(r"[\d.]+", "#", found(kind)[0].message) for kind in BROKEN}
+    assert len(told) == len(BROKEN)
+    assert len(set(told.values())) == len(BROKEN)
+
+
+def codes_of_the_source() -> set[str]:
+    """Every code that some part of the check gives to a finding, but those that are put together."""
+    codes = set()
+    for path in (ROOT / "rlox" / "envs" / "check").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                codes |= set(re.findall(r"^[a-z]+(?:-[a-z]+)+$", node.value))
+    return codes
+
+
+def test_every_code_has_an_environment_that_is_broken_so_and_a_line_in_the_docs() -> None:
+    codes = {kind.code for kind in BROKEN}
+    assert codes_of_the_source() <= codes
+    page = (ROOT / "docs" / "check.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.M)) == codes
+    warned = set(re.findall(r"^\| `([a-z-]+)` \| warning", page, re.M))
+    assert warned == {kind.code for kind in BROKEN if kind.severity == "warning"}
+
+
+# Sound ones
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_sound_environment_is_not_blamed(name: str) -> None:
+    assert check_env(GOOD[name], steps=STEPS, limits=LIMITS) == []
+
+
+def test_a_sound_instance_is_not_blamed_and_stays_as_it_was() -> None:
+    env = Line()
+    env.reset(seed=3)
+    env.step(1)
+    before = (env.x, env.t)
+    assert check_env(env, steps=STEPS, limits=LIMITS) == []
+    assert (env.x, env.t) == before
+    assert not callable(VectorLine()) and check_env(VectorLine(), steps=20) == []
+
+
+@pytest.mark.parametrize("env_id", [*map(installed, PUBLISHED)])
+def test_what_gymnasium_publishes_is_not_blamed(env_id: str) -> None:
+    assert check_env(env_id, steps=STEPS, limits=LIMITS) == []
+
+
+ADVICE = [
+    pytest.param(
+        *installed(e).values, marks=[*installed(e).marks, pytest.mark.ci][: 1 + (e == CARS)]
+    )
+    for e in ADVISED
+]
+
+
+@pytest.mark.parametrize("env_id", ADVICE)
+def test_of_some_that_are_published_one_true_thing_is_told(env_id: str) -> None:
+    found = check_env(env_id, steps=5 if env_id == CARS else STEPS, limits=LIMITS)
+    assert [finding.code for finding in found] == [ADVISED[env_id]]
+
+
+@pytest.mark.skipif(LACKS["BipedalWalker-v3"] is not None, reason="needs Box2D")
+def test_the_walker_of_gymnasium_is_blamed_rightly() -> None:
+    env = gym.make("BipedalWalker-v3")
+    env.action_space.seed(3)
+    actions = [env.action_space.sample() for _ in range(40)]
+
+    def walk(seed: int) -> Any:
+        first = env.reset(seed=seed)[0]
+        return np.array([first, *(env.step(action)[0] for action in actions)])
+
+    before = walk(1)
+    walk(5)
+    assert not np.array_equal(before, walk(1))
+    env.close()
+
+
+class KeepsTheMiddle(Line):
+    """Its time goes on after an episode that did not end, and after no other."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        t = self.t if abs(self.x) <= 2 and self.t < 20 else 0
+        super().reset(seed=seed)
+        self.t = t
+        return self.seen(), {}
+
+
+def test_what_a_reset_leaves_of_an_episode_that_did_not_end_is_found() -> None:
+    assert [f.code for f in check_env(KeepsTheMiddle, steps=STEPS)] == ["reset-keeps-state"]
+
+
+class MaskInItsObservation(Walled):
+    """Tells its mask as a part of what is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        mask = gym.spaces.Box(0, 1, (3,), np.int8)
+        parts = {"action_mask": mask, "line": self.observation_space}
+        self.observation_space = gym.spaces.Dict(parts)
+
+    def seen(self) -> Any:
+        return {"action_mask": self.mask(), "line": super().seen()}
+
+    def told(self) -> Any:
+        return {}
+
+
+def test_a_mask_in_the_observation_is_kept_to() -> None:
+    assert check_env(MaskInItsObservation, steps=STEPS) == []
+
+
+# What a check leaves alone, and what it refuses
+
+
+def test_a_check_leaves_everything_around_as_it_was() -> None:
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    before = (np.random.get_state()[1].tolist(), random.getstate(), Path.cwd(), dict(os.environ))  # noqa: NPY002
+    for code in ("numpy-reseeded", "python-random", "changes-folder", "changes-signals"):
+        assert check_env(next(k.make for k in BROKEN if k.code == code), steps=20)
+    after = (np.random.get_state()[1].tolist(), random.getstate(), Path.cwd(), dict(os.environ))  # noqa: NPY002
+    assert after == before
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    found(next(kind for kind in BROKEN if kind.code == "prints"))
+    check_env(next(kind.make for kind in BROKEN if kind.code == "prints"), steps=20)
+    assert capfd.readouterr().out == ""
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    kind = next(kind for kind in BROKEN if kind.code == "observation-bounds")
+    first, again, other = (check_env(kind.make, steps=60, seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_an_id_that_there_is_not_and_arguments_that_do_not_fit_are_for_whoever_asked() -> None:
+    with pytest.raises(UnknownNameError, match="CartPole-v1"):
+        check_env("CartPoel-v1")
+    with pytest.raises(ConfigError, match="gravity"):
+        check_env("CartPole-v1", kwargs={"gravity": 3})
+    with pytest.raises(ConfigError, match="need an environment id"):
+        check_env(Line(), kwargs={"x": 3})
+
+
+@pytest.mark.skipif(LACKS["HalfCheetah-v5"] is None, reason="MuJoCo is here")
+def test_a_package_that_is_missing_is_no_fault_of_the_environment() -> None:
+    with pytest.raises(MissingExtraError, match="mujoco"):
+        check_env("HalfCheetah-v5")
+
+
+# As a run is configured
+
+
+class Shouting(gym.ObservationWrapper[Any, Any, Any]):
+    """A wrapper that breaks what it wraps."""
+
+    def observation(self, observation: Any) -> Any:
+        return observation * 1000
+
+
+def test_wrappers_are_checked_with_what_they_wrap() -> None:
+    config = EnvConfig("CartPole-v1", wrappers=(Shouting,))
+    assert [f.code for f in check_config(config, 60, 0).findings] == ["observation-bounds"]
+
+
+@pytest.mark.parametrize(("source", "code"), [("info", None), ("method", "mask-missing")])
+def test_masks_are_looked_for_where_the_run_looks(source: str, code: str | None) -> None:
+    config = EnvConfig("Taxi-v4", action_mask=source)
+    found = check_config(config, 60, 0).findings
+    assert [f.code for f in found] == ([code] if code else [])
+
+
+def test_the_algorithms_that_fit_are_those_that_take_the_actions() -> None:
+    def fit(env_id: str) -> set[str]:
+        algorithms = check_config(EnvConfig(env_id), 20, 0).algorithms
+        return {name for name, reason in algorithms.items() if not reason}
+
+    assert {"ppo", "dqn"} <= fit("CartPole-v1") and "td3" not in fit("CartPole-v1")
+    assert {"ppo", "sac", "td3"} <= fit("Pendulum-v1") and "dqn" not in fit("Pendulum-v1")

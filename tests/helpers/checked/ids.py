@@ -1,0 +1,10 @@
+"""The broken environments by an id: `env=helpers.checked.ids:checked/seed-ignored-v0`."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+
+from .kinds import BROKEN
+
+for kind in BROKEN:
+    gym.register(f"checked/{kind.code}-v0", kind.make)

@@ -1,0 +1,94 @@
+"""What a broken environment is, and the sound one that each of them differs from in one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+Env = gym.Env[Any, Any]
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to be broken, and the code of what a check has to find: that, and nothing else."""
+
+    code: str
+    make: Callable[..., Any]
+    severity: str = "error"
+    instance: bool = False  # handed over itself, rather than what makes it
+    apart: bool = False  # it takes its process with it
+
+
+BROKEN: list[Kind] = []
+
+
+def broken(code: str, severity: str = "error", **options: bool) -> Callable[[Made], Made]:
+    """Lists what makes an environment as the one that is to be found out by `code`."""
+
+    def listed(make: Made) -> Made:
+        BROKEN.append(Kind(code, make, severity, **options))
+        return make
+
+    return listed
+
+
+class Line(gym.Env[Any, Any]):
+    """A walk on a line, of 20 steps at most: sound in every respect."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space: Any = spaces.Box(-10, 10, (2,), np.float32)
+        self.action_space: Any = spaces.Discrete(3)
+        self.render_mode = render_mode
+        self.x, self.t = 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x, self.t = float(self.np_random.uniform(-1, 1)), 0
+        return self.seen(), self.told()
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        self.x += 0.4 * self.push(action) + 0.1 * float(self.np_random.normal())
+        return self.seen(), self.paid(), self.over(), self.late(), self.told()
+
+    def render(self) -> Any:
+        frame = np.zeros((8, 64, 3), np.uint8)
+        frame[:, int(32 + 6 * np.clip(self.x, -5, 5))] = 255
+        return frame
+
+    def push(self, action: Any) -> float:
+        return float(action) - 1
+
+    def seen(self) -> Any:
+        return np.array([self.x, self.t / 20], np.float32)
+
+    def paid(self) -> Any:
+        return -abs(self.x)
+
+    def over(self) -> Any:
+        return abs(self.x) > 2
+
+    def late(self) -> Any:
+        return self.t >= 20
+
+    def told(self) -> Any:
+        return {}
+
+
+class VectorLine(Line):
+    """The same with a vector for an action."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def push(self, action: Any) -> float:
+        return float(np.mean(action))

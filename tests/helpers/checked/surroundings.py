@@ -1,0 +1,117 @@
+"""Environments that change what is around them, leave something behind, or take their time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .kinds import Line, broken
+
+
+@broken("prints", "warning")
+class Talks(Line):
+    def step(self, action: Any) -> Any:
+        print(f"step {self.t}, action {action}")
+        return super().step(action)
+
+
+@broken("changes-folder")
+class ElsewhereAtHome(Line):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        os.chdir(tempfile.gettempdir())
+        return super().reset(seed=seed)
+
+
+@broken("changes-environ", "warning")
+class SetsVariables(Line):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        os.environ["RLOX_TEST_CHECKED"] = str(self.np_random.random())
+        return super().reset(seed=seed)
+
+
+@broken("changes-signals")
+class KeepsCtrlC(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+@broken("changes-numpy-errors", "warning")
+class RaisesOnOverflow(Line):
+    def step(self, action: Any) -> Any:
+        np.seterr(over="raise")
+        return super().step(action)
+
+
+@broken("leaves-threads", "warning")
+class LeavesAThread(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        self.end = threading.Event()
+        threading.Thread(target=self.end.wait, args=(20,), daemon=True).start()
+
+
+@broken("leaves-processes", "warning")
+class LeavesAProcess(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,))
+        process.daemon = True
+        process.start()
+
+
+@broken("leaves-files", "warning")
+class LeavesAFileOpen(Line):
+    def __init__(self) -> None:
+        super().__init__()
+        kept.append(Path(os.devnull).open())  # noqa: SIM115
+
+
+kept: list[Any] = []  # so that no collector closes them
+
+
+@broken("close-fails")
+class CannotClose(Line):
+    def close(self) -> None:
+        raise RuntimeError("no window")
+
+
+@broken("close-once")
+class ClosesOnce(Line):
+    closed = False
+
+    def close(self) -> None:
+        if self.closed:
+            raise RuntimeError("already closed")
+        self.closed = True
+
+
+@broken("slow-step", "warning")
+class TakesItsTime(Line):
+    def step(self, action: Any) -> Any:
+        time.sleep(0.15)
+        return super().step(action)
+
+
+@broken("process-died", apart=True)
+class TakesItsProcessWithIt(Line):
+    def step(self, action: Any) -> Any:
+        if self.t == 4:
+            os._exit(7)
+        return super().step(action)
+
+
+@broken("no-answer", apart=True)
+class Hangs(Line):
+    def step(self, action: Any) -> Any:
+        if self.t == 4:
+            time.sleep(600)
+        return super().step(action)

@@ -1,0 +1,63 @@
+"""`rlox check`: what it prints of an environment, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers.cli import Cli, cli
+
+__all__ = ["cli"]  # fixtures
+
+CHECKED = "helpers.checked.ids:checked"
+
+
+def test_of_a_sound_environment_the_spaces_and_the_algorithms_that_fit_are_shown(cli: Cli) -> None:
+    result = cli("check", "env=Pendulum-v1", "steps=50")
+    assert (result.code, result.err) == (0, "")
+    assert "actions       Box(-2.0, 2.0, (1,), float32)" in result.out
+    algorithms = next(line for line in result.out.splitlines() if line.startswith("algorithms"))
+    assert "td3" in algorithms and "dqn" not in algorithms
+    assert "Pendulum-v1: nothing found (50 steps, 0 episodes, seed 0)" in result.out
+
+
+def test_an_error_is_explained_and_ends_it_with_1(cli: Cli, tmp_path: Path) -> None:
+    result = cli("check", f"{CHECKED}/observation-dtype-v0", "steps=30")
+    assert result.code == 1
+    assert "error    observation-dtype" in result.out
+    assert "1 error (30 steps" in result.out
+    assert max(map(len, result.out.splitlines())) <= 100
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_warning_is_no_failure_and_what_the_environment_prints_is_not_in_the_json(
+    cli: Cli,
+) -> None:
+    result = cli("check", f"env={CHECKED}/prints-v0", "steps=30", "json=true")
+    assert result.code == 0
+    told = json.loads(result.out)
+    assert (told["errors"], told["warnings"], told["env"]) == (0, 1, f"{CHECKED}/prints-v0")
+    assert [finding["code"] for finding in told["findings"]] == ["prints"]
+    assert told["algorithms"]["ppo"] is None and told["algorithms"]["td3"] == "needs Box"
+
+
+def test_one_that_hangs_is_told_where(cli: Cli) -> None:
+    result = cli("check", f"env={CHECKED}/no-answer-v0", "env.step_timeout=3")
+    assert result.code == 1
+    assert "no-answer" in result.out
+    assert "step 5 of episode" in result.out
+    assert "(not played)" in result.out
+
+
+def test_wrappers_and_arguments_are_those_of_a_run(cli: Cli) -> None:
+    plain = cli("check", "env=Blackjack-v1", "steps=20")
+    assert "algorithms    none: Blackjack-v1 has observation space Tuple" in plain.out
+    args = ("env.wrappers=[flatten_observation]", "env.kwargs.natural=true", "steps=20")
+    wrapped = cli("check", "env=Blackjack-v1", *args)
+    assert "algorithms    ppo" in wrapped.out
+
+
+def test_what_is_wrong_with_the_command_line_ends_it_with_2(cli: Cli) -> None:
+    result = cli("check", "env=CartPole-v1", "env.kwargs.gravity=3")
+    assert (result.code, result.out) == (2, "")
+    assert "env.kwargs do not fit" in result.err
