@@ -156,12 +156,50 @@ def test_runs_are_saved_when_their_sweep_is_stopped_or_killed(
             ("submitit_local", "hydra.launcher.nodes=2"),
             "hydra.launcher.nodes=2: a job is one process",
         ),
+        (
+            ("submitit_slurm", "hydra.launcher.max_num_timeout=-1"),
+            "hydra.launcher.max_num_timeout=-1: expected 0 or more",
+        ),
+        (("ray", "+hydra.launcher.rai=2"), "has no such setting; did you mean 'ray'?"),
+        (
+            ("ray", "+hydra.launcher.ray.init.adress=auto"),
+            "hydra.launcher.ray.init.adress: hydra/launcher=ray has no such setting; did you mean "
+            "'address'?",
+        ),
+        (
+            ("ray", "+hydra.launcher.ray.remote.max_retries=3"),
+            "hydra.launcher.ray.remote.max_retries: hydra/launcher=ray has no such setting",
+        ),
+        (("ray", "hydra.launcher.ray.init=2"), "hydra.launcher.ray.init=2: expected a mapping"),
+        (
+            ("ray", "hydra.launcher.ray.init.num_cpus=two"),
+            "hydra.launcher.ray.init.num_cpus=two: expected 1 or more",
+        ),
+        (
+            ("ray", "hydra.launcher.ray.remote.num_cpus=-1"),
+            "hydra.launcher.ray.remote.num_cpus=-1: expected a number of 0 or more",
+        ),
+        (
+            ("ray", "hydra.launcher.ray.remote.num_gpus=1.5"),
+            "hydra.launcher.ray.remote.num_gpus=1.5: expected 0 or more, above 1 a whole number",
+        ),
+        (
+            ("ray", "hydra.launcher.ray.remote.num_cpus=5000"),
+            "hydra.launcher.ray.remote.num_cpus=5000: Ray has ",
+        ),
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused(
     cli: Cli, tmp_path: Path, given: tuple[str, str], says: str
 ) -> None:
     result = cli("sweep", "seed=1,2", f"hydra/launcher={given[0]}", given[1])
+    assert_explained(result, says, tmp_path)
+
+
+def test_a_cluster_of_rays_has_the_cpus_that_it_has(cli: Cli, tmp_path: Path) -> None:
+    at = ("hydra/launcher=ray", "hydra.launcher.ray.init.address=elsewhere:6379")
+    result = cli("sweep", "seed=1,2", *at, "hydra.launcher.ray.init.num_cpus=4")
+    says = "hydra.launcher.ray.init.num_cpus=4: the cluster at elsewhere:6379 has what it has"
     assert_explained(result, says, tmp_path)
 
 
