@@ -90,6 +90,8 @@ class Cluster:
             option = left.pop(0)
             if option in ("--output", "--error"):
                 name = left.pop(0).replace("%A_%a", job).replace("%j", job).replace("%t", "0")
+                # the task may begin before whoever submitted it has made the folder of its output
+                Path(name).parent.mkdir(parents=True, exist_ok=True)
                 file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(file, 1 if option == "--output" else 2)
         self.step(job).write_text(str(os.getpid()))

@@ -156,7 +156,7 @@ def test_a_job_that_another_process_runs_is_left_to_it(
 
 
 def test_a_failed_job_is_named_and_the_others_go_on(cli: Cli, tmp_path: Path) -> None:
-    result = cli("sweep", *BRIEF, "env=Breaking-v0,DictObs-v0,CartPole-v1", PLACE)
+    result = cli("sweep", *TINY, "env=Breaking-v0,DictObs-v0,CartPole-v1", PLACE)
     assert result.code == 1
     assert "1 of 3 jobs done" in result.out
     assert "failed: 0_env-Breaking-v0" in result.out

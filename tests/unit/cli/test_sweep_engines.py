@@ -155,7 +155,7 @@ def test_an_engine_has_the_numbers_of_one_process_and_the_truth_of_every_job(
     assert not list(sweep.glob(".jobs-*"))
     # of what is done no process begins, whose import of torch would be all that it costs
     again = cli("sweep", *TINY, "env=CartPole-v1", *given[len(TINY) + 1 :])
-    assert "1 of 1 jobs done, 1 of them before" in again.out
+    assert "1 of 3 jobs done, 1 of them before" in again.out
     assert "started" not in again.out
 
 
