@@ -1,7 +1,7 @@
 """`hydra/launcher=joblib|ray|submitit_local|submitit_slurm`: the jobs of a sweep where a library runs them.
 
-The options have the names of Hydra's published launchers, and those of their settings that make sense where
-each job is accounted for; what goes on with the jobs is rlox's, over the same libraries.
+The options have the names of Hydra's published launchers; what goes on with the jobs is rlox's, over the
+same libraries.
 """
 
 from __future__ import annotations
@@ -18,56 +18,17 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 
-from rlox.configs import nearest
 from rlox.errors import ConfigError, MissingExtraError
-from rlox_cli import provenance
+from rlox_cli import launcher_settings, provenance
 from rlox_cli.crew import Outcome, Task
 from rlox_cli.desk import Desk, Engine, mailbox
 from rlox_cli.engines import Loky, Ray, Submitit
 from rlox_cli.errand import Errand, here
 from rlox_cli.launcher import SIZES, Own, shared_cpus
+from rlox_cli.launcher_settings import QUEUE, SETTINGS
 from rlox_cli.sweep_display import Display
 
 TARGET = "hydra_plugins.rlox"  # Hydra takes launchers only under such a name
-
-# What can be set of a job in a queue, with the names of submitit; null: as submitit or Slurm has it.
-QUEUE: Mapping[str, Any] = {
-    "submitit_folder": "${hydra.sweep.dir}/.submitit/%j",
-    "timeout_min": 1440,  # an hour, which the published launcher gives, ends most trainings
-    "cpus_per_task": None,
-    "gpus_per_node": None,
-    "tasks_per_node": 1,
-    "mem_gb": None,
-    "nodes": 1,
-    "name": "${hydra.job.name}",
-    "stderr_to_stdout": False,
-}
-SLURM: Mapping[str, Any] = {
-    **dict.fromkeys(("partition", "qos", "comment", "constraint", "exclude", "gres", "account")),
-    **dict.fromkeys(("cpus_per_gpu", "gpus_per_task", "mem_per_gpu", "mem_per_cpu", "setup")),
-    "signal_delay_s": 120,  # before time is up the job is told, and saves
-    "max_num_timeout": 3,  # how often it then goes on in a job of its own
-    "additional_parameters": {},
-    "array_parallelism": 256,
-}
-COUNTS = {
-    "n_jobs": "1 or more, or -1 for all CPUs",
-    **dict.fromkeys(
-        ("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb", "array_parallelism"),
-        "1 or more",
-    ),
-}
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "joblib": {"n_jobs": -1},
-    "ray": {
-        "ray": {
-            "init": {"address": None, "num_cpus": None, "num_gpus": None},
-            "remote": {"num_cpus": 1, "num_gpus": 0},
-        }
-    },
-    "submitit_local": QUEUE,
-    "submitit_slurm": {**QUEUE, **SLURM},
-}
 
 
 class Elsewhere(Own):
@@ -133,16 +94,19 @@ class OnRay(Elsewhere):
     extra, module = "ray", "ray"
 
     def __init__(self, ray: Any) -> None:
-        self.settings = _plain(ray)
+        every = _plain(ray) or {}
+        self.init, self.remote = (
+            {key: value for key, value in (every.get(part) or {}).items() if value is not None}
+            for part in ("init", "remote")
+        )
 
     def engine(self, jobs: int) -> Engine:
         """Started as `ray.init` says, tasks as `ray.remote` says."""
-        return Ray(self.settings.get("init") or {}, self.settings.get("remote") or {})
+        return Ray(self.init, self.remote)
 
     def environment(self, jobs: int) -> dict[str, str]:
         """A task has one CPU unless it asks for more."""
-        cpus = (self.settings.get("remote") or {}).get("num_cpus")
-        return _own_threads(max(1, int(cpus or 1)))
+        return _own_threads(max(1, int(self.remote.get("num_cpus", 1))))
 
 
 class OnSubmitit(Elsewhere):
@@ -233,20 +197,8 @@ def require(node: DictConfig) -> None:
             f"pip install 'rlox[{found.extra}]'"
         ) from error
     settings = {key: value for key, value in _plain(node).items() if key != "_target_"}
-    for key, value in settings.items():
-        if key not in SETTINGS[name]:
-            raise ConfigError(
-                f"hydra.launcher.{key}: hydra/launcher={name} has no such setting"
-                f"{nearest(key, SETTINGS[name])}"
-            )
-        if key in COUNTS and value is not None and not _counts(key, value):
-            raise ConfigError(f"hydra.launcher.{key}={value}: expected {COUNTS[key]}")
+    launcher_settings.require(name, settings)
     found(**settings).require()
-
-
-def _counts(key: str, value: Any) -> bool:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return number and (value > 0 or (key == "n_jobs" and value < 0))
 
 
 def _plain(value: Any) -> Any:

@@ -103,15 +103,21 @@ class Ray:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
         import ray
 
-        if not ray.is_initialized():
-            quiet = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}
-            if self._init.get("address") is not None:
-                quiet.pop("include_dashboard")  # somebody else's cluster has one or not
-            with _signals_wait():
-                ray.init(**{**quiet, **self._init})
-            self._ours = True
-        call = ray.remote(**self._remote)(_perform)
-        self._open = {call.remote(errand): errand.number for errand in errands}
+        try:
+            if not ray.is_initialized():
+                self._start(ray)
+            call = ray.remote(**self._remote)(_perform)
+            self._open = {call.remote(errand): errand.number for errand in errands}
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise RloxError(f"Ray cannot begin: {_first_line(error)}") from error
+
+    def _start(self, ray: Any) -> None:
+        quiet = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}
+        if self._init.get("address") is not None:
+            quiet.pop("include_dashboard")  # somebody else's cluster has one or not
+        with _signals_wait():
+            ray.init(**{**quiet, **self._init})
+        self._ours = True
 
     def ended(self) -> list[End]:
         """What is over."""

@@ -18,6 +18,7 @@ from rlox_cli.report.tables import Estimate, Table, Value, shown
 
 SCHEMA_VERSION = 1
 OWN = "rlox"  # what an experiment's file calls the runs that are not a baseline's
+OVERALL, PAIRS = "all tasks", "improvement"  # the parts of a report beside `tasks`
 LEVEL = "99%"
 
 
@@ -27,11 +28,19 @@ def document(title: str, results: Results) -> dict[str, Any]:
     for result in results.cells:
         tasks.setdefault(result.cell.task, {})[result.cell.method] = _cell(result)
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "title": title, "tasks": tasks}
+    fewest = {
+        method: min(r.n for r in results.cells if r.cell.method == method)
+        for method in {r.cell.method for r in results.cells}
+    }
     if len(tasks) > 1:
-        over = {a.method: _entry("iqm", a.iqm) | {"runs": a.runs} for a in results.aggregates}
-        data["all tasks"] = {"scale": results.scale, **over}
-    data["improvement"] = {
-        f"{b.x} over {b.y}": _entry("estimate", b.estimate) | {"runs": min(b.runs, b.others)}
+        over = {
+            a.method: _entry("iqm", a.iqm) | {"runs": a.runs, "seeds": fewest[a.method]}
+            for a in results.aggregates
+        }
+        data[OVERALL] = {"scale": results.scale, **over}
+    data[PAIRS] = {
+        f"{b.x} over {b.y}": _entry("estimate", b.estimate)
+        | {"runs": min(b.runs, b.others), "seeds": min(fewest[b.x], fewest[b.y])}
         for b in results.better
     }
     return data
@@ -53,17 +62,48 @@ def load(path: Path) -> dict[str, Any]:
             f"expected={path}: no figures in it: expected tasks, as in report.json, or parts with algo, "
             "env and rlox"
         )
+    if "tasks" in data:
+        wanted |= {part: data[part] for part in (OVERALL, PAIRS) if part in data}
     return wanted | {"schema_version": data.get("schema_version", SCHEMA_VERSION)}
 
 
 def verdicts(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[Verdict]:
     """Which of the expected figures agree with those found."""
-    own = {"schema_version": SCHEMA_VERSION, "tasks": found["tasks"]}
     try:
-        every = compare(expected, own)
+        every = compare(_comparable(expected), _comparable(found))
     except (RloxError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"expected=: its figures cannot be compared: {error}") from error
-    return [verdict for verdict in every if verdict.expected is not None]
+    known = [verdict for verdict in every if verdict.expected is not None]
+    if _scale(expected) == _scale(found):
+        return known
+    return [_on_another_scale(v) if v.figure.startswith(f"{OVERALL}/") else v for v in known]
+
+
+def _comparable(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a document; one that has no interval, as of single runs, is a figure too."""
+    kept = {"schema_version": data["schema_version"], "tasks": data["tasks"]}
+    for part in (OVERALL, PAIRS):
+        if isinstance(entries := data.get(part, {}), dict):
+            kept[part] = {
+                name: {"ci95": [None, None], **entry}
+                for name, entry in entries.items()
+                if isinstance(entry, dict)
+            }
+    return kept
+
+
+def _scale(data: Mapping[str, Any]) -> Any:
+    """What is 0 and what is 1 in the figures over all tasks, in words."""
+    overall = data.get(OVERALL)
+    return overall.get("scale") if isinstance(overall, dict) else None
+
+
+def _on_another_scale(verdict: Verdict) -> Verdict:
+    """Scores on another scale may differ where no run does, and agree where all do."""
+    if verdict.found is None:
+        return verdict
+    because = "on another scale: give both reports the same ranges"
+    return Verdict(verdict.figure, verdict.expected, verdict.found, None, because)
 
 
 def fails(verdicts: Sequence[Verdict]) -> bool:

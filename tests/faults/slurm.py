@@ -2,7 +2,7 @@
 
 `commands(folder)` writes them into a folder for the front of `PATH`. The scripts that are submitted really
 run, `FAKE_SLURM_SLOTS` (2) at a time, detached from whoever submitted them, with Slurm's variables; states
-are files in `folder/state`.
+are files in `folder/state`, and what they were is in `folder/log`.
 """
 
 from __future__ import annotations
@@ -90,8 +90,11 @@ class Cluster:
             option = left.pop(0)
             if option in ("--output", "--error"):
                 name = left.pop(0).replace("%A_%a", job).replace("%j", job).replace("%t", "0")
+                # the task may begin before whoever submitted it has made the folder of its output
+                Path(name).parent.mkdir(parents=True, exist_ok=True)
                 file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(file, 1 if option == "--output" else 2)
+        self.step(job).write_text(str(os.getpid()))
         os.execvp(left[0], left)
 
     def sacct(self, *args: str) -> None:
@@ -101,19 +104,24 @@ class Cluster:
             print(f"{path.name}|{self.read(path.name)[0]}|here")
 
     def scancel(self, name: str, *options: str) -> None:
-        """End a task, or let it never begin; or send it a signal."""
-        state, *process = self.read(name)
-        number = signal.Signals[options[-1]] if options else signal.SIGTERM
-        if state == "PENDING" or not options:
-            self.write(name, "CANCELLED")
-        if process:
+        """End a task, or let it never begin; or send what its script runs a signal, and not the script."""
+        state, *script = self.read(name)
+        if options and state != "PENDING":
+            os.kill(int(self.step(name).read_text()), signal.Signals[options[-1]])
+            return
+        self.write(name, "CANCELLED")
+        if script:
             with suppress(ProcessLookupError):
-                os.killpg(int(process[0]), number)
+                os.killpg(int(script[0]), signal.SIGTERM)
 
     def scontrol(self, verb: str, name: str) -> None:
         """Have a task begin again once it has ended."""
         assert verb == "requeue"
         self.write(name, "REQUEUED")
+
+    def step(self, name: str) -> Path:
+        """The file with the process that the script of a task runs."""
+        return self.folder.with_name(f".step-{name}")
 
     def read(self, name: str) -> list[str]:
         """The state of a task, and its process."""
@@ -124,6 +132,8 @@ class Cluster:
         fresh = self.folder.with_name(f".{name}")
         fresh.write_text(text)
         fresh.replace(self.folder / name)
+        with self.folder.with_name("log").open("a") as log:
+            log.write(f"{name} {text}\n")
 
 
 if __name__ == "__main__":

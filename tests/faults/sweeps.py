@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from rlox_cli.run_folder import read_status
 
 NUMBERS = 10  # of which one crashes
+WORKERS = 2
 SMALL = (
     "tuned=null", "total_steps=256", "algo.n_steps=32", "algo.batch_size=64", "algo.n_epochs=1",
     "algo.net_arch=[8]", "env.n_envs=2", "eval.episodes=2", "checkpoint.every=64", "log.every=128",
@@ -84,7 +86,7 @@ class Campaign:
         given = [f"env.kwargs.number=range(0,{self.numbers})", f"seed=range(0,{seeds})"]
         command = [sys.executable, "-m", "rlox_cli.main", "sweep", *SMALL, *given]
         return subprocess.Popen(
-            [*command, "sweep.workers=2", f"hydra.sweep.dir={place}"],
+            [*command, f"sweep.workers={WORKERS}", f"hydra.sweep.dir={place}"],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -110,27 +112,32 @@ class Campaign:
             time.sleep(rng.uniform(0.0, 4.0))
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()  # until the workers have saved and ended too
-            repeated += sum(self.finished(place).get(n) != at for n, at in before.items())
+            repeated += self.changed(place, before)
         before = self.finished(place)
         self.whole(place, self.seeds)
-        return repeated + sum(self.finished(place).get(n) != at for n, at in before.items())
+        return repeated + self.changed(place, before)
 
-    def finished(self, place: str) -> dict[str, int]:
-        """The jobs that are done, and when each wrote its result."""
+    def changed(self, place: str, before: Mapping[str, tuple[int, int]]) -> int:
+        """Of how many jobs that were done the result or the number of trainings is another."""
+        now = self.finished(place)
+        return sum(now.get(name) != known for name, known in before.items())
+
+    def finished(self, place: str) -> dict[str, tuple[int, int]]:
+        """The jobs that are done: when each wrote its result, and how often its training began."""
         done = [p for p in self.runs(place) if read_status(p)["status"] == "done"]
-        return {p.name: (p / "result.json").stat().st_mtime_ns for p in done}
+        starts = self.starts(place)
+        return {p.name: ((p / "result.json").stat().st_mtime_ns, starts[p.name]) for p in done}
 
     def runs(self, place: str) -> list[Path]:
         """The folders of jobs, without attempts that were set aside."""
         found = (self.folder / place).glob("[0-9]*_*/status.json")
         return sorted(p.parent for p in found if ".attempt" not in p.parent.name)
 
-    def starts(self, place: str) -> int:
-        """How often training began: every folder once, every attempt, every resume."""
+    def starts(self, place: str) -> Counter[str]:
+        """How often training of each job began: its folder once, every attempt, every resume."""
         root = self.folder / place
-        return len(list(root.glob("[0-9]*_*/config.yaml"))) + len(
-            list(root.glob("[0-9]*_*/.hydra/resume*"))
-        )
+        traces = [*root.glob("[0-9]*_*/config.yaml"), *root.glob("[0-9]*_*/.hydra/resume*")]
+        return Counter(p.relative_to(root).parts[0].partition(".attempt")[0] for p in traces)
 
     def table(self, place: str) -> list[dict[str, str]]:
         """The summary, but for times."""
@@ -158,7 +165,7 @@ def counts(campaign: Campaign, more: int) -> dict[str, Any]:
     repeated = campaign.disturbed("killed")
     same = campaign.table("alone") == campaign.table("killed")
     ends = Counter(row["status"] for row in campaign.table("killed"))
-    starts = campaign.starts("killed")
+    starts = campaign.starts("killed").total()
     before = campaign.finished("killed")
     changed = campaign.older("killed", "log_std_init")
     _, out = campaign.whole("killed", campaign.seeds + more)

@@ -1,11 +1,17 @@
-"""Each experiment is on the page of paper runs, and has what the page says that a folder has."""
+"""Each experiment is on the page of paper runs, and has what the page says that a folder has.
+
+The figures are counted anew from the files of the runs, by nothing of rlox's.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import agree
 import pytest
@@ -19,6 +25,11 @@ ROWS = {
     match[1]: [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.splitlines()
     if (match := re.match(r"\| \[(\w+)\]\(\.\./experiments/\1/README\.md\) \|", line))
+}
+# A comparison has the runs of other experiments: where those are that are not in its own folder.
+ELSEWHERE = {
+    "sb3_comparison/A2C_CartPole-v1/rlox": "classic_control_suite/results/A2C_CartPole-v1_rlox",
+    "sb3_comparison/A2C_CartPole-v1/sb3": "a2c_classic_control/results/CartPole-v1_500k_sb3",
 }
 
 
@@ -56,12 +67,117 @@ def test_an_experiments_readme_has_claim_protocol_command_and_figure(experiment)
     assert {p.name for p in experiment.glob("*.png")} == set(shown)
 
 
+def of_runs(place: str, about: str) -> list[float]:
+    """What the committed runs `PLACE_s0.json`, `_s1`, ... come to, in order of seed."""
+    paths = sorted(
+        (ROOT / "experiments").glob(f"{place}_s*.json"), key=lambda p: int(p.stem.split("_s")[-1])
+    )
+    runs = [json.loads(path.read_text(encoding="utf-8"))[about] for path in paths]
+    return [fmean(run) if isinstance(run, list) else run for run in runs]
+
+
+def middle(scores: list[float]) -> float:
+    """The mean of what is left when the lowest and the highest quarter are taken away."""
+    cut = len(scores) // 4
+    return fmean(sorted(scores)[cut : len(scores) - cut])
+
+
+def legs(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is neither a version, nor a scale, nor over all legs."""
+    parts = {name: leg for name, leg in document.items() if isinstance(leg, dict)}
+    return {name: leg for name, leg in parts.items() if {"total_steps", "difference"} & set(leg)}
+
+
+def scores_by_figure(experiment: str, document: dict[str, Any]) -> dict[str, list[float]]:
+    """The scores of each figure, from the files of its runs and nothing that reads them in rlox."""
+    found = {}
+    for name, leg in legs(document).items():
+        for about in {"behaviour", "bc"} & set(leg):
+            found[f"{name}/{about}"] = of_runs(f"{experiment}/results/{name}", about)
+        for system in leg.get("systems", {"rlox", "sb3"} & set(leg)):
+            place = f"{experiment}/results/{name}_{system.replace(' ', '-')}"
+            place = ELSEWHERE.get(f"{experiment}/{name}/{system}", place)
+            own = f"{name}/systems/{system}" if "systems" in leg else f"{name}/{system}"
+            found[own] = of_runs(place, "returns")
+            if "systems" in leg:
+                found[f"{own}/training"] = of_runs(place, "training")
+            if "training" in leg:
+                found[f"{name}/training/{system}"] = of_runs(place, "training")
+            if "normalised" in leg:
+                ends = document["normalisation"][leg["env"]]
+                low, high = ends["random"], ends["reference"]
+                scaled = [(score - low) / (high - low) for score in found[own]]
+                found[f"{name}/normalised/{system}"] = scaled
+    return found
+
+
+def at(document: dict[str, Any], path: str) -> Any:
+    """What is at a path of names; names have no slash."""
+    for name in path.split("/"):
+        document = document[name]
+    return document
+
+
+def figures(node: Any, path: str = "") -> Iterator[str]:
+    """The paths of all that has scores or is a list of them."""
+    if isinstance(node, dict):
+        if "scores" in node:
+            yield path
+        for name, below in node.items():
+            if name != "scores":
+                yield from figures(below, f"{path}/{name}".lstrip("/"))
+    elif isinstance(node, list) and len(node) > 2 and isinstance(node[0], float):
+        yield path
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda p: p.name)
-def test_an_experiments_figures_can_be_compared(experiment):
+def test_an_experiments_figures_are_those_of_its_runs(experiment):
     document = json.loads((experiment / "expected.json").read_text(encoding="utf-8"))
-    verdicts = compare(document, document)
-    assert verdicts
-    assert all(verdict.agrees for verdict in verdicts)
+    scores = scores_by_figure(experiment.name, document)
+    assert sorted(scores) == sorted(figures(document))
+    for path, own in scores.items():
+        figure = at(document, path)
+        assert len(own) > 2, path
+        if isinstance(figure, list):
+            assert figure == pytest.approx(own), path
+            continue
+        assert figure["scores"] == pytest.approx(own), path
+        assert figure["iqm"] == pytest.approx(middle(own)), path
+        low, high = figure["ci95"]
+        ends = pytest.approx([min(own), max(own)])
+        assert [min(low, *own), max(high, *own)] == ends, path
+        assert low <= figure["iqm"] <= high, path
+    for name, leg in legs(document).items():
+        if {"rlox", "sb3"} <= set(leg):
+            apart = middle(scores[f"{name}/rlox"]) - middle(scores[f"{name}/sb3"])
+            assert leg["difference"]["iqm"] == pytest.approx(apart), name
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda p: p.name)
+def test_runs_as_they_were_agree_and_runs_that_score_much_less_differ(experiment):
+    document = json.loads((experiment / "expected.json").read_text(encoding="utf-8"))
+    scores = scores_by_figure(experiment.name, document)
+
+    def words(off: float) -> dict[str, str]:
+        found = json.loads(json.dumps(document))
+        for path, own in scores.items():
+            moved = [score - off for score in own]
+            if isinstance(at(found, path), list):
+                above, _, name = path.rpartition("/")
+                at(found, above)[name] = moved
+            else:
+                at(found, path).update({"scores": moved, "iqm": middle(moved)})
+        return {v.figure: v.word for v in compare(document, found)}
+
+    assert set(words(0.0).values()) == {"agrees"}
+    assert {words(1e5)[path] for path in scores} == {"differs"}
+
+
+def test_the_middle_of_ten_scores_is_the_mean_of_six_of_them():
+    path = ROOT / "experiments" / "a2c_classic_control" / "expected.json"
+    leg = json.loads(path.read_text(encoding="utf-8"))["CartPole-v1_100k"]
+    six = [458.44, 490.4, 499.46, 500.0, 500.0, 500.0]  # without 125.52, 306.5 and two of 500
+    assert leg["rlox"]["iqm"] == pytest.approx(sum(six) / 6)
 
 
 def test_the_command_says_what_differs(tmp_path, monkeypatch, capsys):

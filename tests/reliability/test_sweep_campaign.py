@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faults.report import FULL, record
-from faults.sweeps import NUMBERS, Campaign, counts
+from faults.sweeps import NUMBERS, WORKERS, Campaign, counts
 
 SEEDS, KILLS, MORE = (20, 20, 5) if FULL else (1, 3, 1)
 
@@ -23,6 +23,8 @@ def test_a_sweep_that_is_killed_ends_as_one_that_was_not_and_repeats_nothing(
     assert (found["done"], found["failures_listed"]) == (jobs - crashing, crashing)
     assert found["finished_jobs_repeated"] == 0
     assert found["jobs_done_then"] == (NUMBERS - 1) * MORE
+    # Each kill interrupts what both workers do, and each sweep does again those that crash: no more began.
+    assert jobs <= found["training_starts"] <= jobs + KILLS * (WORKERS + crashing)
     # every folder is as if from a version without that key
     assert found["configs_without_a_key_of_today"] >= jobs
     done, again = (NUMBERS - 1) * (SEEDS + MORE), (NUMBERS - 1) * SEEDS

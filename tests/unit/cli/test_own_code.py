@@ -157,9 +157,9 @@ def test_what_is_wrong_with_own_code_is_said_by_key_and_name(
 
 
 def test_a_job_of_a_sweep_that_was_interrupted_goes_on_without_being_trusted(cli: Cli) -> None:
-    sweep = ("sweep", *ALL, "seed=0,1", "hydra.sweep.dir=sweep", "checkpoint.every=128")
+    sweep = ("sweep", *ALL, "seed=1", "hydra.sweep.dir=sweep", "checkpoint.every=128")
     assert cli(*sweep).code == 0
-    job = next(Path("sweep").glob("1_*"))
+    (job,) = Path("sweep").glob("0_*")
     shutil.rmtree(max(job.glob("checkpoints/step-*")))
     (job / "result.json").unlink()
     status = json.loads((job / "status.json").read_text())

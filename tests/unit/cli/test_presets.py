@@ -21,7 +21,7 @@ from rlox.configs import ALGO_CONFIGS
 ROOT = Path(__file__).resolve().parents[3]
 PRESETS = sorted(p for p in (ROOT / "conf" / "tuned").glob("*/*.yaml"))
 # What makes a preset's run long; everything else is tried as it is published.
-SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 192}
+SHORT: dict[str, Any] = {"n_steps": 16, "n_epochs": 1, "learning_starts": 240}
 OURS = {"rainbow/CartPole-v1"}  # for which nobody has published any
 MUJOCO = ("Hopper", "HalfCheetah", "Walker2d", "Ant", "Swimmer")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,12 @@ from rlox.configs import RunConfig, make_run
 from rlox.runs import progress
 from rlox_cli.exit_codes import FAILED
 from rlox_cli.identity import identity, job_slug
+from rlox_cli.main import main
 from rlox_cli.run_folder import RunFolder, read_status
 from rlox_cli.sweep import PlannedJob, SweepPlan, finish
 
 PLACE = "hydra.sweep.dir=sweep"
+BRIEF = (*TINY, "total_steps=128", "eval.episodes=1")
 
 
 def job_names(folder: Path) -> list[str]:
@@ -29,6 +34,21 @@ def job_names(folder: Path) -> list[str]:
 def rows(folder: Path) -> list[dict[str, str]]:
     with (folder / "summary.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def sweep_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of two seeds that is done, trained once for all that begin with one."""
+    folder = tmp_path_factory.mktemp("done")
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["sweep", *BRIEF, "seed=1,2", f"hydra.sweep.dir={folder}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def swept(cli: Cli, sweep_template: Path) -> Path:
+    """A copy of it, in `sweep` of the current folder."""
+    return Path(shutil.copytree(sweep_template, "sweep", symlinks=True)).absolute()
 
 
 @pytest.mark.parametrize("command", [("train", "-m"), ("train", "--multirun"), ("sweep",)])
@@ -42,7 +62,7 @@ def test_several_values_are_several_jobs(cli: Cli, command: tuple[str, ...]) -> 
 
 
 def test_each_job_gets_a_folder_and_the_sweep_a_summary(cli: Cli, tmp_path: Path) -> None:
-    result = cli("sweep", *TINY, "env=CartPole-v1,Acrobot-v1", "seed=3,4")
+    result = cli("sweep", *BRIEF, "env=CartPole-v1,Acrobot-v1", "seed=3,4")
     assert result.code == 0, result.err
     (folder,) = (tmp_path / "runs" / "sweeps").iterdir()
     heads = [name.rsplit("_", 1)[0] for name in job_names(folder)]
@@ -64,26 +84,25 @@ def test_each_job_gets_a_folder_and_the_sweep_a_summary(cli: Cli, tmp_path: Path
 
 
 def test_jobs_already_done_are_skipped_when_the_folder_is_given_again(
-    cli: Cli, tmp_path: Path
+    cli: Cli, swept: Path
 ) -> None:
-    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "sweep").glob("*/result.json")}
-    result = cli("sweep", *TINY, "seed=0,1,2", PLACE)
+    before = {p: p.stat().st_mtime_ns for p in swept.glob("*/result.json")}
+    assert len(before) == 2
+    result = cli("sweep", *BRIEF, "seed=0,1,2", PLACE)
     assert result.code == 0
     assert "3 of 3 jobs done, 2 of them before" in result.out
     assert all(p.stat().st_mtime_ns == time for p, time in before.items())
-    assert len(job_names(tmp_path / "sweep")) == 3
+    assert len(job_names(swept)) == 3
 
 
-def test_a_job_that_did_not_finish_is_done_again_and_kept_aside(cli: Cli, tmp_path: Path) -> None:
-    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
-    broken = next((tmp_path / "sweep").glob("1_*"))
+def test_a_job_that_did_not_finish_is_done_again_and_kept_aside(cli: Cli, swept: Path) -> None:
+    broken = next(swept.glob("1_*"))
     status = read_status(broken) | {"status": "failed"}
     (broken / "status.json").write_text(json.dumps(status))
-    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
+    assert cli("sweep", *BRIEF, "seed=1,2", PLACE).code == 0
     assert read_status(broken)["status"] == "done"
     assert read_status(broken.with_name(f"{broken.name}.attempt1"))["status"] == "failed"
-    assert len(rows(tmp_path / "sweep")) == 2
+    assert len(rows(swept)) == 2
 
 
 def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_never_was(
@@ -93,18 +112,18 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_ne
         if now.now == 256:
             os.kill(os.getpid(), signal.SIGINT)
 
-    longer = (*TINY, "total_steps=512", "seed=1,2")
+    longer = (*TINY, "total_steps=512", "eval.episodes=1")
     with monkeypatch.context() as patch:
         patch.setattr(progress.Lines, "__call__", interrupt)
-        assert cli("sweep", *longer, PLACE).code == 130
+        assert cli("sweep", *longer, "seed=1,2", PLACE).code == 130
     (stopped,) = (p for p in (tmp_path / "sweep").iterdir() if p.is_dir())
-    again = cli("sweep", *longer, PLACE)
+    again = cli("sweep", *longer, "seed=1,2", PLACE)
     assert again.code == 0, again.err
     assert "resumed at step 256 of 512 (exact)" in again.out
     assert "2 of 2 jobs done" in again.out
     assert len(job_names(tmp_path / "sweep")) == 2
-    assert cli("sweep", *longer, "hydra.sweep.dir=whole").code == 0
-    whole = tmp_path / "whole" / stopped.name
+    assert cli("train", *longer, "seed=1", "hydra.run.dir=whole").code == 0
+    whole = tmp_path / "whole"
     for name in ("result.json", "metrics.jsonl"):
         assert (stopped / name).is_file() and (whole / name).is_file()
     scores = [json.loads((run / "result.json").read_text())["episodes"] for run in (stopped, whole)]
@@ -112,27 +131,25 @@ def test_a_job_that_was_interrupted_goes_on_where_it_was_and_ends_as_one_that_ne
     assert (stopped / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
 
 
-def test_an_interrupted_job_without_a_whole_checkpoint_is_done_again(
-    cli: Cli, tmp_path: Path
-) -> None:
-    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
-    broken = next((tmp_path / "sweep").glob("1_*"))
+def test_an_interrupted_job_without_a_whole_checkpoint_is_done_again(cli: Cli, swept: Path) -> None:
+    broken = next(swept.glob("1_*"))
     (broken / "status.json").write_text(json.dumps(read_status(broken) | {"status": "killed"}))
     for manifest in broken.glob("checkpoints/step-*/manifest.json"):
         manifest.write_text("{}")
-    again = cli("sweep", *TINY, "seed=1,2", PLACE)
+    again = cli("sweep", *BRIEF, "seed=1,2", PLACE)
     assert again.code == 0, again.err
     assert read_status(broken)["status"] == "done"
     assert read_status(broken.with_name(f"{broken.name}.attempt1"))["status"] == "killed"
 
 
-def test_a_job_that_another_process_runs_is_left_to_it(cli: Cli, tmp_path: Path) -> None:
-    assert cli("sweep", *TINY, "seed=1,2", PLACE).code == 0
-    busy = next((tmp_path / "sweep").glob("1_*"))
+def test_a_job_that_another_process_runs_is_left_to_it(
+    cli: Cli, swept: Path, tmp_path: Path
+) -> None:
+    busy = next(swept.glob("1_*"))
     (busy / "status.json").write_text(json.dumps(read_status(busy) | {"status": "running"}))
     elsewhere = RunFolder(busy)
     elsewhere._acquire()
-    result = cli("sweep", *TINY, "seed=1,2", PLACE)
+    result = cli("sweep", *BRIEF, "seed=1,2", PLACE)
     assert f"running in another process: {busy.relative_to(tmp_path)}" in result.out
     assert read_status(busy)["status"] == "running"
     elsewhere._release()
@@ -197,7 +214,7 @@ def test_a_grown_sweep_knows_its_jobs_again_by_what_they_do(cli: Cli, tmp_path: 
 def test_only_runs_that_differ_in_nothing_but_the_seed_are_averaged(
     cli: Cli, tmp_path: Path
 ) -> None:
-    given = (*TINY, "total_steps=128", "algo.gamma=0.8,0.9", "seed=1,2", PLACE)
+    given = (*BRIEF, "algo.gamma=0.8,0.9", "seed=1,2", PLACE)
     result = cli("sweep", *given)
     assert result.code == 0, result.err
     summary = (tmp_path / "sweep" / "summary.md").read_text()

@@ -73,6 +73,72 @@ def test_a_figure_that_was_not_found_fails_a_strict_report(cli: Cli, runs: Path)
     assert "unknown: Acrobot-v1/ppo: expected 2.000" in out
 
 
+RANGES = ("ranges.CartPole-v1=[0,500]", "ranges.Acrobot-v1=[-500,0]")
+PAIR = "improvement/ppo over sac"
+
+
+@pytest.fixture
+def two_methods(tmp_path: Path) -> Path:
+    """PPO above SAC by far on both of two tasks."""
+    for seed in range(5):
+        for algo, off in (("ppo", 0.0), ("sac", -50.0)):
+            for env, score in (("CartPole-v1", 300.0), ("Acrobot-v1", -200.0)):
+                place = tmp_path / "runs" / f"{seed}_{algo}_{env}"
+                make_run(place, score + off + seed, algo=algo, env=env, seed=seed)
+    return tmp_path / "runs"
+
+
+def reported(cli: Cli, runs: Path, *more: str) -> dict[str, Any]:
+    """The figures of a report of these runs."""
+    assert cli("report", "runs", "formats=[]", "resamples=100", *more).code == 0
+    found: dict[str, Any] = json.loads((runs / "report/report.json").read_text())
+    return found
+
+
+def judged(runs: Path) -> dict[str, tuple[str, str]]:
+    """By figure, what the page says of it and why."""
+    table = Read(runs / "report/report.html").tables["table-expected"]
+    words = zip(table.column("verdict"), table.column("because"), strict=True)
+    return dict(zip(table.column("figure"), words, strict=True))
+
+
+def test_figures_over_all_tasks_and_probabilities_of_improvement_are_compared_too(
+    cli: Cli, two_methods: Path
+) -> None:
+    before = reported(cli, two_methods, *RANGES)
+    code, out = said(cli, before, "strict=true", *RANGES)
+    assert (code, "11 of 11 expected figures agree" in out) == (0, True)
+    assert {"all tasks/ppo", "all tasks/sac", PAIR} < set(judged(two_methods))
+    before["all tasks"]["ppo"] |= {"iqm": 0.2, "ci95": [0.19, 0.21]}
+    before["improvement"]["ppo over sac"] |= {"estimate": 0.1, "ci95": [0.0, 0.2]}
+    code, out = said(cli, before, "strict=true", *RANGES)
+    assert code == 1
+    found = {name: word for name, (word, _) in judged(two_methods).items() if word != "agrees"}
+    assert found == {"all tasks/ppo": "differs", PAIR: "differs"}
+    assert f"differs: {PAIR}: expected 0.1" in out
+
+
+def test_of_figures_on_another_scale_nothing_is_said(cli: Cli, two_methods: Path) -> None:
+    before = reported(cli, two_methods, *RANGES)
+    said(cli, before, "ranges.CartPole-v1=[0,1000]", RANGES[1])
+    words = judged(two_methods)
+    because = "on another scale: give both reports the same ranges"
+    assert words["all tasks/ppo"] == words["all tasks/sac"] == ("unknown", because)
+    assert words[PAIR][0] == "agrees"  # who is above whom is the same on every scale
+
+
+def test_an_expected_pair_or_total_that_was_not_found_fails_a_strict_report(
+    cli: Cli, two_methods: Path
+) -> None:
+    before = reported(cli, two_methods)
+    before["improvement"] = {"a2c over ppo": {"estimate": 0.5}}  # of single runs: no interval
+    before["all tasks"]["a2c"] = {"iqm": 0.5}
+    code, out = said(cli, before, "strict=true")
+    assert code == 1
+    assert "unknown: improvement/a2c over ppo: expected 0.5" in out
+    assert "unknown: all tasks/a2c: expected 0.5" in out
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

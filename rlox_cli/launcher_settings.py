@@ -1,0 +1,144 @@
+"""What can be set of the launchers of `hydra/launcher=`, and which values of it can be kept.
+
+The names are those of Hydra's published launchers, of what makes sense where each job is accounted for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rlox.configs import nearest
+from rlox.errors import ConfigError
+from rlox_cli import provenance
+
+# What can be set of a job in a queue, with the names of submitit; null: as submitit or Slurm has it.
+QUEUE: Mapping[str, Any] = {
+    "submitit_folder": "${hydra.sweep.dir}/.submitit/%j",
+    "timeout_min": 1440,  # an hour, which the published launcher gives, ends most trainings
+    "cpus_per_task": None,
+    "gpus_per_node": None,
+    "tasks_per_node": 1,
+    "mem_gb": None,
+    "nodes": 1,
+    "name": "${hydra.job.name}",
+    "stderr_to_stdout": False,
+}
+SLURM: Mapping[str, Any] = {
+    **dict.fromkeys(("partition", "qos", "comment", "constraint", "exclude", "gres", "account")),
+    **dict.fromkeys(("cpus_per_gpu", "gpus_per_task", "mem_per_gpu", "mem_per_cpu", "setup")),
+    "signal_delay_s": 120,  # before time is up the job is told, and saves
+    "max_num_timeout": 3,  # how often it then goes on in a job of its own
+    "additional_parameters": {},
+    "array_parallelism": 256,
+}
+# Of `ray.init` and of `ray.remote`; null: as Ray has it.
+RAY: Mapping[str, Any] = {
+    "init": dict.fromkeys(("address", "num_cpus", "num_gpus", "resources", "runtime_env")),
+    "remote": {
+        "num_cpus": 1,
+        "num_gpus": 0,
+        **dict.fromkeys(("memory", "resources", "accelerator_type", "runtime_env")),
+    },
+}
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "joblib": {"n_jobs": -1},
+    "ray": {"ray": RAY},
+    "submitit_local": QUEUE,
+    "submitit_slurm": {**QUEUE, **SLURM},
+}
+
+
+class Expected(NamedTuple):
+    """What a value has to be, in words, and whether one is."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _amount(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < float("inf")
+
+
+def _devices(value: Any) -> bool:
+    return _amount(value) and (value <= 1 or value == int(value))
+
+
+def _amounts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_amount, value.values()))
+
+
+COUNT = Expected("1 or more", lambda value: _whole(value) and value > 0)
+NONE_OR_MORE = Expected("0 or more", lambda value: _whole(value) and value >= 0)
+AMOUNT = Expected("a number of 0 or more", _amount)
+AMOUNTS = Expected("a mapping of names to numbers of 0 or more", _amounts)
+MAPPING = Expected("a mapping", lambda value: isinstance(value, dict))
+TEXT = Expected("text", lambda value: isinstance(value, str))
+DEVICES = Expected("0 or more, above 1 a whole number", _devices)
+EXPECTED: Mapping[str, Expected] = {
+    "n_jobs": Expected("1 or more, or -1 for all CPUs", lambda v: _whole(v) and v != 0),
+    **dict.fromkeys(("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb"), COUNT),
+    "array_parallelism": COUNT,
+    "signal_delay_s": NONE_OR_MORE,
+    "max_num_timeout": NONE_OR_MORE,
+    **dict.fromkeys(("ray", "ray.init", "ray.remote"), MAPPING),
+    "ray.init.address": TEXT,
+    "ray.init.num_cpus": COUNT,
+    "ray.init.num_gpus": NONE_OR_MORE,
+    "ray.init.resources": AMOUNTS,
+    "ray.init.runtime_env": MAPPING,
+    "ray.remote.num_cpus": AMOUNT,
+    "ray.remote.num_gpus": DEVICES,
+    "ray.remote.memory": AMOUNT,
+    "ray.remote.resources": AMOUNTS,
+    "ray.remote.accelerator_type": TEXT,
+    "ray.remote.runtime_env": MAPPING,
+}
+
+
+def require(launcher: str, settings: Mapping[str, Any]) -> None:
+    """`ConfigError` for a setting that the launcher does not have, or a value that it cannot be."""
+    _require(launcher, settings, SETTINGS[launcher], "")
+    if launcher == "ray":
+        _require_room(settings.get("ray") or {})
+
+
+def _require(launcher: str, given: Mapping[str, Any], known: Mapping[str, Any], above: str) -> None:
+    for name, value in given.items():
+        key = f"{above}{name}"
+        if name not in known:
+            raise ConfigError(
+                f"hydra.launcher.{key}: hydra/launcher={launcher} has no such setting"
+                f"{nearest(name, known)}"
+            )
+        expected = EXPECTED.get(key)
+        if expected and value is not None and not expected.fits(value):
+            raise ConfigError(f"hydra.launcher.{key}={value}: expected {expected.words}")
+        if key in ("ray", "ray.init", "ray.remote"):
+            _require(launcher, value or {}, known[name], f"{key}.")
+
+
+def _require_room(ray: Mapping[str, Any]) -> None:
+    """What a Ray has is its own, or said; a task that asks for more would wait for ever."""
+    init = {key: value for key, value in (ray.get("init") or {}).items() if value is not None}
+    address = init.get("address") or os.environ.get("RAY_ADDRESS", "local")
+    if address != "local":
+        for key in {"num_cpus", "num_gpus", "resources"} & set(init):
+            raise ConfigError(
+                f"hydra.launcher.ray.init.{key}={init[key]}: the cluster at {address} has what it has; "
+                f"leave {key} out"
+            )
+        return
+    room = {"num_cpus": provenance.cores(), **init}
+    for key in ("num_cpus", "num_gpus"):
+        asked = (ray.get("remote") or {}).get(key) or 0
+        if asked > room.get(key, asked):
+            raise ConfigError(
+                f"hydra.launcher.ray.remote.{key}={asked}: Ray has {room[key]} on this machine"
+            )
