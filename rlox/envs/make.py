@@ -13,10 +13,11 @@ from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
-from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
+from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
 from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
@@ -109,7 +110,15 @@ def make_vec(
     make = single_factory(config, source, training=True)
     factories = [make] * config.n_envs
     if config.workers == "subprocess":
-        return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout, keep_infos)
+        return SupervisedVecEnv(
+            factories,
+            seed,
+            config.id,
+            config.step_timeout,
+            keep_infos,
+            config.max_restarts,
+            config.worker_envs,
+        )
     return SyncGymVecEnv(factories, seed, config.id, keep_infos)
 
 

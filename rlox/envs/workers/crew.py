@@ -1,0 +1,183 @@
+"""The workers of a pool, asked all at once and answered for: also those that are dead or late."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+
+from rlox._core import stream_seed
+from rlox.envs.workers.job import Failure, Job, Report, Told
+from rlox.envs.workers.nursery import Nursery
+from rlox.envs.workers.wire import Gone, Late, Wire
+from rlox.errors import EnvError
+
+__all__ = ["Crew", "cpus"]
+
+START_SECONDS = 60.0  # that imports and constructors may take, or `step_timeout` where that is more
+
+Spaces = tuple[gym.Space[Any], gym.Space[Any]]
+_NEW = object()  # asked of a worker that reports by itself
+
+
+class Crew:
+    """Worker processes by number. What of them died or was late is ended, and answered for by a `Failure`."""
+
+    def __init__(self, job: Job, seed: int, step_timeout: float) -> None:
+        self.job, self._seed = job, seed
+        self._timeout = step_timeout
+        self._patience = max(step_timeout, START_SECONDS)
+        self._nursery = Nursery(job, self._patience)
+        self._closing = weakref.finalize(self, self._nursery.close)
+        self._births = 0
+        self._wires: dict[int, Wire] = {}  # of those that live
+        self._owing: list[int] = []  # whose answer nobody has taken yet
+        self._workers = range(-(-job.n_envs // job.worker_envs))
+        self._step = dict.fromkeys(self._workers)
+        self.spaces: Spaces | None = None  # of observations and actions; None before any are made
+
+    @property
+    def memory(self) -> int:
+        """The file that the workers share."""
+        return self._nursery.memory
+
+    def start(self) -> list[Report]:
+        """The first workers, with their environments."""
+        for worker in self._workers:
+            self._bear(worker)
+        answers = self._ask("__init__", dict.fromkeys(self._workers, _NEW), self._patience)
+        reports = [
+            Report(None, False, [each]) if isinstance(each, Failure) else each
+            for each in answers.values()
+        ]
+        for worker, report in zip(answers, reports, strict=True):
+            self.spaces = self.spaces or report.spaces
+            self._require_spaces(worker, report)
+        return reports
+
+    def step(self) -> dict[int, Told | Failure]:
+        """A step of all environments; nothing of workers that have nothing to say besides numbers."""
+        return self._ask("step", self._step, self._timeout)
+
+    def begin(self, seeds: Mapping[int, int]) -> dict[int, Told | Failure]:
+        """Begin episodes, with seeds by environment."""
+        asked: dict[int, Any] = {}
+        for i, seed in seeds.items():
+            asked.setdefault(self._worker_of(i), ("begin", {}))[1][i] = seed
+        return self._ask("reset", asked, self._timeout)
+
+    def make(self, envs: Iterable[int]) -> list[Failure]:
+        """Make environments in the place of failed ones, in other processes where theirs are dead."""
+        asked: dict[int, Any] = {}
+        for i in envs:
+            asked.setdefault(self._worker_of(i), ("make", []))[1].append(i)
+        for worker in asked.keys() - self._wires.keys():
+            self._bear(worker)
+            asked[worker] = _NEW
+        failures = []
+        for worker, answer in self._ask("__init__", asked, self._patience).items():
+            if isinstance(answer, Failure):
+                failures.append(answer)
+                continue
+            failures += answer.failures
+            self._require_spaces(worker, answer)
+        return failures
+
+    def saved(self) -> list[Any]:
+        """The states of all environments."""
+        asked = {worker: ("save", self.job.envs_of(worker)) for worker in self._workers}
+        answers = self._ask("save_state", asked, self._patience)
+        return [state for states in self._required(answers).values() for state in states]
+
+    def restore(self, states: Sequence[Any]) -> None:
+        """Put all environments where they were saved."""
+        asked = {}
+        for worker in self._workers:
+            asked[worker] = "restore", {i: states[i] for i in self.job.envs_of(worker)}
+        self._required(self._ask("load_state", asked, self._patience))
+
+    def close(self) -> None:
+        """End all processes."""
+        self._closing()
+
+    def _bear(self, worker: int) -> None:
+        key = stream_seed(self._seed, f"worker-{self._births}", worker)
+        self._births += 1
+        self._wires[worker] = self._nursery.start(worker, key)
+
+    def _ask(self, call: str, asked: Mapping[int, Any], seconds: float) -> dict[int, Any]:
+        """Ask workers and wait for all: their objects, and a `Failure` in the place of the dead and late."""
+        if not self._closing.alive:
+            raise EnvError(f"{self.job.name} is closed")
+        self._forget_answers()
+        self._owing = list(asked)
+        for worker, what in asked.items():
+            try:
+                if what is None:
+                    self._wires[worker].nudge()
+                elif what is not _NEW:
+                    self._wires[worker].send(what)
+            except Gone:
+                pass  # and so its answer will be
+        deadline = time.monotonic() + seconds
+        answers = {}
+        for worker in asked:
+            try:
+                answer = self._wires[worker].receive(deadline)
+            except (Gone, Late) as error:
+                answer = self._end(worker, call, seconds if isinstance(error, Late) else None)
+            if answer is not None:
+                answers[worker] = answer
+        self._owing = []
+        return answers
+
+    def _forget_answers(self) -> None:
+        """Take what was not taken: a signal may have ended the call that asked."""
+        for worker in self._owing:
+            try:
+                self._wires[worker].receive(time.monotonic() + self._timeout)
+            except (Gone, Late, KeyError):
+                continue  # found again when it is asked
+
+    def _end(self, worker: int, call: str, late: float | None) -> Failure:
+        """Bury a worker that died in a call, or did not answer it in so many seconds."""
+        del self._wires[worker]
+        how, where = self._nursery.end(worker, late is not None)
+        envs = tuple(self.job.envs_of(worker))
+        copies = f"copies {envs[0]} to {envs[-1]}" if len(envs) > 1 else f"copy {envs[0]}"
+        said = f"{self.job.name} ({copies}): a subprocess"
+        if late is None:
+            return Failure(envs, f"{said} died during {call}: {how}", where)
+        remedy = "raise env.step_timeout, or look for a hang in the environment"
+        said = f"{said} did not answer {call} within {late:g} s and was killed ({remedy})"
+        return Failure(envs, said, where)
+
+    def _worker_of(self, env: int) -> int:
+        return env // self.job.worker_envs
+
+    def _require_spaces(self, worker: int, report: Report) -> None:
+        """The memory is laid out for the spaces of the first copies."""
+        if report.spaces is not None and report.spaces != self.spaces:
+            self.close()
+            raise EnvError(
+                f"{self.job.name} has the spaces {report.spaces} in worker {worker}, expected those of "
+                f"the first copies, {self.spaces}"
+            )
+
+    def _required(self, answers: Mapping[int, Any]) -> Mapping[int, Any]:
+        for answer in answers.values():
+            if isinstance(answer, Failure):
+                raise EnvError(f"{answer.said}\n{answer.trace}")
+        return answers
+
+
+def cpus() -> int:
+    """How many this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
