@@ -18,6 +18,7 @@ from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.workers.pool import SupervisedVecEnv
+from rlox.envs.workers.registered import without_script
 from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
@@ -128,7 +129,7 @@ def factory_of(
     """A callable making fresh environments from an id, an environment, or a callable."""
     options = revealed(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
     if isinstance(source, str):
-        spec = find_spec(source)
+        spec = without_script(find_spec(source))
         return lambda: _call(source, lambda: gym.make(spec, disable_env_checker=True, **options))
     if kwargs:
         raise ConfigError(

@@ -41,15 +41,17 @@ def fail(way: str) -> None:
 class Counter(gym.Env[Any, Any]):
     """Observations [process, life, episode, step]: what does not follow from what was before shows.
 
-    A life is told by the seed of its first reset. In its first life (of a seed below `mortal`) it fails
-    in step `at` of episode 1, in the given way; `steps` are those of an episode.
+    A life is told by the seed of its first reset. One of a seed below `mortal` fails in step `at` of
+    episode `within`, in the given way; an episode has so many `steps`.
     """
 
     observation_space = spaces.Box(0, np.inf, (4,), np.float64)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, way: str = "", at: int = 2, steps: int = 4, mortal: int = 0) -> None:
-        self.way, self.at, self.steps, self.mortal = way, at, steps, mortal
+    def __init__(
+        self, way: str = "", mortal: int = 0, within: int = 1, at: int = 2, steps: int = 4
+    ) -> None:
+        self.way, self.mortal, self.when, self.steps = way, mortal, (within, at), steps
         self.life, self.first, self.episode, self.t = 0, 0, -1, 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -61,7 +63,7 @@ class Counter(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Stepped:
         self.t += 1
-        if self.first < self.mortal and (self.episode, self.t) == (1, self.at):
+        if self.first < self.mortal and (self.episode, self.t) == self.when:
             fail(self.way)
             if self.way == "lie":
                 return self.seen()[:2], 1.0, False, False, {}
@@ -87,7 +89,7 @@ class Doomed(CrashingEnv):
         return self.seen(), {}
 
     def step(self, action: Any) -> Stepped:
-        _, reward, *rest = super().step(action)
+        _, _, *rest = super().step(action)
         return (self.seen(), 1.0, *rest)
 
     def seen(self) -> Any:

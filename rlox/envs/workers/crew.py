@@ -35,7 +35,7 @@ class Crew:
         self._closing = weakref.finalize(self, self._nursery.close)
         self._births = 0
         self._wires: dict[int, Wire] = {}  # of those that live
-        self._owing: list[int] = []  # whose answer nobody has taken yet
+        self._owing: set[int] = set()  # whose answer nobody has taken yet
         self._workers = range(-(-job.n_envs // job.worker_envs))
         self._step = dict.fromkeys(self._workers)
         self.spaces: Spaces | None = None  # of observations and actions; None before any are made
@@ -114,7 +114,7 @@ class Crew:
         if not self._closing.alive:
             raise EnvError(f"{self.job.name} is closed")
         self._forget_answers()
-        self._owing = list(asked)
+        self._owing = set(asked)
         for worker, what in asked.items():
             try:
                 if what is None:
@@ -130,9 +130,9 @@ class Crew:
                 answer = self._wires[worker].receive(deadline)
             except (Gone, Late) as error:
                 answer = self._end(worker, call, seconds if isinstance(error, Late) else None)
+            self._owing.remove(worker)
             if answer is not None:
                 answers[worker] = answer
-        self._owing = []
         return answers
 
     def _forget_answers(self) -> None:
@@ -140,8 +140,10 @@ class Crew:
         for worker in self._owing:
             try:
                 self._wires[worker].receive(time.monotonic() + self._timeout)
-            except (Gone, Late, KeyError):
-                continue  # found again when it is asked
+            except Gone:
+                continue  # and so it will be when it is asked
+            except Late:
+                self._wires[worker].hang_up()
 
     def _end(self, worker: int, call: str, late: float | None) -> Failure:
         """Bury a worker that died in a call, or did not answer it in so many seconds."""

@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 import weakref
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -64,6 +65,11 @@ class Wire:
             return None
         (length,) = _LENGTH.unpack(self._take(_LENGTH.size, deadline))
         return ForkingPickler.loads(self._take(length, deadline))
+
+    def hang_up(self) -> None:
+        """Have both ends find the line closed."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close this end."""
