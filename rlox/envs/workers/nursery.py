@@ -43,15 +43,15 @@ class Nursery:
     def start(self, worker: int, key: int) -> Wire:
         """A new worker, whose first word is its `Report`; `key` is for its global generators."""
         notes = self._notes[worker] = new_memory()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            fds = [theirs.fileno(), notes]
-            try:
-                self._ask_to_start(worker, key, fds)
-            except (Gone, OSError):
-                self._open_template()
-                self._ask_to_start(worker, key, fds)
-        wire = self._wires[worker] = Wire(ours)
+        wire, theirs = Wire.pair()
+        self._wires[worker] = wire
+        try:
+            self._ask_to_start(worker, key, [*theirs, notes])
+        except (Gone, OSError):
+            self._open_template()
+            self._ask_to_start(worker, key, [*theirs, notes])
+        for fd in theirs:
+            os.close(fd)
         if not self._forks:
             with suppress(Gone):
                 wire.send_pickled(self._job)
@@ -97,7 +97,8 @@ class Nursery:
 
     def _ask_to_start(self, worker: int, key: int, fds: list[int]) -> None:
         self._template.send(("start", worker, key))
-        socket.send_fds(self._template.sock, [b"f"], fds)
+        with socket.socket(fileno=os.dup(self._template.reads)) as line:
+            socket.send_fds(line, [b"f"], fds)
 
     def _open_template(self) -> None:
         """Start the template, in a session of its own: Ctrl-C is for the run."""
@@ -115,7 +116,8 @@ class Nursery:
                 pass_fds=fds,
                 start_new_session=True,
             )
-        self._template = Wire(ours)
+        line = ours.detach()
+        self._template = Wire(line, line)
         try:
             self._template.send_pickled(self._job)
             answer = self._template.receive(time.monotonic() + self._patience)

@@ -38,16 +38,16 @@ def main(line: int, memory: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # the run decides when to end; no SIG_IGN, which what environments start would inherit
         signal.signal(number, _unmoved)
-    wire = Wire.of(line)
+    wire = Wire.of(line, line)
     with suppress(Gone):
         job = _job(wire)
         if job is not None:
             _Template(wire, memory, job).serve()
 
 
-def worker(line: int, memory: int, notes: int, index: int, key: int) -> None:
+def worker(reads: int, writes: int, notes: int, memory: int, index: int, key: int) -> None:
     """A worker in an interpreter of its own; its job comes first."""
-    wire = Wire.of(line)
+    wire = Wire.of(reads, writes)
     job = _job(wire)
     if job is not None:
         live(wire, memory, notes, job, index, key)
@@ -89,14 +89,14 @@ class _Template:
     def serve(self) -> None:
         """Start and end workers, until nobody asks any more."""
         ready = select.poll()
-        for end in (self.wire.sock, self.woken):
-            ready.register(end.fileno(), select.POLLIN)
+        for end in (self.wire.reads, self.woken.fileno()):
+            ready.register(end, select.POLLIN)
         try:
             self.wire.send(self.forks)
             while True:
                 heard = {fd for fd, _ in ready.poll()}
                 self.reap()
-                if self.wire.sock.fileno() in heard:
+                if self.wire.reads in heard:
                     self.do(*self.wire.receive())
         finally:
             for index in list(self.pids):
@@ -106,25 +106,26 @@ class _Template:
         """Start a worker, or end one and say how it ended."""
         if what == "start":
             index, key = given
-            _, (line, notes), _, _ = socket.recv_fds(self.wire.sock, 1, 2)
-            self.start(index, key, line, notes)
+            with socket.socket(fileno=os.dup(self.wire.reads)) as line:
+                _, fds, _, _ = socket.recv_fds(line, 1, 3)
+            self.start(index, key, fds)
             return
         index, late = given
         self.wire.send(self.end(index, late))
 
-    def start(self, index: int, key: int, line: int, notes: int) -> None:
-        """Fork a worker."""
+    def start(self, index: int, key: int, fds: list[int]) -> None:
+        """Fork a worker; `fds` are what it reads from, writes to, and where it notes a crash."""
         above, pid = os.getpid(), os.fork()
         if not pid:
             try:
-                self.become(index, key, line, notes, above)
+                self.become(index, key, fds, above)
             finally:
                 os._exit(1)
-        os.close(line)
-        os.close(notes)
+        for fd in fds:
+            os.close(fd)
         self.pids[index] = pid
 
-    def become(self, index: int, key: int, line: int, notes: int, above: int) -> NoReturn:
+    def become(self, index: int, key: int, fds: list[int], above: int) -> NoReturn:
         """In the fork: be a worker, in a session of its own, so that it is killed with what it starts."""
         os.setsid()
         if self.libc is not None:
@@ -134,9 +135,10 @@ class _Template:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if not self.forks:
-            _interpreter(line, self.memory, notes, index, key)
+            _interpreter(*fds, self.memory, index, key)
+        reads, writes, notes = fds
         try:
-            live(Wire.of(line), self.memory, notes, self.job, index, key)
+            live(Wire.of(reads, writes), self.memory, notes, self.job, index, key)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -185,7 +187,7 @@ def _kill_group(pid: int) -> None:
 
 def _interpreter(*numbers: int) -> NoReturn:
     """Go on as a fresh interpreter."""
-    for fd in numbers[:3]:
+    for fd in numbers[:4]:
         os.set_inheritable(fd, True)
     given = ",".join(map(str, numbers))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import worker; worker({given})"

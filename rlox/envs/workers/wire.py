@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 import os
 import select
-import socket
 import struct
 import time
 import weakref
-from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -33,19 +31,32 @@ class Late(Exception):
 
 
 class Wire:
-    """One end, over a stream socket."""
+    """One end: a file to read from and one to write to, two pipes or one socket.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    Pipes take half of a socket's time for a byte, a socket can carry files.
+    """
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self.reads, self.writes = reads, writes
+        self._waits = os.get_blocking(reads)
         self._ready = select.poll()
-        self._ready.register(sock.fileno(), select.POLLIN)
+        self._ready.register(reads, select.POLLIN)
         _open.add(self)
 
     @classmethod
-    def of(cls, fd: int) -> Wire:
+    def pair(cls) -> tuple[Wire, tuple[int, int]]:
+        """One end over pipes, and the files of the other."""
+        reads, theirs = os.pipe()
+        others, writes = os.pipe()
+        os.set_blocking(reads, False)  # what has come is taken without asking whether it has
+        return cls(reads, writes), (others, theirs)
+
+    @classmethod
+    def of(cls, reads: int, writes: int) -> Wire:
         """The end that this process was given."""
-        os.set_inheritable(fd, False)
-        return cls(socket.socket(fileno=fd))
+        for fd in {reads, writes}:
+            os.set_inheritable(fd, False)
+        return cls(reads, writes)
 
     def nudge(self) -> None:
         """Send the one byte; `Gone` where nobody is left to take it."""
@@ -67,28 +78,36 @@ class Wire:
         return ForkingPickler.loads(self._take(length, deadline))
 
     def hang_up(self) -> None:
-        """Have both ends find the line closed."""
-        with suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+        """Have the other end find the line closed."""
+        if self.writes >= 0 and self.writes != self.reads:
+            os.close(self.writes)
+            self.writes = -1
 
     def close(self) -> None:
         """Close this end."""
-        self.sock.close()
+        self.hang_up()
+        if self.reads >= 0:
+            os.close(self.reads)
+        self.reads = self.writes = -1
 
     def _send(self, given: bytes) -> None:
         try:
-            self.sock.sendall(given)
+            while given:
+                given = given[os.write(self.writes, given) :]
         except OSError as error:
             raise Gone from error
 
     def _take(self, length: int, deadline: float | None) -> bytes:
         """So many bytes."""
+        if self._waits and deadline is not None:
+            self._wait(deadline)
         taken = b""
         while True:
-            if deadline is not None:
-                self._wait(deadline)
             try:
-                got = self.sock.recv(length - len(taken))
+                got = os.read(self.reads, length - len(taken))
+            except BlockingIOError:
+                self._wait(deadline)
+                continue
             except OSError as error:
                 raise Gone from error
             if not got:
@@ -97,11 +116,11 @@ class Wire:
             if len(taken) == length:
                 return taken
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: float | None) -> None:
         while True:
-            left = math.ceil(1000 * (deadline - time.monotonic()))
+            left = _LONGEST_WAIT if deadline is None else 1000 * (deadline - time.monotonic())
             # what has come by now counts, even if it is looked for after the deadline
-            if self._ready.poll(min(max(left, 0), _LONGEST_WAIT)):
+            if self._ready.poll(min(max(math.ceil(left), 0), _LONGEST_WAIT)):
                 return
             if left <= 0:
                 raise Late
