@@ -101,7 +101,10 @@ class Nursery:
             socket.send_fds(line, [b"f"], fds)
 
     def _open_template(self) -> None:
-        """Start the template, in a session of its own: Ctrl-C is for the run."""
+        """Start the template, in a process group of its own: Ctrl-C is for the run.
+
+        The session stays that of the run, as Linux shares out CPUs by sessions.
+        """
         self._close_template()
         ours, theirs = socket.socketpair()
         path = [entry or str(Path.cwd()) for entry in sys.path]
@@ -114,7 +117,7 @@ class Nursery:
                 env={**dict.fromkeys(ONE_THREAD, "1"), **os.environ},
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
-                start_new_session=True,
+                process_group=0,
             )
         line = ours.detach()
         self._template = Wire(line, line)

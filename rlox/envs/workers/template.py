@@ -126,8 +126,8 @@ class _Template:
         self.pids[index] = pid
 
     def become(self, index: int, key: int, fds: list[int], above: int) -> NoReturn:
-        """In the fork: be a worker, in a session of its own, so that it is killed with what it starts."""
-        os.setsid()
+        """In the fork: be a worker, in a process group of its own, so that it is killed with what it starts."""
+        os.setpgid(0, 0)
         if self.libc is not None:
             self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != above:
@@ -182,7 +182,7 @@ def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)  # one that has no session of its own yet
+        os.kill(pid, signal.SIGKILL)  # one that has no group of its own yet
 
 
 def _interpreter(*numbers: int) -> NoReturn:
