@@ -56,11 +56,11 @@ class _Worker:
         self.index = job.envs_of(worker)
         self.envs: dict[int, gym.Env[Any, Any]] = {}
         self.infos: dict[int, Mapping[str, Any]] = {}
+        self.unmade: set[int] = set()  # whose constructor failed
         self.spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
 
     def work(self) -> None:
-        """Make the environments, then do what is asked."""
-        self.wire.send(self.make(self.index))
+        """Do what is asked, in its order; to make the environments is the first."""
         do: dict[str, Any] = {
             "make": self.make,
             "begin": self.begin,
@@ -93,7 +93,9 @@ class _Worker:
         for i in index:
             try:
                 self.put(i, self.job.factory(i)())
+                self.unmade.discard(i)
             except (Exception, SystemExit) as error:
+                self.unmade.add(i)
                 failures.append(self.failure(i, "__init__", error))
         return Report(self.spaces, all(map(can_save, self.envs.values())), failures)
 
@@ -115,9 +117,11 @@ class _Worker:
             )
 
     def begin(self, seeds: Mapping[int, int]) -> Told:
-        """Begin an episode of each of these environments, with a seed."""
+        """Begin an episode of each of these environments that is made, with a seed."""
         told = Told()
         for i, seed in seeds.items():
+            if i in self.unmade:
+                continue
             try:
                 self.reset(i, seed)
             except (Exception, SystemExit) as error:

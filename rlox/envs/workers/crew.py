@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium as gym
@@ -21,7 +22,6 @@ __all__ = ["Crew", "cpus"]
 START_SECONDS = 60.0  # that imports and constructors may take, or `step_timeout` where that is more
 
 Spaces = tuple[gym.Space[Any], gym.Space[Any]]
-_NEW = object()  # asked of a worker that reports by itself
 
 
 class Crew:
@@ -35,9 +35,9 @@ class Crew:
         self._closing = weakref.finalize(self, self._nursery.close)
         self._births = 0
         self._wires: dict[int, Wire] = {}  # of those that live
-        self._owing: set[int] = set()  # whose answer nobody has taken yet
+        self._owing: list[int] = []  # whose answers nobody has taken yet, one entry each
         self._workers = range(-(-job.n_envs // job.worker_envs))
-        self._step = dict.fromkeys(self._workers)
+        self._step = dict.fromkeys(self._workers, (None,))
         self.spaces: Spaces | None = None  # of observations and actions; None before any are made
 
     @property
@@ -49,7 +49,8 @@ class Crew:
         """The first workers, with their environments."""
         for worker in self._workers:
             self._bear(worker)
-        answers = self._ask("__init__", dict.fromkeys(self._workers, _NEW), self._patience)
+        asked = {worker: ("make", self.job.envs_of(worker)) for worker in self._workers}
+        answers = self._ask("__init__", asked, self._patience)
         reports = [
             Report(None, False, [each]) if isinstance(each, Failure) else each
             for each in answers.values()
@@ -61,7 +62,8 @@ class Crew:
 
     def step(self) -> dict[int, Told | Failure]:
         """A step of all environments; nothing of workers that have nothing to say besides numbers."""
-        return self._ask("step", self._step, self._timeout)
+        self._send(self._step)
+        return self._take("step", self._workers, self._timeout)
 
     def begin(self, seeds: Mapping[int, int]) -> dict[int, Told | Failure]:
         """Begin episodes, with seeds by environment."""
@@ -70,22 +72,30 @@ class Crew:
             asked.setdefault(self._worker_of(i), ("begin", {}))[1][i] = seed
         return self._ask("reset", asked, self._timeout)
 
-    def make(self, envs: Iterable[int]) -> list[Failure]:
-        """Make environments in the place of failed ones, in other processes where theirs are dead."""
+    def begin_anew(
+        self, seeds: Mapping[int, int]
+    ) -> tuple[list[Failure], dict[int, Told | Failure]]:
+        """Make environments in the place of failed ones, in other processes where theirs are dead, and begin.
+
+        Returns what could not be made, and what came of the others' resets. Both are asked for at once.
+        """
         asked: dict[int, Any] = {}
-        for i in envs:
-            asked.setdefault(self._worker_of(i), ("make", []))[1].append(i)
+        for i, seed in seeds.items():
+            make, begin = asked.setdefault(self._worker_of(i), (("make", []), ("begin", {})))
+            make[1].append(i)
+            begin[1][i] = seed
         for worker in asked.keys() - self._wires.keys():
             self._bear(worker)
-            asked[worker] = _NEW
-        failures = []
-        for worker, answer in self._ask("__init__", asked, self._patience).items():
+        self._send(asked)
+        failures, made = [], []
+        for worker, answer in self._take("__init__", asked, self._patience).items():
             if isinstance(answer, Failure):
                 failures.append(answer)
                 continue
             failures += answer.failures
+            made.append(worker)
             self._require_spaces(worker, answer)
-        return failures
+        return failures, self._take("reset", made, self._timeout)
 
     def saved(self) -> list[Any]:
         """The states of all environments."""
@@ -110,44 +120,55 @@ class Crew:
         self._wires[worker] = self._nursery.start(worker, key)
 
     def _ask(self, call: str, asked: Mapping[int, Any], seconds: float) -> dict[int, Any]:
-        """Ask workers and wait for all: their objects, and a `Failure` in the place of the dead and late."""
+        """Ask workers, each once, and wait for all."""
+        self._send({worker: (what,) for worker, what in asked.items()})
+        return self._take(call, asked, seconds)
+
+    def _send(self, asked: Mapping[int, Sequence[Any]]) -> None:
+        """Ask workers one thing after the other; `None` is a step."""
         if not self._closing.alive:
             raise EnvError(f"{self.job.name} is closed")
         self._forget_answers()
-        self._owing = set(asked)
-        for worker, what in asked.items():
-            try:
-                if what is None:
-                    self._wires[worker].nudge()
-                elif what is not _NEW:
-                    self._wires[worker].send(what)
-            except Gone:
-                pass  # and so its answer will be
+        for worker, several in asked.items():
+            wire = self._wires[worker]
+            for what in several:
+                self._owing.append(worker)
+                # of one that is gone the answer will say so
+                with suppress(Gone):
+                    wire.nudge() if what is None else wire.send(what)
+
+    def _take(self, call: str, workers: Iterable[int], seconds: float) -> dict[int, Any]:
+        """The next answer of each: an object, or a `Failure` in the place of the dead and late.
+
+        Nothing of those that have nothing to say but that it is done.
+        """
         deadline = time.monotonic() + seconds
         answers = {}
-        for worker in asked:
+        for worker in workers:
             try:
                 answer = self._wires[worker].receive(deadline)
+                self._owing.remove(worker)
             except (Gone, Late) as error:
                 answer = self._end(worker, call, seconds if isinstance(error, Late) else None)
-            self._owing.remove(worker)
             if answer is not None:
                 answers[worker] = answer
         return answers
 
     def _forget_answers(self) -> None:
         """Take what was not taken: a signal may have ended the call that asked."""
-        for worker in self._owing:
+        while self._owing:
+            wire = self._wires[self._owing.pop()]
             try:
-                self._wires[worker].receive(time.monotonic() + self._timeout)
+                wire.receive(time.monotonic() + self._timeout)
             except Gone:
                 continue  # and so it will be when it is asked
             except Late:
-                self._wires[worker].hang_up()
+                wire.hang_up()
 
     def _end(self, worker: int, call: str, late: float | None) -> Failure:
         """Bury a worker that died in a call, or did not answer it in so many seconds."""
         del self._wires[worker]
+        self._owing = [other for other in self._owing if other != worker]
         how, where = self._nursery.end(worker, late is not None)
         envs = tuple(self.job.envs_of(worker))
         copies = f"copies {envs[0]} to {envs[-1]}" if len(envs) > 1 else f"copy {envs[0]}"

@@ -76,7 +76,7 @@ class SupervisedVecEnv:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
-        self._require(self._begin(dict(enumerate(seeds))))
+        self._require(self._begun(self._crew.begin(dict(enumerate(seeds)))))
         obs[:] = self.rows.obs
 
     def step_into(
@@ -146,14 +146,11 @@ class SupervisedVecEnv:
         while failures:
             self._count(failures)
             count += len(failures)
-            wanted = _envs(failures)
-            begun |= wanted
-            failures = self._crew.make(wanted)
-            seeds = {
-                i: stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i)
-                for i in sorted(wanted - _envs(failures))
-            }
-            failures = [*failures, *self._begin(seeds)]
+            wanted = sorted({i for failure in failures for i in failure.envs})
+            begun.update(wanted)
+            seeds = {i: stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i) for i in wanted}
+            unmade, answers = self._crew.begin_anew(seeds)
+            failures = [*unmade, *self._begun(answers)]
         return begun, count
 
     def _count(self, failures: Iterable[Failure]) -> None:
@@ -171,10 +168,10 @@ class SupervisedVecEnv:
                 )
             log.warning("%s; begins anew", failure.said)
 
-    def _begin(self, seeds: Mapping[int, int]) -> list[Failure]:
-        """An episode of each of these environments; what went wrong."""
+    def _begun(self, answers: Mapping[int, Told | Failure]) -> list[Failure]:
+        """What went wrong where episodes were to begin; the infos of the others are kept."""
         failures = []
-        for worker, answer in self._crew.begin(seeds).items():
+        for worker, answer in answers.items():
             if isinstance(answer, Failure):
                 failures.append(answer)
             else:
@@ -195,11 +192,6 @@ class SupervisedVecEnv:
         if told.infos and isinstance(self.infos, list):
             envs = self._crew.job.envs_of(worker)
             self.infos[envs.start : envs.stop] = told.infos
-
-
-def _envs(failures: Iterable[Failure]) -> set[int]:
-    """Whose episodes failures have ended."""
-    return {i for failure in failures for i in failure.envs}
 
 
 def _share(n_envs: int) -> int:

@@ -126,7 +126,7 @@ class _Template:
         self.pids[index] = pid
 
     def become(self, index: int, key: int, fds: list[int], above: int) -> NoReturn:
-        """In the fork: be a worker, in a process group of its own, so that it is killed with what it starts."""
+        """In the fork: be a worker, in a process group that is killed with it."""
         os.setpgid(0, 0)
         if self.libc is not None:
             self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
