@@ -11,7 +11,8 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 __all__ = ["ByValue", "Failure", "Job", "Report", "Told"]
 
-ByValue = CloudpickleWrapper  # pickles what it holds (`fn`) with functions and classes of a script
+# Pickles what it holds, `fn`, with the functions and classes of a script in it; typed for one use of it.
+ByValue: Any = CloudpickleWrapper
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,11 @@ class Job:
     """What every worker of a pool is started with."""
 
     name: str  # of the environment, in messages
-    factories: ByValue  # of a sequence of callables, one for each environment
+    factories: Any  # a `ByValue` of a sequence of callables, one for each environment
     n_envs: int
     worker_envs: int  # environments of a worker: worker k has those from k * worker_envs on
     keep_infos: bool
-    specs: ByValue  # of what the run's process has registered with Gymnasium
+    specs: Any  # a `ByValue` of what the run's process has registered with Gymnasium
 
     def factory(self, i: int) -> Callable[[], gym.Env[Any, Any]]:
         """What makes environment `i`."""

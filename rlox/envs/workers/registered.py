@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from typing import cast
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
 
 __all__ = ["register", "registered", "without_script"]
 
@@ -30,5 +31,5 @@ def without_script(spec: EnvSpec) -> EnvSpec:
     if not (isinstance(spec.entry_point, str) and spec.entry_point.startswith(_SCRIPT)):
         return spec
     found = copy.copy(spec)
-    found.entry_point = load_env_creator(spec.entry_point)
+    found.entry_point = cast(EnvCreator, load_env_creator(spec.entry_point))
     return found
