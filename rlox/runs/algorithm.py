@@ -264,8 +264,7 @@ class Algorithm(ABC):
         mean, rate = self.recent.mean_return, self.recent.success_rate
         if rate is not None:
             row["train/success_rate"] = rate
-        row |= self.recent.failures
-        return row | {"mean_reward": float("nan") if mean is None else mean}
+        return row | self.recent.failures | {"mean_reward": float("nan") if mean is None else mean}
 
     def predict(
         self, obs: Any, deterministic: bool = True, action_masks: Any = None

@@ -17,6 +17,7 @@ from faults.envs import CrashingEnv, Stepped
 
 WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
 HANGS = ("sleep", "stop", "block")
+LIVES = 16_777_213  # whose numbers are told apart in float32
 ALONE = ("raise", "lie")  # which leave the process, and so its other environments, as they are
 
 
@@ -57,7 +58,7 @@ class Counter(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
-            self.first, self.life, self.episode = seed, seed % 1_000_003, -1
+            self.first, self.life, self.episode = seed, seed % LIVES, -1
         self.episode, self.t = self.episode + 1, 0
         return self.seen(), {}
 
@@ -84,7 +85,7 @@ class Doomed(CrashingEnv):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed, options=options)
         if seed is not None:
-            self.life, self.episode = seed % 1_000_003, -1
+            self.life, self.episode = seed % LIVES, -1
         self.episode += 1
         return self.seen(), {}
 

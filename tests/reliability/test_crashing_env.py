@@ -37,10 +37,8 @@ class Losses:
         self.lost = self.restarts = self.finished = self.joined = self.steps = 0
         self.obs = np.zeros((vec.n_envs, 3), np.float32)
         self.rewards, self.flags = np.zeros(vec.n_envs), np.zeros((2, vec.n_envs), np.bool_)
-        self.lives = np.zeros(vec.n_envs)
         vec.reset_into(self.obs)
-        self.lives[:] = self.obs[:, 0]
-        self.seen_lives = {float(life) for life in self.lives}
+        self.seen_lives = {(i, float(life)) for i, life in enumerate(self.obs[:, 0])}
 
     def step(self) -> None:
         """One step: [life, episode, step] goes on, or it is said why not."""
@@ -55,7 +53,7 @@ class Losses:
             self.lost += len(finals.lost)
             self.restarts += finals.restarts
             self.finished += len(finals.envs)
-            fresh = {float(life) for life in self.obs[finals.lost, 0]}
+            fresh = {(int(i), float(self.obs[i, 0])) for i in finals.lost}
             self.joined += len(fresh & self.seen_lives)
             self.seen_lives |= fresh
         went_on = (after[:, :2] == before[:, :2]).all(1) & (after[:, 2] == before[:, 2] + 1)
