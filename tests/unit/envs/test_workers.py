@@ -67,7 +67,12 @@ def vecs() -> Any:
         vec.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+QUICK = ("raise", "kill", "sleep")
+
+
+@pytest.mark.parametrize(
+    "way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.ci) for way in WAYS]
+)
 def test_a_failure_costs_the_episodes_of_its_process_and_no_other(way: str, vecs: Any) -> None:
     """Environment 0 fails in step 2 of its second episode; 1 is in the same process, 2 and 3 are not."""
     deadline = 0.5 if way in HANGS else 20.0
@@ -137,6 +142,7 @@ def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: An
             assert getattr(finals, index).tolist() == list(range(N))
 
 
+@pytest.mark.ci
 def test_the_place_of_a_hang_and_the_end_of_a_process_are_told(vecs: Any) -> None:
     for way, told in (
         ("block", r"did not answer step within 0.5 s .*env.step_timeout.*workers.py.* in fail"),
@@ -184,6 +190,7 @@ class Growing(Counter):
         self.observation_space = spaces.Box(0, high, (4,), np.float64)
 
 
+@pytest.mark.ci
 def test_copies_with_other_spaces_are_refused(vecs: Any, tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="has the spaces"):
         vecs(partial(Growing, tmp_path))
@@ -259,11 +266,13 @@ class Rolls(Counter):
         return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
 
 
+@pytest.mark.ci
 def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
     rows = Play(vecs(Rolls, worker_envs=1)).obs
     assert len(set(rows[:, 0])) == len(set(rows[:, 1])) == len(set(rows[:, 2])) == N
 
 
+@pytest.mark.ci
 def test_another_template_takes_the_place_of_one_that_died(vecs: Any) -> None:
     play = Play(vecs(Counter))
     workers = [int(pid) for pid in set(play.obs[:, 0])]
@@ -293,6 +302,7 @@ def _threaded() -> Threaded:
     return Threaded()
 
 
+@pytest.mark.ci
 def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
     play = Play(vecs(Threaded()))
     (worker, *_) = [int(pid) for pid in play.obs[:, 0]]
@@ -315,6 +325,7 @@ class Parent(Counter):
         return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)
 
 
+@pytest.mark.ci
 def test_what_environments_have_started_ends_with_their_process(vecs: Any) -> None:
     play = Play(vecs(partial(Parent, "kill", SEED + 1)))
     children = [int(pid) for pid in play.obs[:, 1]]
@@ -352,6 +363,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("ends", ["", str(int(signal.SIGKILL))])
 def test_a_script_needs_no_guard_and_leaves_nobody_behind_however_it_ends(ends: str) -> None:
     """None of its vectors is closed."""
