@@ -13,6 +13,7 @@ import sys
 import bench_buffer_ops
 import bench_e2e_rollout
 import bench_env_stepping
+import bench_env_workers
 import bench_gae
 import bench_llm_ops
 import bench_training
@@ -23,6 +24,7 @@ ROWS = {
     **bench_gae.ROWS,
     **bench_buffer_ops.ROWS,
     **bench_env_stepping.ROWS,
+    **bench_env_workers.ROWS,
     **bench_llm_ops.ROWS,
     **bench_e2e_rollout.ROWS,
     **bench_training.ROWS,

@@ -22,8 +22,10 @@ class GymVecEnv:
     env_id : an id, a `gymnasium.Env`, or a callable that makes one
     n_envs : parallel copies
     seed : environment i is reset once with `seed + i`
-    workers : `"sync"` (this process) or `"subprocess"` (one process each, with a deadline)
-    step_timeout : seconds a subprocess may take to answer
+    workers : `"sync"` (this process) or `"subprocess"` (supervised processes, with a deadline)
+    step_timeout : seconds a subprocess may take to answer before it is replaced
+    max_restarts : how often in a row an environment in a subprocess may fail
+    worker_envs : environments a subprocess; by default as many subprocesses as CPUs
     """
 
     def __init__(
@@ -33,10 +35,18 @@ class GymVecEnv:
         seed: int = 0,
         workers: str = "sync",
         step_timeout: float = 60.0,
+        max_restarts: int = 5,
+        worker_envs: int | None = None,
     ) -> None:
         name = env_id if isinstance(env_id, str) else "env"
         config = EnvConfig(
-            id=name, n_envs=n_envs, backend="gymnasium", workers=workers, step_timeout=step_timeout
+            id=name,
+            n_envs=n_envs,
+            backend="gymnasium",
+            workers=workers,
+            step_timeout=step_timeout,
+            max_restarts=max_restarts,
+            worker_envs=worker_envs,
         )
         self.vec = make_vec(config, seed, env_id)
         self.n_envs = n_envs
@@ -47,6 +57,7 @@ class GymVecEnv:
         """Start every environment; observations `[n_envs, obs_dim]` float32."""
         obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
         self.vec.reset_into(obs)
+        self._last = obs
         return obs
 
     def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
@@ -54,7 +65,8 @@ class GymVecEnv:
 
         Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
         reached: the ended episode's last one where an episode ended), `rewards` float64,
-        `terminated`, `truncated` and `final_mask` bool, all `[n_envs]`.
+        `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
+        subprocess failed and nobody knows what the step reached: `final_obs` is from before it.
         """
         given = self._actions(actions)
         obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
@@ -62,8 +74,12 @@ class GymVecEnv:
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
         finals = self.vec.step_into(given, obs, rewards, terminated, truncated)
         final_obs = obs.copy()
+        lost = np.zeros(self.n_envs, np.bool_)
         if finals is not None:
             final_obs[finals.envs] = finals.obs
+            final_obs[finals.lost] = self._last[finals.lost]
+            lost[finals.lost] = True
+        self._last = obs
         return {
             "obs": obs,
             "rewards": rewards,
@@ -71,6 +87,7 @@ class GymVecEnv:
             "truncated": truncated,
             "final_obs": final_obs,
             "final_mask": terminated | truncated,
+            "lost": lost,
         }
 
     def close(self) -> None:

@@ -109,6 +109,8 @@ class Progress:
 
     env_steps: int = 0
     episodes: tuple[Episode, ...] = ()
+    lost_episodes: int = 0  # cut off by the failure of an environment, which has begun anew
+    restarts: int = 0  # failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +193,10 @@ class Rollout:
     writes them.
 
     Two columns are there only where something fills them: `valid` is False in rows that are no
-    transitions (an engine that spends a step on a reset; the row before has then ended the episode,
-    so no estimate flows across it), and `extras` has what else a policy needs of each step, by name
-    (`action_mask` `[T*N, n_actions]` bool, which rows of `obs` have behind them as numbers). Minibatches
-    have valid rows only, with their extras.
+    transitions (an engine that spends a step on a reset, an environment that failed and has begun anew;
+    the row before has then ended the episode, so no estimate flows across it), and `extras` has what
+    else a policy needs of each step, by name (`action_mask` `[T*N, n_actions]` bool, which rows of `obs`
+    have behind them as numbers). Minibatches have valid rows only, with their extras.
 
     Of a policy with a memory `first_state` is its state before the first row, and the extra `is_first`
     marks rows that begin an episode, where its state is zeros.

@@ -36,11 +36,25 @@ class EnvConfig:
     )
     workers: str = param(
         "sync",
-        "gymnasium only: step in this process or in subprocesses",
+        "gymnasium only: step in this process or in supervised subprocesses",
         choices=("sync", "subprocess"),
     )
     step_timeout: float = param(
-        60.0, "seconds a subprocess step may take before the run stops", within="(0, inf)"
+        60.0,
+        "seconds a subprocess may take for a step or a reset before it is killed and replaced",
+        within="(0, inf)",
+    )
+    max_restarts: int = param(
+        5,
+        "how often in a row an environment in a subprocess may fail, without finishing an episode in "
+        "between, before the run stops",
+        within="[0, inf)",
+    )
+    worker_envs: int | None = param(
+        None,
+        "environments a subprocess; null: as many subprocesses as CPUs. One that dies or hangs takes all "
+        "its episodes with it",
+        within="[1, 1048576]",
     )
     kwargs: dict[str, Any] = param(
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from rlox.envs.spaces import ActionCodec, ObservationCodec
 
-__all__ = ["Finals", "VectorEnv"]
+__all__ = ["NOBODY", "Finals", "VectorEnv"]
+
+NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Finals(NamedTuple):
@@ -20,6 +22,8 @@ class Finals(NamedTuple):
     envs: NDArray[np.int64]  # [k], ascending
     obs: NDArray[np.float32]  # [k, obs_dim]
     infos: Sequence[Mapping[str, Any]] = ()  # [k], of the steps that ended them; none from Rust
+    lost: NDArray[np.int64] = NOBODY  # whose step was not observed, ascending; none of `envs`
+    restarts: int = 0  # failures after which environments had to begin anew
 
 
 class VectorEnv(Protocol):
@@ -28,6 +32,11 @@ class VectorEnv(Protocol):
     After a step that ended environment i, row i of `obs` is the first observation of its next
     episode and the ended episode's last observation is in `Finals`, with the info of its last step
     (`is_success`, say), which `Episode` carries on to callbacks.
+
+    An environment that failed has begun anew within the step. What that step led to nobody knows, so its
+    row is no transition: reward 0, truncated, and row i of `obs` begins another episode. It is in
+    `Finals.lost` and not in `Finals.envs`: its episode was cut off where it was last observed, before the
+    step, and is not a finished one.
 
     The infos of all steps are kept only where they were asked for (`make_vec(keep_infos=True)`): to
     send them from subprocesses costs more than most steps do. `infos[i]` then belongs to row i of

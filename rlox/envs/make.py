@@ -13,10 +13,12 @@ from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
-from rlox.envs.gym_vec import EnvFactory, SubprocessGymVecEnv, SyncGymVecEnv
+from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
 from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.workers.pool import SupervisedVecEnv
+from rlox.envs.workers.registered import without_script
 from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
@@ -109,7 +111,15 @@ def make_vec(
     make = single_factory(config, source, training=True)
     factories = [make] * config.n_envs
     if config.workers == "subprocess":
-        return SubprocessGymVecEnv(factories, seed, config.id, config.step_timeout, keep_infos)
+        return SupervisedVecEnv(
+            factories,
+            seed,
+            config.id,
+            config.step_timeout,
+            keep_infos,
+            config.max_restarts,
+            config.worker_envs,
+        )
     return SyncGymVecEnv(factories, seed, config.id, keep_infos)
 
 
@@ -119,7 +129,7 @@ def factory_of(
     """A callable making fresh environments from an id, an environment, or a callable."""
     options = revealed(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
     if isinstance(source, str):
-        spec = find_spec(source)
+        spec = without_script(find_spec(source))
         return lambda: _call(source, lambda: gym.make(spec, disable_env_checker=True, **options))
     if kwargs:
         raise ConfigError(

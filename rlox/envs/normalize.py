@@ -170,10 +170,20 @@ class RewardNormalizer:
         self.returns = np.zeros(n_envs, np.float64)
         self.moments = RunningMoments(())
 
-    def scale(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Take raw rewards `[n]` into the moments and return them scaled; `ended` restarts a return."""
+    def scale(
+        self,
+        rewards: NDArray[np.float64],
+        ended: NDArray[np.bool_],
+        lost: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Take raw rewards `[n]` into the moments and return them scaled; `ended` restarts a return.
+
+        Those of the environments `lost` are none.
+        """
         self.returns = self.returns * self.gamma + rewards
-        self.moments.update(self.returns)
+        told = self.returns if lost is None or not len(lost) else np.delete(self.returns, lost)
+        if len(told):
+            self.moments.update(told)
         scaled = np.clip(rewards / np.sqrt(self.moments.var + EPSILON), -CLIP, CLIP)
         self.returns[ended] = 0.0
         return scaled

@@ -254,7 +254,7 @@ class Algorithm(ABC):
 
     def summary(self) -> dict[str, float | int]:
         """The last update's metrics with the counters, `mean_reward` and, where episodes end in
-        success or not, `train/success_rate`.
+        success or not, `train/success_rate`; where environments failed, how often.
         """
         row = {
             **self._last.metrics,
@@ -264,7 +264,7 @@ class Algorithm(ABC):
         mean, rate = self.recent.mean_return, self.recent.success_rate
         if rate is not None:
             row["train/success_rate"] = rate
-        return row | {"mean_reward": float("nan") if mean is None else mean}
+        return row | self.recent.failures | {"mean_reward": float("nan") if mean is None else mean}
 
     def predict(
         self, obs: Any, deterministic: bool = True, action_masks: Any = None
@@ -381,7 +381,7 @@ class Algorithm(ABC):
         self.clock, self._exact.whole = clock, True
         if update.metrics:  # a source that warms up has none
             self._last = update
-        self.recent.extend(progress.episodes)
+        self.recent.add(progress)
         if not (self._callbacks or self._logger):
             return
         metrics = self.summary()

@@ -307,6 +307,7 @@ class Session:
             "train/length_mean": algorithm.recent.mean_length,
             "train/episodes": algorithm.recent.count,
             **({} if rate is None else {"train/success_rate": rate}),
+            **algorithm.recent.failures,
             **self._means.row(),
             "time/steps_per_second": self._speed(),
         }

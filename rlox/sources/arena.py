@@ -44,6 +44,7 @@ class Arena:
         self.advantages = np.zeros(self.shape, np.float32)
         self.returns = np.zeros(self.shape, np.float32)
         self.finals: list[tuple[int, Finals]] = []  # t and what ended then
+        self.valid: NDArray[np.bool_] | None = None  # None: every row is a transition
         self.obs_rows: tuple[Tensor, ...] = torch.from_numpy(self.obs).unbind(0)
         self.action_rows: tuple[Tensor, ...] = torch.from_numpy(self.actions).unbind(0)
 
@@ -57,13 +58,30 @@ class Arena:
     def clear(self) -> None:
         """Forget what the columns of the last rollout would be mistaken for."""
         self.finals.clear()
+        self.valid = None
         self.advantages.fill(np.nan)
         self.returns.fill(np.nan)
+
+    def lose(self, t: int, envs: NDArray[np.int64]) -> None:
+        """Step t of `envs` came to nothing: cut their episodes off where they were last observed, before it.
+
+        Row t itself is no transition. It is cut off too, so that nothing flows into it.
+        """
+        if self.valid is None:
+            self.valid = np.ones(self.shape, np.bool_)
+        self.valid[t, envs] = False
+        if t:
+            open_ = envs[~(self.terminated[t - 1, envs] | self.truncated[t - 1, envs])]
+            self.truncated[t - 1, open_] = True
+            self.finals.append((t - 1, Finals(open_, self.obs[t, open_])))
+        self.finals.append((t, Finals(envs, self.obs[t, envs])))
 
     def ended(self) -> Ended | None:
         """`finals` as one table; `None` where no episode ended."""
         if not self.finals:
             return None
+        if self.valid is not None:
+            self.finals = _in_order(self.finals)
         steps = [t for t, _ in self.finals]
         tables = [finals for _, finals in self.finals]
         return (
@@ -97,4 +115,16 @@ class Arena:
             n_envs=n_envs,
             index=index,
             final_obs=None if ended is None else FinalObs(*map(torch.from_numpy, ended)),
+            valid=None if self.valid is None else flat(self.valid),
         )
+
+
+def _in_order(tables: list[tuple[int, Finals]]) -> list[tuple[int, Finals]]:
+    """One table a step, in the order of the steps and environments, where episodes were cut off later."""
+    joined = []
+    for t in sorted({t for t, _ in tables}):
+        same = [finals for at, finals in tables if at == t]
+        envs, obs = np.concatenate([f.envs for f in same]), np.concatenate([f.obs for f in same])
+        order = np.argsort(envs)
+        joined.append((t, Finals(envs[order], obs[order])))
+    return joined

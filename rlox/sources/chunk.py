@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.errors import NonFiniteError
 
-__all__ = ["Chunk"]
+__all__ = ["Chunk", "Stretch"]
+
+
+class Stretch(NamedTuple):
+    """Transitions `[n, ...]` in time order, as a buffer takes them, and who begins another episode then."""
+
+    columns: dict[str, NDArray[Any]]
+    env_ids: NDArray[np.int64]  # [n]
+    lost: NDArray[np.int64] = NOBODY
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,7 @@ class Chunk:
     rewards: NDArray[np.float64]  # [T, N], the environment's own
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
+    lost: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t and whose step
 
     @classmethod
     def of(cls, n_steps: int, env: VectorEnv) -> Chunk:
@@ -48,6 +58,21 @@ class Chunk:
         self.next_obs[t] = self.obs[t + 1]
         if finals is not None:
             self.next_obs[t, finals.envs] = finals.obs
+            if len(finals.lost):
+                self.next_obs[t, finals.lost] = self.obs[t, finals.lost]
+                self.lost.append((t, finals.lost))
+
+    def stretches(self, n_steps: int) -> Iterator[Stretch]:
+        """The transitions of the first `n_steps`, in stretches that end where episodes were lost."""
+        n_envs = self.rewards.shape[1]
+        columns, everyone = self.columns(n_steps), np.tile(np.arange(n_envs), n_steps)
+        begin = 0
+        for t, lost in self.lost:
+            end = (t + 1) * n_envs
+            rows = np.delete(np.arange(begin, end), lost + t * n_envs - begin)
+            yield Stretch({k: v[rows] for k, v in columns.items()}, everyone[rows], lost)
+            begin = end
+        yield Stretch({k: v[begin:] for k, v in columns.items()}, everyone[begin:])
 
     def columns(self, n_steps: int) -> dict[str, NDArray[Any]]:
         """The first `n_steps` as rows `[n_steps * N, ...]`, for `push_batch`."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import NonFiniteError
@@ -110,7 +110,7 @@ class Collector:
             score(arena, ended)
         self._check_finite(arena)
         self._obs[:] = arena.obs[n_steps]
-        self.progress = Progress(n_steps * self.n_envs, tuple(episodes))
+        self.progress = self.tracker.progress(n_steps * self.n_envs, episodes)
         self.rollouts += 1
         rollout = arena.rollout(ended, self.rollouts - 1)
         if masked := self.env.observations.masked:
@@ -177,6 +177,9 @@ class Collector:
             if finals is not None:
                 episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
                 arena.finals.append((t, finals))
+                if finals.restarts:
+                    self.tracker.lose(finals.lost, finals.restarts)
+                    arena.lose(t, finals.lost)
             self._normalize(arena, t, finals)
         return episodes
 
@@ -194,7 +197,8 @@ class Collector:
         """Write the rewards the learner sees and standardise what the step observed, in place."""
         if self.reward_normalizer:
             ended = arena.terminated[t] | arena.truncated[t]
-            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended)
+            lost = NOBODY if finals is None else finals.lost
+            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, lost)
         else:
             arena.rewards[t] = self._rewards
         if self.obs_normalizer:

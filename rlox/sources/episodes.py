@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.wrapping import TRUE_RETURN
-from rlox.types import Episode
+from rlox.types import Episode, Progress
 
 __all__ = ["EpisodeTracker", "RecentEpisodes"]
 
@@ -22,6 +22,7 @@ class EpisodeTracker:
     def __init__(self, n_envs: int) -> None:
         self.returns = np.zeros(n_envs, np.float64)
         self.lengths = np.zeros(n_envs, np.int64)
+        self._lost = self._restarts = 0  # since they were last told
 
     def add(self, rewards: NDArray[np.float64]) -> None:
         """One step of every environment, rewards `[n_envs]`."""
@@ -37,6 +38,19 @@ class EpisodeTracker:
         self.lengths[index] = 0
         return ended
 
+    def lose(self, index: NDArray[np.int64], restarts: int) -> None:
+        """Forget the episodes of the environments `index`: nobody knows how they went on."""
+        self.returns[index] = 0.0
+        self.lengths[index] = 0
+        self._lost += len(index)
+        self._restarts += restarts
+
+    def progress(self, env_steps: int, episodes: Iterable[Episode]) -> Progress:
+        """That many steps and these episodes, with what was lost since the last call."""
+        told = Progress(env_steps, tuple(episodes), self._lost, self._restarts)
+        self._lost = self._restarts = 0
+        return told
+
     def _ended(self, i: int, env_steps: int, info: Mapping[str, Any] | None) -> Episode:
         """With the return of the environment itself where wrappers changed its rewards."""
         total = (info or {}).get(TRUE_RETURN, self.returns[i])
@@ -44,25 +58,36 @@ class EpisodeTracker:
 
     def state(self) -> dict[str, Any]:
         """The running sums."""
-        return {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
+        state: dict[str, Any] = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
+        if self._restarts:  # in the middle of a training of several ticks
+            state["untold"] = [self._lost, self._restarts]
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         self.returns[:] = state["returns"]
         self.lengths[:] = state["lengths"]
+        self._lost, self._restarts = map(int, state.get("untold", (0, 0)))
 
 
 class RecentEpisodes:
     """Returns and lengths of the last 100 finished training episodes, and how many there were.
 
-    Also how many of the last 100 that said so (`Episode.success`) reached their goal.
+    Also how many of the last 100 that said so (`Episode.success`) reached their goal, and how many were
+    lost in the run, by how many failures of their environments.
     """
 
     def __init__(self, window: int = 100) -> None:
         self._returns: deque[float] = deque(maxlen=window)
         self._lengths: deque[int] = deque(maxlen=window)
         self._successes: deque[bool] = deque(maxlen=window)
-        self.count = 0
+        self.count = self.lost = self.restarts = 0
+
+    def add(self, progress: Progress) -> None:
+        """Take in what a batch brought."""
+        self.extend(progress.episodes)
+        self.lost += progress.lost_episodes
+        self.restarts += progress.restarts
 
     def extend(self, episodes: Iterable[Episode]) -> None:
         """Take in finished episodes, oldest first."""
@@ -88,13 +113,21 @@ class RecentEpisodes:
         """Part of the window that reached its goal; `None` before the first episode that says so."""
         return float(np.mean(self._successes)) if self._successes else None
 
+    @property
+    def failures(self) -> dict[str, int]:
+        """As rows of metrics have them; empty where no environment has failed."""
+        return (
+            {"env/restarts": self.restarts, "env/lost_episodes": self.lost} if self.restarts else {}
+        )
+
     def state(self) -> dict[str, Any]:
-        """The window and the count."""
+        """The window and the counts."""
         return {
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "successes": list(self._successes),
             "count": self.count,
+            **self.failures,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -104,3 +137,6 @@ class RecentEpisodes:
         self._lengths = deque(map(int, state["lengths"]), window)
         self._successes = deque(map(bool, state.get("successes", ())), window)  # none of before
         self.count = int(state["count"])
+        self.restarts, self.lost = (
+            int(state.get(name, 0)) for name in ("env/restarts", "env/lost_episodes")
+        )

@@ -14,6 +14,7 @@ from rlox.configs import PrioritizedConfig, ReplayConfig
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
+from rlox.sources.chunk import Stretch
 from rlox.sources.goals import Goals
 from rlox.types import Transitions
 
@@ -55,13 +56,15 @@ class Memory:
         """1 where what is learned from a batch decides the next one; `None`: any number."""
         return 1 if isinstance(self.config, PrioritizedConfig) else None
 
-    def push(self, columns: Mapping[str, NDArray[Any]], n_steps: int) -> None:
-        """Store `n_steps` steps of every environment, rows `[n_steps * N, ...]` in time order."""
-        n_envs = self.buffer.n_envs
-        env_ids = np.tile(np.arange(n_envs), n_steps) if n_envs > 1 else None
-        rows: dict[str, Any] = self.goals.split(columns) if self.goals else dict(columns)
-        rows["env_ids"] = env_ids
-        self.buffer.push_batch(**rows)
+    def push(self, stretch: Stretch) -> None:
+        """Store transitions of the environments in time order."""
+        given = stretch.columns
+        rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
+        rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
+        if len(stretch.env_ids):
+            self.buffer.push_batch(**rows)
+        for env in stretch.lost:
+            self.buffer.cut_episode(int(env))
 
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
         """`count` batches; `elapsed` is the part of the run that is over."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.base import VectorEnv
+from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.envs.spaces import ActionCodec
 from rlox.errors import CheckpointError
@@ -191,7 +191,7 @@ class ReplaySource:
         self.memory.close()
 
     def _report(self) -> Progress:
-        progress = Progress(self._unreported, tuple(self._episodes))
+        progress = self.tracker.progress(self._unreported, self._episodes)
         self._unreported, self._episodes = 0, []
         return progress
 
@@ -201,12 +201,14 @@ class ReplaySource:
         if len(self._chunk.rewards) < n_steps:
             self._chunk = Chunk.of(n_steps, self.env)
         self._filled = 0
+        self._chunk.lost.clear()
         self._start()
         with torch.inference_mode():
             self._step(n_steps, clock)
         self._filled = n_steps
         self._chunk.require_finite(n_steps, before)
-        self.memory.push(self._chunk.columns(n_steps), n_steps)
+        for stretch in self._chunk.stretches(n_steps):
+            self.memory.push(stretch)
         self._obs[:] = self._chunk.obs[n_steps]
         after = self.env_steps
         self._unreported += after - before
@@ -244,10 +246,12 @@ class ReplaySource:
             self.tracker.add(rewards)
             if finals is not None:
                 self._episodes += self.tracker.finish(finals.envs, self.steps * n, finals.infos)
+                self.tracker.lose(finals.lost, finals.restarts)
             if self.obs_normalizer:
                 self.obs_normalizer.learn(chunk.obs[t + 1])
             if self.reward_normalizer:
-                self.reward_normalizer.scale(rewards, ended[0] | ended[1])
+                lost = NOBODY if finals is None else finals.lost
+                self.reward_normalizer.scale(rewards, ended[0] | ended[1], lost)
 
     def _start(self) -> None:
         if not self._started:

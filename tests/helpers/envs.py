@@ -21,7 +21,7 @@ class ScriptedVecEnv:
     """A `VectorEnv` that plays a script whatever the actions: obs `[T+1, N, d]`, the rest `[T, N]`.
 
     Where an episode ends, `obs[t + 1]` is the next episode's first observation and `finals[t]` the
-    ended one's last.
+    ended one's last. Where `lost[t]` is true an environment failed, and `obs[t + 1]` begins another.
     """
 
     resume_grade = "exact"
@@ -35,7 +35,9 @@ class ScriptedVecEnv:
         terminated: Array,
         truncated: Array,
         action_space: gym.Space[Any] | None = None,
+        lost: Array | None = None,
     ) -> None:
+        self.lost = np.zeros(rewards.shape, np.bool_) if lost is None else lost
         self.script = (obs, finals, rewards, terminated, truncated)
         self.n_envs = obs.shape[1]
         self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, (obs.shape[2],))
@@ -60,8 +62,13 @@ class ScriptedVecEnv:
         obs[:], rewards[:] = all_obs[t + 1], all_rewards[t]
         terminated[:], truncated[:] = term[t], trunc[t]
         self.t += 1
-        ended = np.flatnonzero(term[t] | trunc[t])
-        return Finals(ended, finals[t, ended].astype(np.float32)) if len(ended) else None
+        lost = np.flatnonzero(self.lost[t])
+        rewards[lost], terminated[lost], truncated[lost] = 0.0, False, True
+        ended = np.flatnonzero((term[t] | trunc[t]) & ~self.lost[t])
+        if not len(ended) and not len(lost):
+            return None
+        last = finals[t, ended].astype(np.float32)
+        return Finals(ended, last, lost=lost, restarts=len(lost))
 
     def state(self) -> dict[str, Any]:
         return {"t": self.t}

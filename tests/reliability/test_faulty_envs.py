@@ -1,4 +1,7 @@
-"""An environment that breaks its contract, raises, dies or hangs ends the run with its name."""
+"""An environment that breaks its contract, raises, dies or hangs ends the run with its name.
+
+In a subprocess it does once it has failed more often than `env.max_restarts`: `test_crashing_env.py`.
+"""
 
 from __future__ import annotations
 
@@ -55,4 +58,4 @@ def test_a_worker_that_hangs_is_found_at_the_deadline_and_one_that_dies_long_bef
 ) -> None:
     broken = partial(CrashingEnv, **{fault: 0.05})
     with pytest.raises(EnvError, match=said):
-        train(broken, 2, workers="subprocess", step_timeout=deadline)
+        train(broken, 2, workers="subprocess", step_timeout=deadline, max_restarts=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rlox
-from rlox.envs.gym_vec import SubprocessGymVecEnv
+from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.errors import ConfigError
 
 LARGE = 32_768  # environments: from 16,384 on threads share them
@@ -113,7 +113,7 @@ class TellsThreads(gym.Env):
 
 def test_an_environment_in_a_subprocess_has_one_thread_and_its_parent_keeps_its_own():
     rlox.set_num_threads(6)
-    vec = SubprocessGymVecEnv([TellsThreads, TellsThreads], 0, "tells", 60.0)
+    vec = SupervisedVecEnv([TellsThreads, TellsThreads], 0, "tells", 60.0)
     obs = np.zeros((2, 1), np.float32)
     vec.reset_into(obs)
     vec.close()

@@ -8,13 +8,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.envs import Bounded, Countdown, Dies, Hangs, OddRewards, Spaces, WrongShape
+from helpers.envs import Bounded, Countdown, OddRewards, Spaces, WrongShape
 
 from rlox import GymVecEnv
 from rlox.configs import EnvConfig, make
-from rlox.envs.gym_vec import SubprocessGymVecEnv, SyncGymVecEnv
+from rlox.envs.gym_vec import SyncGymVecEnv
 from rlox.envs.make import make_vec
 from rlox.envs.native import NativeVecEnv
+from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.errors import (
     ConfigError,
     EnvError,
@@ -169,7 +170,7 @@ def test_an_observation_that_breaks_its_space_is_an_error_with_both_shapes(given
 def test_subprocess_workers_equal_in_process_ones_step_by_step() -> None:
     config = {"id": "Pendulum-v1", "n_envs": 2, "backend": "gymnasium"}
     vecs = [make_vec(make(EnvConfig, {**config, "workers": w}), 7) for w in ("sync", "subprocess")]
-    assert [type(v) for v in vecs] == [SyncGymVecEnv, SubprocessGymVecEnv]
+    assert [type(v) for v in vecs] == [SyncGymVecEnv, SupervisedVecEnv]
     rng = np.random.default_rng(0)
     seen: list[list[np.ndarray[Any, Any]]] = [[], []]
     actions = rng.normal(0, 3, (205, 2, 1)).astype(np.float32)
@@ -202,20 +203,6 @@ def test_subprocess_workers_carry_discrete_observations_and_final_ones() -> None
         assert ended
     finally:
         vec.close()
-
-
-@pytest.mark.parametrize(
-    ("factory", "told", "deadline"),
-    [(Hangs, "within 1 s", 1.0), (Dies, "died during step", 3600.0)],
-)
-def test_a_worker_that_hangs_is_an_error_at_the_deadline_and_one_that_dies_long_before(
-    factory: type[Countdown], told: str, deadline: float
-) -> None:
-    vec = GymVecEnv(lambda: factory((9,)), 2, workers="subprocess", step_timeout=deadline)
-    vec.reset_all()
-    play(vec, 2)
-    with pytest.raises(EnvError, match=told):
-        play(vec, 1)
 
 
 def test_an_instance_is_copied_not_shared() -> None:

@@ -27,8 +27,8 @@ SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 24, "n_epochs": 1, "batch_size"
 WORKERS = pytest.mark.parametrize("workers", ["sync", "subprocess"])
 
 
-def made(source: Any, workers: str, keep_infos: bool = False) -> VectorEnv:
-    return make_vec(EnvConfig(n_envs=2, workers=workers), 7, source, keep_infos)
+def made(source: Any, workers: str, keep_infos: bool = False, **config: Any) -> VectorEnv:
+    return make_vec(EnvConfig(n_envs=2, workers=workers, **config), 7, source, keep_infos)
 
 
 class Steps:
@@ -93,7 +93,6 @@ def test_kept_infos_belong_to_the_rows_of_observations(source: Any, workers: str
         vec.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # what Gymnasium says of a broken worker
 def test_subprocesses_send_no_infos_of_steps_that_nobody_asked_for() -> None:
     vec = made(Secretive, "subprocess")
     try:
@@ -102,7 +101,7 @@ def test_subprocesses_send_no_infos_of_steps_that_nobody_asked_for() -> None:
     finally:
         vec.close()
     assert [info for finals in ended for info in finals.infos] == [{"is_success": True}] * 6
-    vec = made(Secretive, "subprocess", keep_infos=True)
+    vec = made(Secretive, "subprocess", keep_infos=True, max_restarts=0)
     with pytest.raises(EnvError, match="pickle"):
         Steps(vec).step()
 

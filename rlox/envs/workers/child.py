@@ -1,0 +1,204 @@
+"""A worker: steps its environments one after the other and writes what they say into shared memory."""
+
+from __future__ import annotations
+
+import copy
+import faulthandler
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox._core import set_num_threads
+from rlox.envs.snapshot import can_save, restore_env, save_env
+from rlox.envs.spaces import shape_of
+from rlox.envs.workers.job import Failure, Job, Report, Told
+from rlox.envs.workers.memory import Rows, codecs_of
+from rlox.envs.workers.wire import Gone, Wire, pickled
+from rlox.errors import EnvError, RloxError
+
+__all__ = ["TELL", "live"]
+
+TELL = signal.SIGUSR1  # has a worker write down where it is, also from the middle of C code
+
+Saved = Mapping[str, Any]
+
+
+def live(wire: Wire, memory: int, notes: int, job: Job, worker: int, key: int) -> None:
+    """Work until the other end is closed. `notes` is a file for where a crash or a hang was.
+
+    `key` seeds the global generators, which are the same in all forks of a process. The environments
+    are seeded by their resets.
+    """
+    faulthandler.enable(notes)
+    faulthandler.register(TELL, notes, all_threads=True)
+    set_num_threads(1)  # each worker has a CPU
+    random.seed(key)
+    np.random.seed(key % 2**32)  # noqa: NPY002 environments of old draw from it
+    place = _Worker(wire, memory, job, worker)
+    with suppress(Gone):
+        place.work()
+    place.close()
+
+
+class _Worker:
+    """The environments `job.envs_of(worker)`, by their numbers among all."""
+
+    def __init__(self, wire: Wire, memory: int, job: Job, worker: int) -> None:
+        self.wire, self.memory, self.job = wire, memory, job
+        self.index = job.envs_of(worker)
+        self.envs: dict[int, gym.Env[Any, Any]] = {}
+        self.infos: dict[int, Mapping[str, Any]] = {}
+        self.unmade: set[int] = set()  # whose constructor failed
+        self.spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None
+
+    def work(self) -> None:
+        """Do what is asked, in its order; to make the environments is the first."""
+        do: dict[str, Any] = {
+            "make": self.make,
+            "begin": self.begin,
+            "save": self.save,
+            "restore": self.restore,
+        }
+        while (asked := self.wire.receive()) != "close":
+            if asked is None:
+                self.answer(self.step())
+                continue
+            name, given = asked
+            try:
+                answer = do[name](given)
+            except (Exception, SystemExit) as error:
+                answer = self.failure(self.index.start, name, error)
+            self.wire.send(answer)
+
+    def close(self) -> None:
+        """Close the environments, which may have files to finish."""
+        for env in self.envs.values():
+            with suppress(Exception):
+                env.close()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+
+    def make(self, index: Iterable[int]) -> Report:
+        """Make these environments, also in the place of failed ones."""
+        failures = []
+        for i in index:
+            try:
+                self.put(i, self.job.factory(i)())
+                self.unmade.discard(i)
+            except (Exception, SystemExit) as error:
+                self.unmade.add(i)
+                failures.append(self.failure(i, "__init__", error))
+        return Report(self.spaces, all(map(can_save, self.envs.values())), failures)
+
+    def put(self, i: int, env: gym.Env[Any, Any]) -> None:
+        """Keep an environment; those of a run have the same spaces."""
+        with suppress(Exception):
+            if i in self.envs:
+                self.envs[i].close()
+        self.envs[i] = env
+        spaces = env.observation_space, env.action_space
+        if self.spaces is None:
+            self.spaces = spaces
+            self.observations, self.actions = codecs_of(*spaces, self.job.name)
+            self.rows = Rows(self.memory, self.job.n_envs, self.observations, self.actions)
+        elif self.spaces != spaces:
+            raise EnvError(
+                f"{self.job.name} (copy {i}) has the spaces {spaces}, expected those of other copies, "
+                f"{self.spaces}"
+            )
+
+    def begin(self, seeds: Mapping[int, int]) -> Told:
+        """Begin an episode of each of these environments that is made, with a seed."""
+        told = Told()
+        for i, seed in seeds.items():
+            if i in self.unmade:
+                continue
+            try:
+                self.reset(i, seed)
+            except (Exception, SystemExit) as error:
+                told.failures.append(self.failure(i, "reset", error))
+        told.infos = self.kept_infos()
+        return told
+
+    def step(self) -> Told:
+        """A step of every environment, with the reset that follows where it ended an episode."""
+        told, rows = Told(), self.rows
+        given = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
+        for action, i in zip(given, self.index, strict=True):
+            call, env = "step", self.envs[i]
+            try:
+                seen, reward, terminated, truncated, info = env.step(action)
+                rows.rewards[i] = float(reward)
+                rows.terminated[i], rows.truncated[i] = terminated, truncated
+                if not (terminated or truncated):
+                    self.write(i, seen, rows.obs[i])
+                    self.infos[i] = info
+                    continue
+                self.write(i, seen, rows.finals[i])
+                # a copy, as the reset may write over it
+                told.ended.append((i, copy.deepcopy(dict(info))))
+                call = "reset"
+                self.reset(i)
+            except (Exception, SystemExit) as error:
+                told.failures.append(self.failure(i, call, error))
+        return told
+
+    def answer(self, told: Told) -> None:
+        """What came of a step: one byte where that is all."""
+        if not (told.ended or told.failures or self.job.keep_infos):
+            self.wire.nudge()
+            return
+        told.infos = self.kept_infos()
+        try:
+            given = pickled(told)
+        except Exception as error:
+            failure = self.failure(self.index.start, "sending infos", error)
+            given = pickled(Told(failures=[failure._replace(envs=tuple(self.index))]))
+        self.wire.send_pickled(given)
+
+    def kept_infos(self) -> Sequence[Mapping[str, Any]]:
+        """Those of the last step or reset of each environment, if anybody wants them."""
+        return [self.infos.get(i, {}) for i in self.index] if self.job.keep_infos else ()
+
+    def reset(self, i: int, seed: int | None = None) -> None:
+        """Begin an episode."""
+        seen, self.infos[i] = self.envs[i].reset(seed=seed)
+        self.write(i, seen, self.rows.obs[i])
+
+    def write(self, i: int, seen: Any, row: NDArray[Any]) -> None:
+        """An observation as a row of the shared memory."""
+        try:
+            self.observations.encode_into(seen, row)
+        except (ValueError, TypeError, IndexError) as error:
+            raise EnvError(
+                f"{self.job.name} (copy {i}) gave an observation of shape {shape_of(seen)}, expected "
+                f"{self.observations.space}: {error}"
+            ) from error
+
+    def failure(self, i: int, call: str, error: BaseException) -> Failure:
+        """What environment `i` raised in a call."""
+        trace = "".join(traceback.format_exception(error))
+        if isinstance(error, RloxError):
+            return Failure((i,), str(error), trace, type(error).__name__)
+        kind = type(error).__name__
+        said = f"{self.job.name} (copy {i}) raised {kind} in {call}: {error}"
+        return Failure((i,), said, trace)
+
+    def save(self, index: Iterable[int]) -> list[Saved]:
+        """The states of these environments."""
+        return [save_env(self.envs[i]) for i in index]
+
+    def restore(self, states: Mapping[int, Saved]) -> Told:
+        """Put environments where they were saved."""
+        for i, state in states.items():
+            restore_env(self.envs[i], state)
+        return Told()

@@ -1,0 +1,65 @@
+"""What a pool and its workers tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.vector.utils import CloudpickleWrapper
+
+__all__ = ["ByValue", "Failure", "Job", "Report", "Told"]
+
+# Pickles what it holds, `fn`, with the functions and classes of a script in it; typed for one use of it.
+ByValue: Any = CloudpickleWrapper
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker of a pool is started with."""
+
+    name: str  # of the environment, in messages
+    factories: Any  # a `ByValue` of a sequence of callables, one for each environment
+    n_envs: int
+    worker_envs: int  # environments of a worker: worker k has those from k * worker_envs on
+    keep_infos: bool
+    specs: Any  # a `ByValue` of what the run's process has registered with Gymnasium
+
+    def factory(self, i: int) -> Callable[[], gym.Env[Any, Any]]:
+        """What makes environment `i`."""
+        made: Callable[[], gym.Env[Any, Any]] = self.factories.fn[i]
+        return made
+
+    def envs_of(self, worker: int) -> range:
+        """The environments of a worker."""
+        first = worker * self.worker_envs
+        return range(first, min(first + self.worker_envs, self.n_envs))
+
+
+class Failure(NamedTuple):
+    """What went wrong, and whose episodes went with it."""
+
+    envs: tuple[int, ...]
+    said: str
+    trace: str = ""
+    kind: str = "EnvError"  # the class of the error where it is one of rlox's own
+
+
+class Report(NamedTuple):
+    """Environments of a worker were made, or some of them were not."""
+
+    spaces: tuple[gym.Space[Any], gym.Space[Any]] | None  # of observations and actions
+    exact: bool  # all of the worker's can be saved
+    failures: list[Failure]
+
+
+@dataclass
+class Told:
+    """What came of a step or of resets besides numbers."""
+
+    ended: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # with its last info
+    failures: list[Failure] = field(default_factory=list)
+    infos: Sequence[
+        Mapping[str, Any]
+    ] = ()  # of all environments of the worker, where they are kept

@@ -1,0 +1,76 @@
+"""The memory that a run and its workers share: a row an environment, of everything a step is made of."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.envs.spaces import ActionCodec, ObservationCodec
+
+__all__ = ["Rows", "codecs_of", "new_memory"]
+
+_LINE = 64  # bytes of a cache line: where each array begins
+
+
+def new_memory() -> int:
+    """A file that lives in memory and has no name: it goes with the last process that has it open."""
+    if sys.platform == "linux":
+        return os.memfd_create("rlox-envs")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def codecs_of(
+    observations: gym.Space[Any], actions: gym.Space[Any], name: str
+) -> tuple[ObservationCodec, ActionCodec]:
+    """How both sides write observations, and read actions, of the environment `name`."""
+    return ObservationCodec.of(observations, name), ActionCodec.of(actions, name)
+
+
+class Rows:
+    """Arrays `[n_envs, ...]` in the memory of `fd`.
+
+    An environment's worker alone writes its rows, the run's process its actions. `obs` is what a policy
+    acts on next, `finals` the last observation of an episode that has ended.
+    """
+
+    def __init__(
+        self, fd: int, n_envs: int, observations: ObservationCodec, actions: ActionCodec
+    ) -> None:
+        forms = list(_forms(n_envs, observations, actions))
+        sizes = [-(-_bytes(*form) // _LINE) * _LINE for form in forms]
+        if os.fstat(fd).st_size < sum(sizes):
+            os.ftruncate(fd, sum(sizes))
+        memory = mmap.mmap(fd, sum(sizes))
+        begins = [sum(sizes[:k]) for k in range(len(sizes))]
+        arrays: list[NDArray[Any]] = [
+            np.ndarray(shape, dtype, memory, begin)
+            for (shape, dtype), begin in zip(forms, begins, strict=True)
+        ]
+        self.actions, self.obs, self.finals = arrays[:3]
+        self.rewards, self.terminated, self.truncated = arrays[3:]
+
+
+Form = tuple[tuple[int, ...], np.dtype[Any]]
+
+
+def _forms(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iterator[Form]:
+    """Shape and type of each array, in the order of the memory."""
+    policy = np.dtype(np.int64 if actions.discrete else np.float32)
+    seen = np.dtype(np.float32)  # of the rows that `encode_into` writes
+    yield (n,) if actions.discrete else (n, actions.size), policy
+    yield from [((n, observations.dim), seen)] * 2
+    yield (n,), np.dtype(np.float64)
+    yield from [((n,), np.dtype(np.bool_))] * 2
+
+
+def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -1,0 +1,199 @@
+"""`SupervisedVecEnv`: environments in subprocesses, of which one that dies, hangs or lies is replaced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox import errors
+from rlox._core import stream_seed
+from rlox.envs.base import Finals
+from rlox.envs.columns import apart, joined
+from rlox.envs.gym_vec import EnvFactory, start_seeds
+from rlox.envs.workers.crew import Crew, cpus
+from rlox.envs.workers.job import ByValue, Failure, Job, Told
+from rlox.envs.workers.memory import Rows, codecs_of
+from rlox.envs.workers.registered import registered
+from rlox.errors import EnvError, ShapeError
+
+__all__ = ["SupervisedVecEnv"]
+
+log = logging.getLogger("rlox.envs")
+
+
+class SupervisedVecEnv:
+    """Gymnasium environments in worker processes, several in each.
+
+    An environment that raises or gives what is no observation, and all those of a worker that dies or
+    does not answer within `step_timeout` seconds, begin anew: they are made again, in another process
+    where theirs is dead. The step they were in has come to nothing, and their episodes with it
+    (`Finals.lost`). What fails in its constructor or its first reset is an error, and so is an
+    environment that fails more than `max_restarts` times without finishing an episode in between.
+
+    Environment i is seeded by `reset(seed=seed + i)`; one that begins anew by a key of its own, so that
+    nothing repeats itself. Neither depends on how many a worker has. Where the environments can be
+    saved (`rlox.envs.snapshot`) a resumed run goes on in mid-episode.
+    """
+
+    infos: Sequence[Mapping[str, Any]] = ()
+
+    def __init__(
+        self,
+        factories: Sequence[EnvFactory],
+        seed: int,
+        name: str,
+        step_timeout: float,
+        keep_infos: bool = False,
+        max_restarts: int = 5,
+        worker_envs: int | None = None,
+    ) -> None:
+        self.name, self.seed = name, seed
+        self.n_envs = len(factories)
+        self.max_restarts = max_restarts
+        self.starts = 0
+        self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
+        self.in_a_row = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
+        many = min(worker_envs or _share(self.n_envs), self.n_envs)
+        specs = ByValue(registered())
+        job = Job(name, ByValue(tuple(factories)), self.n_envs, many, keep_infos, specs)
+        self._crew = Crew(job, seed, step_timeout)
+        reports = self._crew.start()
+        self._require(failure for report in reports for failure in report.failures)
+        assert self._crew.spaces is not None
+        self.observation_space, self.action_space = self._crew.spaces
+        exact = all(report.exact for report in reports)
+        self.resume_grade = "exact" if exact else "episode_start"
+        self.observations, self.actions = codecs_of(*self._crew.spaces, name)
+        self.rows = Rows(self._crew.memory, self.n_envs, self.observations, self.actions)
+        if keep_infos:
+            self.infos = [{} for _ in factories]
+
+    def reset_into(self, obs: NDArray[np.float32]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        seeds = start_seeds(self.seed, self.n_envs, self.starts)
+        self.starts += 1
+        self._require(self._begun(self._crew.begin(dict(enumerate(seeds)))))
+        obs[:] = self.rows.obs
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[np.float32],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Step every environment at once, and begin those anew whose step came to nothing."""
+        rows = self.rows
+        if np.shape(actions) != rows.actions.shape:
+            raise ShapeError(
+                f"actions have shape {np.shape(actions)}, expected {rows.actions.shape}"
+            )
+        rows.actions[:] = actions
+        told = self._crew.step()
+        finals = self._come_to(told) if told else None
+        obs[:], rewards[:] = rows.obs, rows.rewards
+        terminated[:], truncated[:] = rows.terminated, rows.truncated
+        return finals
+
+    def state(self) -> dict[str, Any]:
+        """How often all and each were started, and their own state where it can be saved."""
+        exact = self.resume_grade == "exact" and self.starts > 0
+        return {
+            "starts": self.starts,
+            "restarts": self.restarts.copy(),
+            "in_a_row": self.in_a_row.copy(),
+            "envs": joined(self._crew.saved()) if exact else [],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on in mid-episode, or from the start of new ones than the run began with."""
+        self.starts = int(state["starts"])
+        self.restarts[:], self.in_a_row[:] = state["restarts"], state["in_a_row"]
+        if state["envs"]:
+            self._crew.restore(apart(state["envs"], self.n_envs))
+
+    def close(self) -> None:
+        """Close the environments and end their processes, whatever they are doing."""
+        self._crew.close()
+
+    def _come_to(self, told: Mapping[int, Told | Failure]) -> Finals | None:
+        """What a step has besides numbers, once every environment has an observation to go on from."""
+        rows, failures = self.rows, [each for each in told.values() if isinstance(each, Failure)]
+        ended: dict[int, Mapping[str, Any]] = {}
+        for worker, answer in told.items():
+            if isinstance(answer, Told):
+                ended.update(answer.ended)
+                failures += answer.failures
+                self._keep(worker, answer)
+        index = np.array(sorted(ended), np.int64)
+        last, infos = rows.finals[index], [ended[i] for i in sorted(ended)]
+        self.in_a_row[index] = 0
+        begun, restarts = self._begin_anew(failures)
+        # where the step ended an episode, only the next one has come to nothing
+        lost = np.array(sorted(begun - ended.keys()), np.int64)
+        rows.rewards[lost], rows.terminated[lost], rows.truncated[lost] = 0.0, False, True
+        return Finals(index, last, infos, lost, restarts) if ended or begun else None
+
+    def _begin_anew(self, failures: Sequence[Failure]) -> tuple[set[int], int]:
+        """Other environments in the place of those that failed; which, and after how many failures."""
+        begun: set[int] = set()
+        count = 0
+        while failures:
+            self._count(failures)
+            count += len(failures)
+            wanted = sorted({i for failure in failures for i in failure.envs})
+            begun.update(wanted)
+            seeds = {i: stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i) for i in wanted}
+            unmade, answers = self._crew.begin_anew(seeds)
+            failures = [*unmade, *self._begun(answers)]
+        return begun, count
+
+    def _count(self, failures: Iterable[Failure]) -> None:
+        """Take note of failures; `EnvError` for the one that is too many."""
+        for failure in failures:
+            envs = list(failure.envs)
+            self.restarts[envs] += 1
+            self.in_a_row[envs] += 1
+            times = int(self.in_a_row[envs].max())
+            if times > self.max_restarts:
+                self.close()
+                raise EnvError(
+                    f"{failure.said}; failed {times} times without a finished episode in between, "
+                    f"expected at most env.max_restarts={self.max_restarts}\n{failure.trace}"
+                )
+            log.warning("%s; begins anew", failure.said)
+
+    def _begun(self, answers: Mapping[int, Told | Failure]) -> list[Failure]:
+        """What went wrong where episodes were to begin; the infos of the others are kept."""
+        failures = []
+        for worker, answer in answers.items():
+            if isinstance(answer, Failure):
+                failures.append(answer)
+            else:
+                failures += answer.failures
+                self._keep(worker, answer)
+        return failures
+
+    def _require(self, failures: Iterable[Failure]) -> None:
+        """Raise the first failure, with the subprocess's traceback where rlox has no words for it."""
+        for failure in failures:
+            self.close()
+            told: type[Exception] = getattr(errors, failure.kind)
+            trace = f"\n{failure.trace}" if told is EnvError else ""
+            raise told(f"{failure.said}{trace}")
+
+    def _keep(self, worker: int, told: Told) -> None:
+        """The infos of a worker's environments, if it sent them."""
+        if told.infos and isinstance(self.infos, list):
+            envs = self._crew.job.envs_of(worker)
+            self.infos[envs.start : envs.stop] = told.infos
+
+
+def _share(n_envs: int) -> int:
+    """Environments of a worker where nobody says it: as many workers as there are CPUs."""
+    return -(-n_envs // cpus())

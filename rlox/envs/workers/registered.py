@@ -1,0 +1,35 @@
+"""What the run's process has registered with Gymnasium, for processes that do not run its script."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import cast
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
+
+__all__ = ["register", "registered", "without_script"]
+
+_OWN, _SCRIPT = "gymnasium.", "__main__:"
+
+
+def registered() -> list[EnvSpec]:
+    """All but Gymnasium's own."""
+    specs = gym.registry.values()
+    return [without_script(spec) for spec in specs if not str(spec.entry_point).startswith(_OWN)]
+
+
+def register(specs: Iterable[EnvSpec]) -> None:
+    """Register what is not registered here yet."""
+    for spec in specs:
+        gym.registry.setdefault(spec.id, spec)
+
+
+def without_script(spec: EnvSpec) -> EnvSpec:
+    """The same with the class itself, where it is named by its place in the script that is running."""
+    if not (isinstance(spec.entry_point, str) and spec.entry_point.startswith(_SCRIPT)):
+        return spec
+    found = copy.copy(spec)
+    found.entry_point = cast(EnvCreator, load_env_creator(spec.entry_point))
+    return found

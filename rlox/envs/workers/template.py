@@ -1,0 +1,202 @@
+"""The process that workers are forked from: it has imported what they need, and ends them.
+
+A fork of it takes milliseconds, where a fresh interpreter takes half a second for every worker that is
+replaced. Unlike the run's process it has one thread, so that its forks have whole locks; where what it
+imported started others, a worker is a fresh interpreter after all. It outlives no run: when the other
+end of its line is closed, by whatever death, it kills its workers with everything that they started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rlox.envs.workers.child import TELL, live
+from rlox.envs.workers.job import Failure, Job
+from rlox.envs.workers.registered import register
+from rlox.envs.workers.wire import Gone, Wire
+
+__all__ = ["main", "worker"]
+
+DIES_ITSELF = 0.5  # seconds that a process whose line is closed gets to come to its end
+TELLS = 0.1  # seconds that one that hangs gets to write down where
+_PR_SET_PDEATHSIG = 1
+
+
+def main(line: int, memory: int) -> None:
+    """Serve the pool on the other end of `line`; `memory` is the file that workers share with it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # the run decides when to end; no SIG_IGN, which what environments start would inherit
+        signal.signal(number, _unmoved)
+    wire = Wire.of(line, line)
+    with suppress(Gone):
+        job = _job(wire)
+        if job is not None:
+            _Template(wire, memory, job).serve()
+
+
+def worker(reads: int, writes: int, notes: int, memory: int, index: int, key: int) -> None:
+    """A worker in an interpreter of its own; its job comes first."""
+    wire = Wire.of(reads, writes)
+    job = _job(wire)
+    if job is not None:
+        live(wire, memory, notes, job, index, key)
+
+
+def _unmoved(number: int, frame: Any) -> None:
+    """Hear a signal and go on."""
+
+
+def _job(wire: Wire) -> Job | None:
+    """What to work at; a failure to import what it needs is told instead."""
+    try:
+        job: Job = wire.receive()
+        register(job.specs.fn)
+    except Gone:
+        raise
+    except (Exception, SystemExit) as error:
+        said = f"a subprocess cannot load the environment: {type(error).__name__}: {error}"
+        wire.send(Failure((), said, traceback.format_exc()))
+        return None
+    return job
+
+
+class _Template:
+    def __init__(self, wire: Wire, memory: int, job: Job) -> None:
+        self.wire, self.memory, self.job = wire, memory, job
+        self.pids: dict[int, int] = {}  # of the workers
+        self.ended: dict[int, int] = {}  # how those ended that are no more
+        self.forks = _threads() == 1
+        self.libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        self.woken, self.wakes = socket.socketpair()
+        for end in (self.woken, self.wakes):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, _unmoved)
+        signal.set_wakeup_fd(self.wakes.fileno())
+        gc.collect()
+        gc.freeze()  # a collection in a fork would copy every page of it
+
+    def serve(self) -> None:
+        """Start and end workers, until nobody asks any more."""
+        ready = select.poll()
+        for end in (self.wire.reads, self.woken.fileno()):
+            ready.register(end, select.POLLIN)
+        try:
+            self.wire.send(self.forks)
+            while True:
+                heard = {fd for fd, _ in ready.poll()}
+                self.reap()
+                if self.wire.reads in heard:
+                    self.do(*self.wire.receive())
+        finally:
+            for index in list(self.pids):
+                self.kill(index)
+
+    def do(self, what: str, *given: Any) -> None:
+        """Start a worker, or end one and say how it ended."""
+        if what == "start":
+            index, key = given
+            with socket.socket(fileno=os.dup(self.wire.reads)) as line:
+                _, fds, _, _ = socket.recv_fds(line, 1, 3)
+            self.start(index, key, fds)
+            return
+        index, late = given
+        self.wire.send(self.end(index, late))
+
+    def start(self, index: int, key: int, fds: list[int]) -> None:
+        """Fork a worker; `fds` are what it reads from, writes to, and where it notes a crash."""
+        above, pid = os.getpid(), os.fork()
+        if not pid:
+            try:
+                self.become(index, key, fds, above)
+            finally:
+                os._exit(1)
+        for fd in fds:
+            os.close(fd)
+        self.pids[index] = pid
+
+    def become(self, index: int, key: int, fds: list[int], above: int) -> NoReturn:
+        """In the fork: be a worker, in a process group that is killed with it."""
+        os.setpgid(0, 0)
+        if self.libc is not None:
+            self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != above:
+                os._exit(1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if not self.forks:
+            _interpreter(*fds, self.memory, index, key)
+        reads, writes, notes = fds
+        try:
+            live(Wire.of(reads, writes), self.memory, notes, self.job, index, key)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def reap(self) -> None:
+        """Take note of workers that have ended, and end what they started."""
+        with suppress(BlockingIOError):
+            self.woken.recv(4096)
+        for index, pid in list(self.pids.items()):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                _kill_group(pid)
+                del self.pids[index]
+                self.ended[index] = os.waitstatus_to_exitcode(status)
+
+    def end(self, index: int, late: bool) -> int | None:
+        """End a worker; how it ended by itself, `None` if it had to be killed."""
+        if late and index in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(self.pids[index], TELL)
+            time.sleep(TELLS)
+        deadline = time.monotonic() + (0.0 if late else DIES_ITSELF)
+        while True:
+            self.reap()
+            if index not in self.pids or time.monotonic() >= deadline:
+                break
+            time.sleep(0.001)
+        self.kill(index)
+        return self.ended.pop(index, None)
+
+    def kill(self, index: int) -> None:
+        """Kill a worker, if it lives, and what it has started."""
+        pid = self.pids.pop(index, None)
+        if pid is not None:
+            _kill_group(pid)
+            os.waitpid(pid, 0)
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)  # one that has no group of its own yet
+
+
+def _interpreter(*numbers: int) -> NoReturn:
+    """Go on as a fresh interpreter."""
+    for fd in numbers[:4]:
+        os.set_inheritable(fd, True)
+    given = ",".join(map(str, numbers))
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import worker; worker({given})"
+    os.execv(sys.executable, [*sys.orig_argv[: sys.orig_argv.index("-c")], "-c", code])
+
+
+def _threads() -> int:
+    """Threads of this process, those of libraries too; 0 where nobody knows."""
+    try:
+        return sum(1 for _ in Path("/proc/self/task").iterdir())
+    except OSError:
+        return 0

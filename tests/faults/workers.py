@@ -1,0 +1,124 @@
+"""Environments that fail in the ways that only a process of its own survives, and who is left then."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from faults.envs import CrashingEnv, Stepped
+
+WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
+HANGS = ("sleep", "stop", "block")
+LIVES = 16_777_213  # whose numbers are told apart in float32
+ALONE = ("raise", "lie")  # which leave the process, and so its other environments, as they are
+
+
+def fail(way: str) -> None:
+    """What an environment does when it fails, besides to lie."""
+    if way == "raise":
+        raise RuntimeError("a fault on purpose")
+    if way == "exit":
+        os._exit(3)
+    if way == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if way == "abort":
+        os.abort()
+    if way == "sleep":
+        time.sleep(3600)
+    if way == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if way == "block":
+        ctypes.PyDLL(None).sleep(3600)  # in C, and it keeps the interpreter to itself
+
+
+class Counter(gym.Env[Any, Any]):
+    """Observations [process, life, episode, step]: what does not follow from what was before shows.
+
+    A life is told by the seed of its first reset. One of a seed below `mortal` fails in step `at` of
+    episode `within`, in the given way; an episode has so many `steps`.
+    """
+
+    observation_space = spaces.Box(0, np.inf, (4,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(
+        self, way: str = "", mortal: int = 0, within: int = 1, at: int = 2, steps: int = 4
+    ) -> None:
+        self.way, self.mortal, self.when, self.steps = way, mortal, (within, at), steps
+        self.life, self.first, self.episode, self.t = 0, 0, -1, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.first, self.life, self.episode = seed, seed % LIVES, -1
+        self.episode, self.t = self.episode + 1, 0
+        return self.seen(), {}
+
+    def step(self, action: Any) -> Stepped:
+        self.t += 1
+        if self.first < self.mortal and (self.episode, self.t) == self.when:
+            fail(self.way)
+            if self.way == "lie":
+                return self.seen()[:2], 1.0, False, False, {}
+        over = self.t == self.steps
+        return self.seen(), 1.0, over and self.episode % 2 == 0, over and self.episode % 2 == 1, {}
+
+    def seen(self) -> Any:
+        return np.array([os.getpid(), self.life, self.episode, self.t], np.float64)
+
+
+class Doomed(CrashingEnv):
+    """`CrashingEnv` whose observations are [life, episode, step], to see what was joined."""
+
+    def __init__(self, **chances: Any) -> None:
+        super().__init__(**chances)
+        self.life, self.episode = 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self.life, self.episode = seed % LIVES, -1
+        self.episode += 1
+        return self.seen(), {}
+
+    def step(self, action: Any) -> Stepped:
+        _, _, *rest = super().step(action)
+        return (self.seen(), 1.0, *rest)
+
+    def seen(self) -> Any:
+        return np.array([self.life, self.episode % 10, self.t], np.float32)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there, and more than a remnant that waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have, and so on."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *below(child)]
+    return found
+
+
+def gone(pids: list[int], seconds: float = 5.0) -> bool:
+    """Whether all have ended, after some time at most."""
+    until = time.monotonic() + seconds
+    while any(map(alive, pids)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,212 @@
+"""A dead, hung or lying environment costs one episode, not the run: nothing is joined, all is counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from faults.report import FULL, record
+from faults.workers import HANGS, Counter, Doomed, below, gone
+
+from rlox.algorithms import DQN, PPO
+from rlox.configs import EnvConfig
+from rlox.envs.make import make_vec
+from rlox.types import Rollout
+from rlox_cli.main import main
+
+N = 8
+STEPS = 500_000 if FULL else 24_000
+HUNG = 100 if FULL else 6
+# in the short run as many failures as show that they happen
+CHANCES = {"p_raise": 1e-3, "p_kill": 1e-4 if FULL else 5e-4}
+ONE_EACH: dict[str, Any] = {"workers": "subprocess", "worker_envs": 1}
+
+
+class Losses:
+    """What a vector says of the steps of its environments, checked as it comes."""
+
+    def __init__(self, vec: Any) -> None:
+        self.vec = vec
+        self.lost = self.restarts = self.finished = self.joined = self.steps = 0
+        self.obs = np.zeros((vec.n_envs, 3), np.float32)
+        self.rewards, self.flags = np.zeros(vec.n_envs), np.zeros((2, vec.n_envs), np.bool_)
+        vec.reset_into(self.obs)
+        self.seen_lives = {(i, float(life)) for i, life in enumerate(self.obs[:, 0])}
+
+    def step(self) -> None:
+        """One step: [life, episode, step] goes on, or it is said why not."""
+        before = self.obs.copy()
+        actions = np.zeros(self.vec.n_envs, np.int64)
+        finals = self.vec.step_into(actions, self.obs, self.rewards, *self.flags)
+        self.steps += self.vec.n_envs
+        after, others = self.obs.copy(), np.ones(self.vec.n_envs, np.bool_)
+        if finals is not None:
+            after[finals.envs] = finals.obs
+            others[finals.lost] = False
+            self.lost += len(finals.lost)
+            self.restarts += finals.restarts
+            self.finished += len(finals.envs)
+            fresh = {(int(i), float(self.obs[i, 0])) for i in finals.lost}
+            self.joined += len(fresh & self.seen_lives)
+            self.seen_lives |= fresh
+        went_on = (after[:, :2] == before[:, :2]).all(1) & (after[:, 2] == before[:, 2] + 1)
+        self.joined += int((~went_on & others).sum())
+        self.joined += int((self.obs[~others, 2] != 0).sum())
+
+
+def side_by_side(*sources: Any) -> list[tuple[float, Losses]]:
+    """Seconds that `STEPS` environment steps took, and what was lost, of sources that took turns."""
+    config = EnvConfig(n_envs=N, max_restarts=5, **ONE_EACH)
+    vecs = [make_vec(config, 0, source) for source in sources]
+    try:
+        seconds, losses = [0.0 for _ in vecs], [Losses(vec) for vec in vecs]
+        while losses[-1].steps < STEPS:
+            for k, each in enumerate(losses):
+                begun = time.perf_counter()
+                for _ in range(125):
+                    each.step()
+                seconds[k] += time.perf_counter() - begun
+        return list(zip(seconds, losses, strict=True))
+    finally:
+        for vec in vecs:
+            vec.close()
+
+
+def test_crashes_are_counted_and_join_nothing() -> None:
+    crashes = partial(Doomed, **CHANCES)
+    (whole, sound), (crashing, losses) = side_by_side(Doomed, crashes)
+    assert (sound.lost, sound.restarts, sound.joined) == (0, 0, 0)
+    assert losses.joined == 0
+    assert losses.lost == losses.restarts  # a process each
+    expected = STEPS * sum(CHANCES.values())
+    assert abs(losses.lost - expected) < 5 * np.sqrt(expected)
+    share = whole / crashing
+    record(
+        "crashing_env",
+        {
+            "env_steps": losses.steps, "lost_episodes": losses.lost, "restarts": losses.restarts,
+            "finished_episodes": losses.finished, "joined": losses.joined,
+            "share_of_fault_free_speed": round(share, 3),
+        },
+    )  # fmt: skip
+    assert not FULL or share >= 0.9
+
+
+def test_hangs_are_found_within_a_second_of_the_deadline_and_leave_nobody() -> None:
+    deadline, late, processes = 0.5, [], set(below(os.getpid()))
+    started: set[int] = set()
+    for k in range(HUNG):
+        way = HANGS[k % len(HANGS)]
+        config = EnvConfig(n_envs=2, step_timeout=deadline, **ONE_EACH)
+        vec = make_vec(config, 0, partial(Counter, way, mortal=1, within=0))
+        obs, rewards, flags = np.zeros((2, 4), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
+        vec.reset_into(obs)
+        try:
+            for _ in range(2):
+                begun = time.perf_counter()
+                finals = vec.step_into(np.zeros(2, np.int64), obs, rewards, *flags)
+                seconds = time.perf_counter() - begun
+            assert finals is not None
+            assert finals.lost.tolist() == [0]
+            late.append(seconds - deadline)
+            started |= set(below(os.getpid())) - processes
+        finally:
+            vec.close()
+    assert gone(sorted(started))
+    record(
+        "hung_env", {"hangs": len(late), "latest_after_deadline": round(max(late), 3), "orphans": 0}
+    )
+    assert len(late) == HUNG
+    assert not FULL or max(late) <= 1.0
+
+
+def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
+    source = partial(Doomed, p_raise=0.01, p_kill=0.002)
+    small = {"n_steps": 32, "n_epochs": 1, "batch_size": 64, "net_arch": (8,)}
+    algorithm = PPO(source, n_envs=4, seed=1, **small, **ONE_EACH)
+    update, left_out, shown = algorithm.learner.update, [], []
+
+    def noting(batch: Rollout, clock: Any) -> Any:
+        if batch.valid is not None:
+            left_out.append(int((~batch.valid).sum()))
+        shown.append(sum(len(minibatch.obs) for minibatch in batch.sample_minibatches(64)))
+        return update(batch, clock)
+
+    algorithm.learner.update = noting
+    try:
+        algorithm.train(4_000)
+    finally:
+        algorithm.close()
+    counts = algorithm.recent.failures
+    assert sum(left_out) == counts["env/lost_episodes"] == counts["env/restarts"] > 10
+    assert sum(shown) == algorithm.clock.env_steps - sum(left_out)
+    assert algorithm.summary()["env/restarts"] == counts["env/restarts"]
+    assert algorithm.recent.mean_length == 20  # of whole episodes only
+
+
+def test_a_buffer_joins_nothing_across_a_restart() -> None:
+    source = partial(Doomed, p_raise=0.01, p_kill=0.002)
+    options = {"learning_starts": 64, "n_step": 3, "buffer_size": 4096, "net_arch": (8,)}
+    algorithm = DQN(source, n_envs=4, seed=1, batch_size=256, **options, **ONE_EACH)
+    try:
+        algorithm.train(2_000)
+        drawn = algorithm.source.memory.sample(16, 0.0, 0)
+        counts = algorithm.recent.failures
+        stored = len(algorithm.source.memory.buffer)
+    finally:
+        algorithm.close()
+    obs, after = drawn.obs.numpy().reshape(-1, 3), drawn.next_obs.numpy().reshape(-1, 3)
+    assert (obs[:, :2] == after[:, :2]).all()
+    assert set(after[:, 2] - obs[:, 2]) <= {1.0, 2.0, 3.0}
+    assert counts["env/lost_episodes"] == 2_000 - stored > 10
+
+
+@pytest.fixture
+def registered() -> Any:
+    gym.register("Doomed-v0", partial(Doomed, p_raise=0.01))
+    gym.register("Broken-v0", partial(Counter, "raise", 1 << 63, within=0))
+    yield
+    for name in ("Doomed-v0", "Broken-v0"):
+        gym.registry.pop(name)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("env", ["Doomed-v0", "Broken-v0"])
+def test_a_run_counts_its_losses_and_ends_with_code_4_when_they_do_not_end(
+    env: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    given = [
+        f"env={env}",
+        "env.workers=subprocess",
+        "env.n_envs=2",
+        "algo.n_steps=64",
+        "log.every=256",
+    ]
+    line = [
+        "train",
+        *given,
+        "tuned=null",
+        "total_steps=2048",
+        "eval.episodes=1",
+        f"hydra.run.dir={run}",
+    ]
+    if env == "Broken-v0":
+        assert main(line) == 4
+        told = capfd.readouterr().err
+        assert "raised RuntimeError in step: a fault on purpose" in told
+        assert "env.max_restarts=5" in told
+        assert "in fail" in (run / "log.txt").read_text()  # where it was raised, in the subprocess
+        return
+    assert main(line) == 0
+    rows = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines()]
+    counts = [row["env/lost_episodes"] for row in rows if "env/lost_episodes" in row]
+    assert counts == sorted(counts)
+    assert counts[-1] > 5

@@ -1,0 +1,375 @@
+"""Supervised workers: what fails costs one episode of whoever is in its process, and begins anew."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from faults.workers import ALONE, HANGS, WAYS, Counter, alive, below, gone
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig
+from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.make import make_vec
+from rlox.envs.workers.wire import Wire
+from rlox.errors import ConfigError, EnvError, ShapeError
+
+SEED, N = 7, 4
+
+
+def made(source: Any, **config: Any) -> Any:
+    """Two workers of two environments each, unless it is said otherwise."""
+    given = {"n_envs": N, "worker_envs": 2, "step_timeout": 20.0, **config}
+    return make_vec(EnvConfig(workers="subprocess", **given), SEED, source)
+
+
+class Play:
+    """Steps a vector with actions 0 and keeps what it says."""
+
+    def __init__(self, vec: VectorEnv) -> None:
+        self.vec = vec
+        self.obs: NDArray[Any] = np.zeros((vec.n_envs, vec.observations.dim), np.float32)
+        self.rewards, self.flags = np.zeros(vec.n_envs), np.zeros((2, vec.n_envs), np.bool_)
+        vec.reset_into(self.obs)
+
+    def step(self) -> Finals | None:
+        actions = np.zeros(self.vec.n_envs, np.int64)
+        return self.vec.step_into(actions, self.obs, self.rewards, *self.flags)
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+
+
+@pytest.fixture
+def vecs() -> Any:
+    """Makes vectors, and closes them in the end."""
+    opened = []
+
+    def open_one(source: Any, **config: Any) -> Any:
+        opened.append(made(source, **config))
+        return opened[-1]
+
+    yield open_one
+    for vec in opened:
+        vec.close()
+
+
+QUICK = ("raise", "kill", "sleep")
+
+
+@pytest.mark.parametrize(
+    "way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.ci) for way in WAYS]
+)
+def test_a_failure_costs_the_episodes_of_its_process_and_no_other(way: str, vecs: Any) -> None:
+    """Environment 0 fails in step 2 of its second episode; 1 is in the same process, 2 and 3 are not."""
+    deadline = 0.5 if way in HANGS else 20.0
+    vec = vecs(partial(Counter, way, mortal=SEED + 1), step_timeout=deadline)
+    play = Play(vec)
+    play.steps(5)
+    process = play.obs[:, 0].copy()
+    finals = play.step()
+    lost = [0] if way in ALONE else [0, 1]
+    others = [i for i in range(N) if i not in lost]
+    assert finals is not None
+    assert finals.lost.tolist() == lost
+    assert (finals.restarts, len(finals.envs)) == (1, 0)
+    assert play.rewards.tolist() == [0.0 if i in lost else 1.0 for i in range(N)]
+    assert play.flags[0].tolist() == [False] * N
+    assert play.flags[1].tolist() == [i in lost for i in range(N)]
+    assert play.obs[lost, 2:].tolist() == [[0, 0]] * len(lost)
+    assert play.obs[others, 1:].tolist() == [[SEED + i, 1, 2] for i in others]
+    assert (play.obs[:, 0] == process).tolist() == [way in ALONE or i in others for i in range(N)]
+    assert not set(play.obs[lost, 1]) & set(range(SEED, SEED + N))
+    lives = play.obs[:, 1].copy()
+    play.step()
+    assert play.obs[lost, 2:].tolist() == [[0, 1]] * len(lost)
+    assert play.obs[others, 2:].tolist() == [[1, 3]] * len(others)
+    assert play.obs[:, 1].tolist() == lives.tolist()
+
+
+def test_lives_that_begin_anew_do_not_depend_on_how_many_a_worker_has(vecs: Any) -> None:
+    seen = []
+    for worker_envs in (1, 3, None):
+        play = Play(vecs(partial(Counter, "raise", mortal=SEED + N), worker_envs=worker_envs))
+        seen.append([])
+        for _ in range(12):
+            finals = play.step()
+            lost = [] if finals is None else finals.lost.tolist()
+            seen[-1] += [play.obs[:, 1:].tolist(), lost, play.flags.tolist()]
+    assert seen[0] == seen[1] == seen[2]
+    assert len({life for step in seen[0][::3] for life, *_ in step}) == 2 * N
+
+
+EVERYONE = 1 << 63
+
+
+def test_an_environment_that_fails_too_often_in_a_row_is_an_error_with_its_traceback(
+    vecs: Any,
+) -> None:
+    play = Play(vecs(partial(Counter, "raise", EVERYONE, within=0, at=1), max_restarts=3))
+    for _ in range(3):
+        finals = play.step()
+        assert finals is not None
+        assert finals.lost.tolist() == list(range(N))
+    told = (
+        r"copy 0\) raised RuntimeError in step: a fault on purpose; failed 4 times .*max_restarts=3"
+    )
+    with pytest.raises(EnvError, match=rf"(?s){told}.*Traceback.*in fail"):
+        play.step()
+    with pytest.raises(EnvError, match="closed"):
+        play.step()
+
+
+def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: Any) -> None:
+    play = Play(vecs(partial(Counter, "raise", EVERYONE, at=1, steps=1), max_restarts=1))
+    for _ in range(4):
+        for index in ("envs", "lost"):
+            finals = play.step()
+            assert finals is not None
+            assert getattr(finals, index).tolist() == list(range(N))
+
+
+@pytest.mark.ci
+def test_the_place_of_a_hang_and_the_end_of_a_process_are_told(vecs: Any) -> None:
+    for way, told in (
+        ("block", r"did not answer step within 0.5 s .*env.step_timeout.*workers.py.* in fail"),
+        (
+            "abort",
+            r"copies 0 to 1\): a subprocess died during step: it was killed by SIGABRT.*in fail",
+        ),
+        ("exit", r"died during step: it exited with code 3"),
+    ):
+        deadline = 0.5 if way in HANGS else 20.0
+        play = Play(vecs(partial(Counter, way, EVERYONE), max_restarts=0, step_timeout=deadline))
+        play.steps(5)
+        with pytest.raises(EnvError, match=rf"(?s){told}"):
+            play.step()
+
+
+class Unmade(gym.Env[Any, Any]):
+    def __init__(self, error: Exception) -> None:
+        raise error
+
+
+class NoReset(Counter):
+    def reset(self, **options: Any) -> Any:
+        raise OSError("no such map")
+
+
+def test_what_fails_when_it_is_made_or_first_reset_is_an_error_at_once(vecs: Any) -> None:
+    with pytest.raises(
+        EnvError, match=r"(?s)copy 0\) raised KeyError in __init__: 'map'.*Traceback"
+    ):
+        vecs(partial(Unmade, KeyError("map")))
+    with pytest.raises(ConfigError, match=r"^a word of rlox$"):
+        vecs(partial(Unmade, ConfigError("a word of rlox")))
+    with pytest.raises(EnvError, match=r"copy 0\) raised OSError in reset: no such map"):
+        Play(vecs(NoReset))
+
+
+class Growing(Counter):
+    """Each copy has another space than the one before."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        (folder / f"{os.getpid()}-{random.random()}").touch()
+        high = len(list(folder.iterdir()))
+        self.observation_space = spaces.Box(0, high, (4,), np.float64)
+
+
+@pytest.mark.ci
+def test_copies_with_other_spaces_are_refused(vecs: Any, tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match="has the spaces"):
+        vecs(partial(Growing, tmp_path))
+
+
+def test_a_wrong_number_of_actions_is_refused_before_anybody_steps(vecs: Any) -> None:
+    play = Play(vecs(Counter))
+    for shape in ((1,), (N - 1,), (N, 1)):
+        with pytest.raises(ShapeError, match=r"expected \(4,\)"):
+            play.vec.step_into(np.zeros(shape, np.int64), play.obs, play.rewards, *play.flags)
+    play.step()
+    assert play.obs[:, 3].tolist() == [1] * N
+
+
+def test_a_step_that_a_signal_broke_off_leaves_no_answer_for_the_next(
+    vecs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play(vecs(Counter, n_envs=2, worker_envs=1))
+    play.step()
+    receive, calls = Wire.receive, iter([None, KeyboardInterrupt])
+
+    def broken(wire: Wire, deadline: float | None = None) -> Any:
+        if (error := next(calls, None)) is not None:
+            raise error
+        return receive(wire, deadline)
+
+    monkeypatch.setattr(Wire, "receive", broken)
+    with pytest.raises(KeyboardInterrupt):
+        play.step()
+    play.step()
+    assert play.obs[:, 3].tolist() == [3, 3]
+
+
+def test_an_exact_state_goes_on_in_mid_episode(vecs: Any) -> None:
+    first, second = (
+        Play(
+            make_vec(EnvConfig("Pendulum-v1", n_envs=3, workers="subprocess", worker_envs=k), SEED)
+        )
+        for k in (2, 1)
+    )
+    try:
+        actions = np.random.default_rng(0).uniform(-2, 2, (230, 3, 1)).astype(np.float32)
+        for action in actions[:90]:
+            first.vec.step_into(action, first.obs, first.rewards, *first.flags)
+        assert first.vec.resume_grade == "exact"
+        second.vec.restore(first.vec.state())
+        for action in actions[90:]:
+            for play in (first, second):
+                play.vec.step_into(action, play.obs, play.rewards, *play.flags)
+            assert np.array_equal(first.obs, second.obs)
+            assert np.array_equal(first.rewards, second.rewards)
+    finally:
+        first.vec.close()
+        second.vec.close()
+
+
+def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs: Any) -> None:
+    source = partial(Counter, "raise", mortal=SEED + 1)
+    first, second = vecs(source), vecs(source)
+    play = Play(first)
+    play.steps(6)
+    assert first.resume_grade == "episode_start"
+    second.restore(first.state())
+    again = Play(second)
+    assert not set(again.obs[:, 1]) & {*play.obs[:, 1], *range(SEED, SEED + N)}
+    assert second.state()["restarts"].tolist() == [1, 0, 0, 0]
+
+
+class Rolls(Counter):
+    """Draws from the global generators, as environments should not."""
+
+    def seen(self) -> Any:
+        return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
+
+
+@pytest.mark.ci
+def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
+    rows = Play(vecs(Rolls, worker_envs=1)).obs
+    assert len(set(rows[:, 0])) == len(set(rows[:, 1])) == len(set(rows[:, 2])) == N
+
+
+@pytest.mark.ci
+def test_another_template_takes_the_place_of_one_that_died(vecs: Any) -> None:
+    play = Play(vecs(Counter))
+    workers = [int(pid) for pid in set(play.obs[:, 0])]
+    (template,) = (pid for pid in below(os.getpid()) if set(workers) <= set(below(pid)))
+    os.kill(template, signal.SIGKILL)
+    assert gone(workers)
+    finals = play.step()
+    assert finals is not None
+    assert (finals.lost.tolist(), finals.restarts) == (list(range(N)), 2)
+    assert not set(play.obs[:, 0]) & set(workers)
+    play.step()
+    assert play.obs[:, 3].tolist() == [1] * N
+
+
+class Threaded:
+    """Starts a thread where it is loaded, as some libraries do."""
+
+    def __reduce__(self) -> Any:
+        return _threaded, ()
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        return Counter("kill", mortal=SEED + 1)
+
+
+def _threaded() -> Threaded:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return Threaded()
+
+
+@pytest.mark.ci
+def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
+    play = Play(vecs(Threaded()))
+    (worker, *_) = [int(pid) for pid in play.obs[:, 0]]
+    assert "import worker" in Path(f"/proc/{worker}/cmdline").read_text()
+    play.steps(5)
+    finals = play.step()
+    assert finals is not None
+    assert finals.lost.tolist() == [0, 1]
+    assert play.obs[:, 3].tolist() == [0, 0, 2, 2]
+
+
+class Parent(Counter):
+    """Starts a process of its own, which does not end by itself."""
+
+    def __init__(self, way: str = "", mortal: int = 0) -> None:
+        super().__init__(way, mortal)
+        self.child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def seen(self) -> Any:
+        return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)
+
+
+@pytest.mark.ci
+def test_what_environments_have_started_ends_with_their_process(vecs: Any) -> None:
+    play = Play(vecs(partial(Parent, "kill", SEED + 1)))
+    children = [int(pid) for pid in play.obs[:, 1]]
+    play.steps(5)
+    assert all(map(alive, children))
+    play.step()
+    assert gone(children[:2])
+    assert all(map(alive, children[2:]))
+    play.vec.close()
+    assert gone([*children, *(int(pid) for pid in play.obs[:, :2].ravel())])
+
+
+SCRIPT = """
+    import sys, os, signal
+    import gymnasium as gym, numpy as np
+    from gymnasium import spaces
+    from rlox import GymVecEnv
+
+    class Mine(gym.Env):
+        observation_space = spaces.Box(0, np.inf, (1,), np.float64)
+        action_space = spaces.Discrete(2)
+        def reset(self, seed=None, options=None):
+            return np.array([os.getpid()]), {}
+        def step(self, action):
+            return self.reset()[0], 1.0, False, False, {}
+
+    gym.register("Mine-v0", Mine)
+    gym.register("Named-v0", "__main__:Mine")
+    for source in (Mine, "Mine-v0", "Named-v0", lambda: gym.make("Mine-v0"), lambda: gym.make("Named-v0")):
+        vec = GymVecEnv(source, 2, workers="subprocess")
+        print(*vec.reset_all()[:, 0].astype(int), flush=True)
+        vec.step_all([0, 0])
+    if sys.argv[1:]:
+        os.kill(os.getpid(), int(sys.argv[1]))
+"""
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("ends", ["", str(int(signal.SIGKILL))])
+def test_a_script_needs_no_guard_and_leaves_nobody_behind_however_it_ends(ends: str) -> None:
+    """None of its vectors is closed."""
+    line = [sys.executable, "-c", textwrap.dedent(SCRIPT), *ends.split()]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -int(ends or 0), done.stderr
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert len(workers) == 10
+    assert gone(workers)
