@@ -118,7 +118,7 @@ def test_a_current_folder_that_is_gone_is_said(
 def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
     assert cli("resum", "x").err == (
         "rlox: unknown command 'resum'; did you mean 'resume'?\n"
-        "  commands: bench, completion, doctor, evaluate, list, report, resume, sweep, sync, train; "
+        "  commands: bench, check, completion, doctor, evaluate, list, report, resume, sweep, sync, train; "
         "rlox --help\n"
     )
     assert cli("resume").err == (
