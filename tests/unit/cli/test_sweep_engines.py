@@ -241,8 +241,8 @@ def test_a_preempted_slurm_job_is_saved_queued_again_and_ends_as_one_that_never_
         ),
         (("ray", "+hydra.launcher.rai=2"), "has no such setting; did you mean 'ray'?"),
         (
-            ("ray", "+hydra.launcher.ray.init.adress=auto"),
-            "hydra.launcher.ray.init.adress: hydra/launcher=ray has no such setting; did you mean "
+            ("ray", "+hydra.launcher.ray.init.addr=auto"),
+            "hydra.launcher.ray.init.addr: hydra/launcher=ray has no such setting; did you mean "
             "'address'?",
         ),
         (
