@@ -10,7 +10,7 @@ from rlox_cli.bench.intervals import Estimate
 from rlox_cli.bench.record import CLOCKS, Baseline, CaseRecord
 
 # Standard errors that chance may explain. There are some twenty cases by two clocks, errors of nine
-# passes are known to a third, and whatever lies beyond is measured again before it counts.
+# passes are known to two fifths, and whatever lies beyond is measured again before it counts.
 ERRORS = 4.0
 UNCLEAR = 0.4  # a tolerance above this would let 1.5 times the time pass
 SAME, SLOWER, FASTER, NOISY, NEW = "same", "slower", "faster", "noisy", "new"

@@ -82,14 +82,13 @@ def estimate(passes: Sequence[tuple[Sequence[float], Sequence[float]]], seed: in
 
 
 def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> float:
-    """The standard deviation of passes, by the median deviation where there are enough of them; of one
-    pass that which its rounds leave open.
+    """The standard deviation of passes, by the median deviation where there are enough of them; of few
+    not less than what their rounds leave open, as few may lie close to each other by chance.
     """
-    if logs.size == 1:
-        return float(np.std(draws[0]))
-    if logs.size < ENOUGH:
-        return float(np.std(logs, ddof=1))
-    return float(NORMAL * np.median(np.abs(logs - np.median(logs))))
+    if logs.size >= ENOUGH:
+        return float(NORMAL * np.median(np.abs(logs - np.median(logs))))
+    between = float(np.var(logs, ddof=1)) if logs.size > 1 else 0.0
+    return float(np.sqrt(max(between, np.mean([np.var(each) for each in draws]))))
 
 
 def _low(pair: NDArray[np.float64]) -> NDArray[np.float64]:

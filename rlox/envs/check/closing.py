@@ -52,7 +52,7 @@ def _look_for_leaks(subject: Subject) -> None:
     if _grown(before, _counts()):
         gc.collect()  # late, as it takes long: what only a circle holds is not left behind
     grown = _grown(before, _counts())
-    for what, code, todo in (
+    for what, code, remedy in (
         ("processes", "leaves-processes", "terminate and join them in close()"),
         ("threads", "leaves-threads", "tell them to end and join them in close()"),
         ("open files", "leaves-files", "close them in close(), or read them within `with`"),
@@ -61,7 +61,7 @@ def _look_for_leaks(subject: Subject) -> None:
             subject.report.warning(
                 code,
                 f"{ROUNDS} that were made and closed left {grown[what]} {what} behind, expected none: "
-                f"evaluations and sweeps make many; {todo}",
+                f"evaluations and sweeps make many; {remedy}",
             )
             return  # a process has files of its own
 

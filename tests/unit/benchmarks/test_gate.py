@@ -168,3 +168,9 @@ def test_the_error_of_one_pass_is_what_its_rounds_leave_open():
     steady_rounds = estimate([([2.0] * 8, [1.0] * 8)])
     assert steady_rounds.error == pytest.approx(0.0, abs=1e-12)
     assert estimate([([2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9], [1.0] * 8)]).error > 0.01
+
+
+def test_few_passes_that_agree_by_chance_are_no_surer_than_their_rounds():
+    rounds = [2.0, 3.0, 2.5, 4.0, 2.0, 3.5, 2.2, 2.9]
+    alike = estimate([(rounds, [1.0] * 8)] * 3)
+    assert alike.error > 0.01
