@@ -1,12 +1,16 @@
-"""How much of its rate a counting thread keeps while this process makes one long call after another.
+"""How much of the time a counting thread may run while this process makes one long call after another.
 
-Prints JSON: the milliseconds a call takes, and the rate during the calls over the rate alone. Time
-in which the counting thread was ready but had no processor, because of other processes, is left out.
+Prints JSON: the milliseconds a call takes, and the share of the time in which the counting thread ran or
+was ready to, as a process beside this one sees it (Linux: the state in /proc). A thread that waits for the
+interpreter sleeps; one that waits for a processor, because of other processes, is ready.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -17,7 +21,9 @@ import numpy as np
 
 from rlox import _core
 
-SECONDS = 0.3
+SAMPLES = 600
+# Seconds that a thread which has the interpreter may keep it; the default of 5 ms hides short calls.
+SWITCH_INTERVAL = 1e-4
 
 
 class Counter(threading.Thread):
@@ -30,11 +36,6 @@ class Counter(threading.Thread):
     def run(self) -> None:
         while True:
             self.count += 1
-
-    def waited(self) -> float:
-        """Seconds so far in which the thread was ready and no processor was free."""
-        stat = Path(f"/proc/self/task/{self.native_id}/schedstat")
-        return int(stat.read_text().split()[1]) / 1e9 if stat.exists() else 0.0
 
 
 def gae() -> Callable[[], object]:
@@ -108,6 +109,12 @@ def draws() -> Callable[[], object]:
     return lambda: stream.normal(1_000_000)
 
 
+def holding() -> Callable[[], object]:
+    """A call that keeps the interpreter: what is measured has to tell it from the others."""
+    usleep = ctypes.PyDLL(None).usleep
+    return lambda: usleep(3_000)
+
+
 # Not here: `pack_sequences` and `pack_tokens`, which spend a large part of a long call making and
 # filling Python's arrays, `unpack_sequences`, which makes nothing but views, and `snapshot` and
 # `restore`, which copy arrays into a dict and back.
@@ -124,29 +131,42 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "step_all": step_all,
     "step_into": step_into,
     "update_statistics": moments,
+    "holding": holding,
 }
 
 
-def rate(counter: Counter, work: Callable[[], object]) -> float:
-    """Counts per second while `work` is done again and again."""
-    begun, waited, count = time.perf_counter(), counter.waited(), counter.count
-    while time.perf_counter() - begun < SECONDS:
-        work()
-    elapsed = time.perf_counter() - begun
-    ready = elapsed - (counter.waited() - waited)
-    return (counter.count - count) / ready
+def watch(stat: str) -> None:
+    """Print the share of looks at a thread's `stat` that find it running or ready."""
+    states = []
+    for _ in range(SAMPLES):
+        time.sleep(0.0005)
+        states.append(Path(stat).read_text().rpartition(")")[2].split()[0])
+    print(states.count("R") / SAMPLES)
+
+
+def share(thread: threading.Thread, work: Callable[[], object]) -> float:
+    """What `watch` says of `thread` while `work` is done again and again."""
+    stat = f"/proc/{os.getpid()}/task/{thread.native_id}/stat"
+    command = [sys.executable, __file__, "--watch", stat]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        while watcher.poll() is None:
+            work()
+        assert watcher.stdout is not None
+        return float(watcher.stdout.read())
 
 
 def main() -> None:
+    if sys.argv[1] == "--watch":
+        return watch(sys.argv[2])
+    sys.setswitchinterval(SWITCH_INTERVAL)
     work, counter = CALLS[sys.argv[1]](), Counter()
     work()
     begun = time.perf_counter()
     work()
     alone = time.perf_counter() - begun
     counter.start()
-    free = rate(counter, lambda: time.sleep(0.05))
-    busy = rate(counter, work)
-    print(json.dumps({"milliseconds": 1000 * alone, "kept": busy / free}))
+    print(json.dumps({"milliseconds": 1000 * alone, "kept": share(counter, work)}))
+    return None
 
 
 if __name__ == "__main__":
