@@ -43,7 +43,8 @@ def judge(
     case: CaseRecord, baseline: Baseline, floor: float, counts: Mapping[str, float]
 ) -> Verdict:
     """CPU time decides, which the work of others on the machine moves least; time of the clock shows
-    what only waits. Where time is too noisy to show 1.5 times as much, the instructions decide.
+    what only waits. Where time is too noisy to show 1.5 times as much, the instructions decide, and where it
+    may be as much longer as there are more of them, they are believed.
     """
     name = case.name
     if name not in baseline.passes or baseline.yardsticks[name] != case.yardstick:
@@ -69,11 +70,14 @@ def _compare(
     noise = ERRORS * math.hypot(old.error, new.error)
     bound, moved = max(math.log1p(floor), noise), new.log - old.log
     tolerance = math.expm1(bound)
-    if moved > bound:
+    more = math.log(counted[1] / counted[0]) if counted else None
+    works = more is not None and more > math.log1p(floor) and clock == CLOCKS[0]
+    if tolerance > UNCLEAR and more is not None:
+        state = SLOWER if works else NOISY
+    elif moved > bound or (works and more <= moved + bound):  # which the time does not deny
         state = SLOWER
     elif tolerance > UNCLEAR:
-        more = math.log(counted[1] / counted[0]) if counted else 0.0
-        state = SLOWER if more > math.log1p(floor) and clock == CLOCKS[0] else NOISY
+        state = NOISY
     else:
         state = FASTER if moved < -bound else SAME
     return Verdict(name, state, clock, old.ratio, new.ratio, tolerance, counted)

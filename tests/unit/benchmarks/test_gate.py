@@ -124,6 +124,25 @@ def test_of_a_case_that_is_too_noisy_the_instructions_decide(now, state):
     assert (verdict.state, verdict.counted) == (state, now / 1_000)
 
 
+def test_a_time_that_is_too_noisy_to_say_does_not_outdo_the_same_instructions():
+    verdict = judge(case(noisy(9.0), 1_000.0), base(noisy(1.0)), FLOOR, {"a": 1_000.0})
+    assert (verdict.state, verdict.clock) == (NOISY, "cpu")
+    assert verdict.change > 1 + verdict.tolerance
+
+
+@pytest.mark.parametrize(
+    ("time", "instructions", "state"),
+    [(1.12, 1.25, SLOWER), (1.05, 1.5, SAME), (1.1, 1.2, SLOWER), (1.1, 1.1, SAME)],
+)
+def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(
+    time, instructions, state
+):
+    # known to 1.15 times: 1.12 may be 1.25, 1.05 cannot be 1.5
+    found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
+    verdict = judge(found, before, FLOOR, {"a": 1_000.0})
+    assert verdict.state == state
+
+
 def test_what_only_waits_is_found_by_the_clock():
     found = case(steady(1.0))
     found.passes["wall"] = steady(1.5)
