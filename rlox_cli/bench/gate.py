@@ -70,9 +70,9 @@ def _compare(
     noise = ERRORS * math.hypot(old.error, new.error)
     bound, moved = max(math.log1p(floor), noise), new.log - old.log
     tolerance = math.expm1(bound)
-    more = math.log(counted[1] / counted[0]) if counted else None
-    works = more is not None and more > math.log1p(floor) and clock == CLOCKS[0]
-    if tolerance > UNCLEAR and more is not None:
+    more = math.log(counted[1] / counted[0]) if counted else 0.0
+    works = more > math.log1p(floor) and clock == CLOCKS[0]
+    if tolerance > UNCLEAR and counted:
         state = SLOWER if works else NOISY
     elif moved > bound or (works and more <= moved + bound):  # which the time does not deny
         state = SLOWER
