@@ -59,8 +59,9 @@ def try_environment(config: RunConfig) -> None:
 
     A missing package, arguments that do not fit and spaces that no policy takes show up here.
     """
+    from rlox.envs.actions import ActionCodec
     from rlox.envs.make import single_factory, uses_native
-    from rlox.envs.spaces import ActionCodec, ObservationCodec
+    from rlox.envs.spaces import ObservationCodec
 
     if uses_native(config.env):
         return

@@ -13,8 +13,9 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.algorithms.offline import NO_ENV, offline_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
+from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, GaussianActor

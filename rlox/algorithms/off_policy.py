@@ -10,11 +10,12 @@ import torch
 
 from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.envs.spaces import ActionCodec, short
+from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from rlox._core import OfflineDatasetBuffer
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.envs.actions import ActionCodec
 from rlox.envs.make import render_factory, single_factory
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import require_networks

@@ -13,9 +13,9 @@ from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import is_object_name, object_name
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import render_factory
-from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.importing import made
 from rlox.policies import (

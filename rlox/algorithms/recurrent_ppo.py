@@ -15,9 +15,9 @@ from rlox.algorithms.ppo import ClippedLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource, render_factory
-from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic

@@ -14,9 +14,9 @@ from torch import Tensor
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SACConfig
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
-from rlox.envs.spaces import ActionCodec
 from rlox.errors import ConfigError
 from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_target
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference

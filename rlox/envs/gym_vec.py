@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import stream_seed
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
+from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import EnvError
 
 __all__ = ["EnvFactory", "SyncGymVecEnv", "start_seeds"]

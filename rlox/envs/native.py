@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from rlox import _core
 from rlox._core import VecEnv
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
 from rlox.envs.ids import plugged
 from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ObservationCodec
 from rlox.importing import import_module
 
 __all__ = ["NativeVecEnv", "native_engine"]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlox.envs.spaces import ActionCodec
+from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
 from rlox.policies.base import ActorCritic, Sampler, acting
 from rlox.rng import keyed

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
-from rlox.envs.spaces import ActionCodec
 from rlox.types import FinalObs, Rollout
 
 __all__ = ["Arena", "Ended"]

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
-from rlox.envs.spaces import ActionCodec
 from rlox.errors import CheckpointError
 from rlox.sources.chunk import Chunk
 from rlox.sources.engine import engine_of, go_on, interruption

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
-from rlox.envs.spaces import ActionCodec, ObservationCodec, shape_of
+from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, RloxError, ShapeError
 from rlox.policies.base import Policy, acting
 

@@ -11,8 +11,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.spaces import ObservationCodec
 
 Array = NDArray[Any]
 

@@ -13,7 +13,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.spaces import ActionCodec, ObservationCodec
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec
 
 __all__ = ["Rows", "codecs_of", "new_memory"]
 

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from rlox.envs.spaces import ActionCodec
+from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
 from rlox.networks import EnsembleMLP, QNetwork, polyak_update
 from rlox.optim import FlatParameters, TargetNetwork
