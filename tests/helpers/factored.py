@@ -172,6 +172,7 @@ def require_form(space: gym.Space[Any], action: Any) -> None:
     assert space.contains(action), f"{action!r} is not in {space}"
     for part, value in parts_of(space, action):
         assert value.dtype == part.dtype, f"{value!r} is {value.dtype}, not of {part}"
+        assert isinstance(value, np.generic if isinstance(part, spaces.Discrete) else np.ndarray)
 
 
 def env_id(name: str) -> str:
