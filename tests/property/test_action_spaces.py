@@ -1,0 +1,122 @@
+"""Whatever the action space: rows become actions of it and come back, and masks allow what is taken."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from helpers.factored import require_form
+from helpers.tiers import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlox.envs.actions import ActionCodec
+from rlox.envs.mask_forms import MaskForm
+from rlox.policies.factored import FactoredHead
+
+EXAMPLES = examples(default=60, ci=400, full=5_000)
+INTEGERS = st.sampled_from([np.int8, np.int16, np.int32, np.int64])
+SHAPES = st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> gym.Space[Any]:
+    """One or several choices, from any number on and of any dtype."""
+    kind, dtype = draw(st.sampled_from(["one", "many", "binary"])), draw(INTEGERS)
+    if kind == "one":
+        return spaces.Discrete(draw(st.integers(1, 6)), start=draw(st.integers(-9, 9)), dtype=dtype)
+    shape = draw(SHAPES)
+    if kind == "binary":
+        return spaces.MultiBinary(shape)
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    return spaces.MultiDiscrete(
+        rng.integers(1, 5, shape), dtype=dtype, start=rng.integers(-9, 9, shape)
+    )
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> gym.Space[Any]:
+    """Bounds on both sides, on one or on none, each number its own; whole numbers too."""
+    shape, dtype = (
+        draw(st.one_of(st.just(()), SHAPES)),
+        draw(st.sampled_from([np.float16, np.float32, np.float64, np.int8, np.int64])),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    low = rng.integers(-5, 1, shape).astype(np.float64)
+    high = low + rng.integers(1, 5, shape)
+    if np.dtype(dtype).kind == "f":
+        low = np.where(rng.random(shape) < 0.3, -np.inf, low)
+        high = np.where(rng.random(shape) < 0.3, np.inf, high)
+    return spaces.Box(np.asarray(low, dtype), np.asarray(high, dtype), dtype=dtype)
+
+
+SPACES = st.recursive(
+    st.one_of(choices(), boxes()),
+    lambda parts: st.one_of(
+        st.lists(parts, min_size=1, max_size=3).map(spaces.Tuple),
+        st.dictionaries(st.sampled_from("abcd"), parts, min_size=1, max_size=3).map(spaces.Dict),
+    ),
+    max_leaves=6,
+)
+
+
+def sampled(codec: ActionCodec, n: int, seed: int) -> np.ndarray[Any, Any]:
+    """Rows of choices that exist and numbers of all sizes."""
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(count, size=n) for count in codec.choices]
+    columns += [rng.normal(scale=4.0, size=n) for _ in range(codec.vector)]
+    return np.stack(columns, 1).astype(codec.dtype).reshape(n, *codec.shape)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(space=SPACES, seed=st.integers(0, 99))
+def test_a_row_becomes_an_action_of_the_space_and_comes_back(space: Any, seed: int) -> None:
+    codec = ActionCodec.of(space)
+    rows = sampled(codec, 3, seed)
+    actions = codec.to_env(rows)
+    assert gym.vector.utils.batch_space(space, 3).contains(actions)
+    for action in codec.each(actions):
+        require_form(space, action)
+    back = codec.of_env(actions, 3)
+    chosen = (slice(None), slice(len(codec.choices)))
+    wide = back.reshape(3, -1), rows.reshape(3, -1)
+    assert np.array_equal(wide[0][chosen], wide[1][chosen])
+    assert repr(codec.to_env(back)) == repr(actions)  # what was cut stays where it was cut to
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(space=SPACES, seed=st.integers(0, 99))
+def test_what_the_space_samples_is_a_row_that_gives_it_again(space: Any, seed: int) -> None:
+    codec = ActionCodec.of(space)
+    batch = gym.vector.utils.batch_space(space, 2)
+    batch.seed(seed)
+    rows = codec.of_env(batch.sample(), 2)
+    counts = np.array(codec.choices, np.int64)
+    chosen = rows.reshape(2, -1)[:, : len(counts)]
+    assert ((chosen >= 0) & (chosen < counts)).all()
+    again = codec.of_env(codec.to_env(rows), 2)
+    assert np.array_equal(again, rows)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(space=SPACES.filter(lambda s: bool(ActionCodec.of(s).choices)), seed=st.integers(0, 99))
+def test_a_head_takes_each_choice_from_what_a_mask_allows(space: Any, seed: int) -> None:
+    codec = ActionCodec.of(space)
+    form, rng = MaskForm(codec), np.random.default_rng(seed)
+    mask = (rng.random(form.size) < 0.5).astype(np.int8)
+    begins = np.cumsum((0, *codec.choices))
+    for begin, end in pairwise(begins):
+        mask[rng.integers(begin, end)] = 1
+    assert not form.empty(form.row(mask))
+    head = FactoredHead(codec.choices, codec.vector)
+    outputs = torch.from_numpy(rng.normal(size=(1, head.size)).astype(np.float32))
+    outputs[:, : head.logits][:, torch.from_numpy(mask == 0)] = -1e30
+    for row in (head.mode(outputs), head.sample(outputs, torch.Generator().manual_seed(seed))):
+        taken = row[0, : len(codec.choices)].long().numpy()
+        assert mask[begins[:-1] + taken].all()
+        log_prob, entropy = head.score(outputs, row)
+        assert bool(torch.isfinite(log_prob) & torch.isfinite(entropy))
