@@ -60,11 +60,14 @@ def try_environment(config: RunConfig) -> None:
     A missing package, arguments that do not fit and spaces that no policy takes show up here.
     """
     from rlox.envs.actions import ActionCodec
+    from rlox.envs.films import require_video
     from rlox.envs.make import single_factory, uses_native
     from rlox.envs.spaces import ObservationCodec
 
     if uses_native(config.env):
         return
+    if config.env.record_every:
+        require_video()
     env = single_factory(config.env, training=True)()
     try:
         ObservationCodec.of(env.observation_space, config.env.id)

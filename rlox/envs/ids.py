@@ -17,7 +17,7 @@ from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec", "plugged"]
+__all__ = ["env_ids", "find_spec", "is_ale", "plugged"]
 
 # Namespaces that a separate package registers: namespace -> (module, what to install).
 _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
@@ -26,6 +26,11 @@ _NAMESPACES = {"ALE": ("ale_py", "ale-py")}
 def env_ids() -> list[str]:
     """Every registered Gymnasium id."""
     return sorted(gym.registry)
+
+
+def is_ale(env_id: str) -> bool:
+    """Whether an id is of a game in the Arcade Learning Environment."""
+    return env_id.rpartition(":")[2].startswith("ALE/")
 
 
 def find_spec(env_id: str) -> Any:

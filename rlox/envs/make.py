@@ -13,18 +13,21 @@ from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
+from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
-from rlox.envs.ids import find_spec
+from rlox.envs.ids import find_spec, is_ale
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.native_gym import NativeGymEnv
 from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.envs.workers.registered import without_script
-from rlox.envs.wrapping import wrapping
+from rlox.envs.wrapping import limited, wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
 __all__ = [
     "EnvSource",
+    "bare_factory",
     "factory_of",
     "make_vec",
     "render_factory",
@@ -44,15 +47,16 @@ _EXTRAS = {
 
 
 def uses_native(config: EnvConfig) -> bool:
-    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error."""
-    wrapped = config.wrappers or config.reward_wrappers
-    plain = not config.kwargs and not wrapped and config.workers == "sync"
-    native = plain and native_engine(config.id) is not None
+    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error.
+
+    Whatever is put around an environment, or changes how it is made, is there in Gymnasium only.
+    """
+    around = " and ".join(config.put_around)
+    native = not around and native_engine(config.id) is not None
     if config.backend == "native" and not native:
         raise ConfigError(
-            f"env.backend=native cannot run {config.id}"
-            + ("" if plain else " with env.kwargs, wrappers or env.workers=subprocess")
-            + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
+            f"env.backend=native cannot run {config.id}{around and f' with {around}'}"
+            f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
     native &= config.backend != "gymnasium"
     if native and config.action_mask != "none":
@@ -63,10 +67,33 @@ def uses_native(config: EnvConfig) -> bool:
     if config.precision != "f64" and not native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "
-            f"Gymnasium here{'' if plain else ' (env.kwargs, env.wrappers and subprocesses do that)'}"
+            f"Gymnasium here{around and f' ({around})'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
         )
     return native
+
+
+def bare_factory(
+    config: EnvConfig, source: EnvSource | None = None, render_mode: str | None = None
+) -> EnvFactory:
+    """A callable that makes one fresh environment with the configured arguments and time limit.
+
+    A native one (`NativeGymEnv`) keeps its own limit besides, so no longer one can be asked of it.
+    """
+    limit, sticky, options = (
+        config.max_episode_steps,
+        config.repeat_action_probability,
+        dict(config.kwargs),
+    )
+    for key in ("max_episode_steps", "repeat_action_probability"):
+        if key in options and getattr(config, key) is not None:
+            raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
+    if source is None and limit is not None:
+        options["max_episode_steps"] = limit
+    if source is None and sticky is not None and is_ale(config.id):
+        options["repeat_action_probability"] = sticky
+    make = factory_of(config.id if source is None else source, options, render_mode)
+    return make if limit is None else lambda: _within(make(), config.id, limit)
 
 
 def single_factory(
@@ -77,9 +104,9 @@ def single_factory(
 ) -> EnvFactory:
     """A callable that makes one fresh environment, wrapped as configured.
 
-    `training` decides whether wrappers of the reward are around it.
+    `training` decides whether what changes rewards is around it.
     """
-    make = factory_of(config.id if source is None else source, config.kwargs, render_mode)
+    make = bare_factory(config, source, render_mode)
     wrapped, masked = wrapping(config, training), masking(config)
     return lambda: masked(wrapped(make()))
 
@@ -108,8 +135,9 @@ def make_vec(
             f"env.precision={config.precision} needs a native environment id, got an environment "
             "object; use f64"
         )
-    make = single_factory(config, source, training=True)
-    factories = [make] * config.n_envs
+    factories = [single_factory(config, source, training=True)] * config.n_envs
+    if config.record_every:
+        factories[0] = _filmed(config, source)
     if config.workers == "subprocess":
         return SupervisedVecEnv(
             factories,
@@ -143,6 +171,24 @@ def factory_of(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
     return lambda: _checked(source)
+
+
+def _filmed(config: EnvConfig, source: EnvSource | None) -> EnvFactory:
+    """A training environment that draws pictures, of which some episodes are filmed."""
+    require_video()
+    make = single_factory(config, source, "rgb_array", training=True)
+    return lambda: FilmedEpisodes(make(), config.record_every)
+
+
+def _within(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
+    """The environment with a time limit, which a native one can only have below its own."""
+    own = env.unwrapped
+    if isinstance(own, NativeGymEnv) and own.core.max_episode_steps < limit:
+        raise ConfigError(
+            f"env.max_episode_steps={limit}: {name} is a native environment whose own limit is "
+            f"{own.core.max_episode_steps}; expected no more than that"
+        )
+    return limited(env, limit)
 
 
 def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:

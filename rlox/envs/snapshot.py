@@ -26,20 +26,23 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 # The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
 _WRAPPERS: dict[str, tuple[str, ...]] = {
+    "ActionRepeat": (),
     "ClipAction": (),
     "ClipReward": (),
+    "FilterObservation": (),
     "FlattenObservation": (),
     "HideVelocities": (),
     "MaskActions": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
     "RescaleAction": (),
+    "ShapedReward": (),
     "TimeAwareObservation": ("timesteps",),
     "TimeLimit": ("_elapsed_steps",),
     "TrueReturn": ("total",),
     "TellTrueReturn": (),
 }
-_OURS = ("gymnasium.wrappers", "rlox.envs.masks", "rlox.envs.velocities", "rlox.envs.wrapping")
+_OURS = ("gymnasium.wrappers", "rlox.envs.")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:
