@@ -19,6 +19,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource, render_factory
 from rlox.errors import ConfigError
+from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.policies.scored import Scored, graph
@@ -71,14 +72,9 @@ def make_policy(
     config: RecurrentPPOConfig, obs_dim: int, actions: ActionCodec
 ) -> RecurrentActorCritic:
     """The policy that `config` describes for this observation and action space."""
-    head: Head = (
-        CategoricalHead(actions.size)
-        if actions.discrete
-        else GaussianHead(actions.size, config.log_std_init)
-    )
     return RecurrentActorCritic(
         obs_dim,
-        head,
+        _head(actions, config.log_std_init),
         config.rnn,
         config.lstm_hidden_size,
         config.n_lstm_layers,
@@ -88,6 +84,15 @@ def make_policy(
         config.activation,
         config.ortho_init,
     )
+
+
+def _head(actions: ActionCodec, log_std_init: float) -> Head:
+    """The distribution of actions of this space."""
+    if actions.discrete:
+        return CategoricalHead(actions.size)
+    if actions.choices:
+        return FactoredHead(actions.choices, actions.vector, log_std_init)
+    return GaussianHead(actions.size, log_std_init)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -158,7 +163,7 @@ class RecurrentPPO(Algorithm):
     """Proximal policy optimisation with a memory: an LSTM or GRU before the MLP of actor and critic.
 
     Observation and action spaces come from the environment: choices for Discrete actions, Gaussian
-    vectors for Box.
+    vectors for Box, a distribution of independent factors for spaces of several parts (docs/actions.md).
 
     Parameters
     ----------
@@ -194,7 +199,7 @@ class RecurrentPPO(Algorithm):
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
-    ) -> tuple[int | NDArray[Any], NDArray[Any]]:
+    ) -> tuple[Any, NDArray[Any]]:
         """The policy's action for one raw observation or for a batch, and the state to give next time.
 
         `state` is what the last call returned, `None` where episodes begin; `episode_start` (a bool, or

@@ -65,7 +65,7 @@ class SyncGymVecEnv:
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
-        given = self.actions.to_env(actions)
+        given = self.actions.each(self.actions.to_env(actions))
         index: list[int] = []
         last: list[NDArray[np.float32]] = []
         infos: list[Mapping[str, Any]] = []

@@ -223,6 +223,6 @@ def shape_of(observation: Any) -> Any:
 
 
 def short(space: gym.Space[Any]) -> str:
-    """The text of a space for messages, of 120 letters at most."""
-    text = str(space)
+    """The text of a space for messages, one line of 120 letters at most."""
+    text = " ".join(str(space).split())
     return text if len(text) <= 120 else text[:117] + "..."

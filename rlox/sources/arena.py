@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -28,11 +30,7 @@ class Arena:
     def __init__(self, n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> None:
         self.shape = (n_steps, n_envs)
         self.obs = np.zeros((n_steps + 1, n_envs, obs_dim), np.float32)
-        self.actions: NDArray[np.int64] | NDArray[np.float32] = (
-            np.zeros((n_steps, n_envs), np.int64)
-            if actions.discrete
-            else np.zeros((n_steps, n_envs, actions.size), np.float32)
-        )
+        self.actions: NDArray[Any] = np.zeros((*self.shape, *actions.shape), actions.dtype)
         self.rewards = np.zeros(self.shape, np.float32)
         self.terminated = np.zeros(self.shape, np.bool_)
         self.truncated = np.zeros(self.shape, np.bool_)

@@ -31,7 +31,7 @@ class Chunk:
     next_obs: NDArray[
         np.float32
     ]  # [T, N, obs_dim]: what the step led to, an episode's last one too
-    actions: NDArray[Any]  # [T, N] int64, or [T, N, act_dim] float32
+    actions: NDArray[Any]  # [T, N, ...], the policy's: rows of `rlox.envs.actions`
     rewards: NDArray[np.float64]  # [T, N], the environment's own
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
@@ -41,13 +41,10 @@ class Chunk:
     def of(cls, n_steps: int, env: VectorEnv) -> Chunk:
         """An empty one for `env`."""
         shape, dim = (n_steps, env.n_envs), env.observations.dim
-        discrete = env.actions.discrete
         return cls(
             obs=np.zeros((n_steps + 1, env.n_envs, dim), np.float32),
             next_obs=np.zeros((*shape, dim), np.float32),
-            actions=np.zeros(shape, np.int64)
-            if discrete
-            else np.zeros((*shape, env.actions.size), np.float32),
+            actions=np.zeros((*shape, *env.actions.shape), env.actions.dtype),
             rewards=np.zeros(shape, np.float64),
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),

@@ -112,11 +112,10 @@ def make_buffer(
 
     `ConfigError` for a `buffer.memory` that holds too few transitions or too many.
     """
-    discrete = env.actions.discrete
     columns: dict[str, Any] = {
         **({"obs_spaces": goals.spaces} if goals else {"obs_dim": env.observations.dim}),
-        "action_shape": () if discrete else (env.actions.size,),
-        "action_dtype": "int64" if discrete else "float32",
+        "action_shape": env.actions.shape,
+        "action_dtype": str(env.actions.dtype),
         "n_envs": env.n_envs,
         "seed": seed,
     }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.actions import ActionCodec
+from rlox.envs.actions import UnitCodec
 from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
@@ -73,7 +73,7 @@ class ReplaySource:
         cadence: Cadence,
         obs_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
-        actions: ActionCodec | None = None,
+        actions: UnitCodec | None = None,
     ) -> None:
         self.env = env
         self.actions = actions
@@ -238,7 +238,7 @@ class ReplaySource:
                 chunk.actions[t] = self.behaviour.act(seen, self.steps, elapsed)
             given = chunk.actions[t]
             if self.actions is not None:
-                given = self.actions.to_env(given)
+                given = self.actions.stretched(given)
             rewards, ended = chunk.rewards[t], (chunk.terminated[t], chunk.truncated[t])
             finals = self.env.step_into(given, chunk.obs[t + 1], rewards, *ended)
             chunk.follow(t, finals)

@@ -119,7 +119,7 @@ class Evaluator:
             encode_into(env.reset(seed=seed + k)[0], rows[k])
         upcoming, player = len(envs), self.actor.player(len(envs))
         while envs and not stopped():
-            given = player.act(rows, generator)
+            given = self.actor.actions.each(player.act(rows, generator))
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
