@@ -26,9 +26,10 @@ NEVER = -1e30
 class FactoredHead(Head):
     """Choices among `choices[k]`, and `vector` numbers.
 
-    Outputs are the logits, one choice after another, then the means. An action is a row `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 where
-    there are none. log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the
-    entropy is the sum of those of all factors. `log_std` `[vector]` is learned.
+    Outputs are the logits, one choice after another, then the means. An action is a row
+    `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 where there are none.
+    log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the entropy is the sum
+    of those of all factors. `log_std` `[vector]` is learned.
 
     Logits are looked at `[B, K, M]`, each of K choices with as many as the largest has, so that there is no
     loop over them; what is filled in has probability 0 and no gradient.
@@ -164,7 +165,7 @@ class FactoredPolicy(MLPActorCritic):
 
 
 class MaskedFactoredPolicy(FactoredPolicy):
-    """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: behind the observation masks of all choices."""
+    """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: the masks are behind the observation."""
 
     def outputs(self, obs: Tensor) -> Tensor:
         """What the actor says; `NEVER` for logits of what is not allowed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -87,11 +87,75 @@ class Match(gym.Env[Any, Any]):
                 goal = least if (self.number + k) % 2 else 0.5
                 yield 1.0 - min(abs(number - goal), 1.0)
             return
-        start = 0 if isinstance(space, spaces.MultiBinary) else space.start
-        counts = {spaces.Discrete: "n", spaces.MultiDiscrete: "nvec"}.get(type(space))
-        n = np.full(space.shape, 2) if counts is None else getattr(space, counts)
-        for k, (choice, of) in enumerate(zip(np.ravel(value - start), np.ravel(n), strict=True)):
-            yield float(choice == (self.number + k) % of)
+        for k, (choice, n) in enumerate(
+            zip(choices_of(space, value), values_of(space), strict=True)
+        ):
+            yield float(choice == (self.number + k) % n)
+
+
+class Barred(Match):
+    """The same, but of each choice of more than one value `(number + k + 1) % n` is forbidden, and raises.
+
+    It tells the mask in the info: of all choices one after another, or with `parts` in the form of the space.
+    `spoil` makes another mask of that.
+    """
+
+    def __init__(
+        self,
+        name: str = "MultiDiscrete",
+        limit: int = 8,
+        parts: bool = False,
+        spoil: Callable[[Any], Any] = lambda mask: mask,
+    ) -> None:
+        super().__init__(name, limit)
+        self.parts, self.spoil = parts, spoil
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        for space, value in parts_of(self.action_space, action):
+            if not isinstance(space, spaces.Box):
+                masks = self._masks(space)
+                for mask, choice in zip(masks, choices_of(space, value), strict=True):
+                    assert mask[choice], f"{choice} of {space} is barred by {mask}"
+        return super().step(action)
+
+    def mask(self) -> Any:
+        """What is told."""
+        if self.parts:
+            return self._nested(self.action_space)
+        leaves = [part for part, _ in parts_of(self.action_space, self.action_space.sample())]
+        return np.concatenate([m for part in leaves for m in self._masks(part)])
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.spoil(self.mask())}
+
+    def _masks(self, space: gym.Space[Any]) -> list[NDArray[np.int8]]:
+        masks = []
+        for k, n in enumerate([] if isinstance(space, spaces.Box) else values_of(space)):
+            masks.append(np.ones(n, np.int8))
+            if n > 1:
+                masks[k][(self.number + k + 1) % n] = 0
+        return masks
+
+    def _nested(self, space: gym.Space[Any]) -> Any:
+        if isinstance(space, spaces.Dict):
+            boxes = {key for key, part in space.spaces.items() if isinstance(part, spaces.Box)}
+            return {k: self._nested(part) for k, part in space.spaces.items() if k not in boxes}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._nested(part) for part in space.spaces)
+        return None if isinstance(space, spaces.Box) else np.concatenate(self._masks(space))
+
+
+def values_of(space: Any) -> list[int]:
+    """Among how many values each choice is."""
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * int(np.prod(space.shape))
+    return [int(n) for n in np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)]
+
+
+def choices_of(space: Any, value: Any) -> list[int]:
+    """The choices of an action, from 0."""
+    start = 0 if isinstance(space, spaces.MultiBinary) else space.start
+    return [int(choice) for choice in np.ravel(value - start)]
 
 
 def parts_of(space: gym.Space[Any], value: Any) -> list[tuple[gym.Space[Any], Any]]:
@@ -117,3 +181,5 @@ def env_id(name: str) -> str:
 
 for _name in SPACES:
     gym.register(env_id(_name), Match, kwargs={"name": _name})
+BARRED = "BarredNested-v0"
+gym.register(BARRED, Barred, kwargs={"name": "Nested", "parts": True})
