@@ -1,7 +1,7 @@
 """Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
 
 Wherever an environment tells its mask, `MaskActions` puts it beside the observation and `MaskedCodec` behind
-it, into the same row of float32: `[obs_dim + n_actions]`, 1 where an action is allowed. So a mask goes
+it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed. So a mask goes
 where its observation goes: through subprocesses, resets and last observations, into rollouts, buffers,
 n-step windows and saved states, and nothing on the way has to know of it but what standardises
 observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
@@ -53,7 +53,9 @@ class MaskedSpace(CodedSpace):
         inner = ObservationCodec.of(self[SEEN], name)
         dim = inner.dim + self.n_actions
         parts = {SEEN: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
-        return MaskedCodec(self, dim, parts, self.n_actions, inner=inner, part=self.part)
+        return MaskedCodec(
+            self, dim, parts, self.n_actions, inner.images, inner=inner, part=self.part
+        )
 
 
 class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
@@ -174,24 +176,24 @@ class MaskedCodec(ObservationCodec):
         """The shape of an observation without its mask."""
         return self.inner.shape
 
-    def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
+    def encode_into(self, observation: Any, row: NDArray[Any]) -> None:
         """Write one observation with its mask into `row` `[dim]`."""
         self.inner.encode_into(observation[SEEN], row[: self.seen])
         row[self.seen :] = observation[MASK]
 
-    def encode_one(self, observation: Any) -> NDArray[np.float32]:
-        """One observation with its mask as float32 `[1, dim]`."""
+    def encode_one(self, observation: Any) -> NDArray[Any]:
+        """One observation with its mask as a row `[1, dim]`."""
         return self.encode_batch([observation])
 
-    def encode_batch(self, observations: Any) -> NDArray[np.float32]:
-        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as float32 `[N, dim]`."""
+    def encode_batch(self, observations: Any) -> NDArray[Any]:
+        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as rows `[N, dim]`."""
         if isinstance(observations, Sequence):
-            rows = np.empty((len(observations), self.dim), np.float32)
+            rows = self.rows(len(observations))
             for observation, row in zip(observations, rows, strict=True):
                 self.encode_into(observation, row)
             return rows
         seen, masks = self.inner.encode_batch(observations[SEEN]), observations[MASK]
-        return np.concatenate([seen, np.asarray(masks, np.float32)], axis=1)
+        return np.concatenate([seen, np.asarray(masks, self.dtype)], axis=1)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""
