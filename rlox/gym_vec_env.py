@@ -52,9 +52,9 @@ class GymVecEnv:
         self.observation_space = self.vec.observation_space
         self.action_space = self.vec.action_space
 
-    def reset_all(self) -> NDArray[np.float32]:
-        """Start every environment; observations `[n_envs, obs_dim]` float32."""
-        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+    def reset_all(self) -> NDArray[Any]:
+        """Start every environment; observations `[n_envs, obs_dim]` float32, uint8 with images."""
+        obs = self.vec.observations.rows(self.n_envs)
         self.vec.reset_into(obs)
         self._last = obs
         return obs
@@ -68,7 +68,7 @@ class GymVecEnv:
         subprocess failed and nobody knows what the step reached: `final_obs` is from before it.
         """
         given = self.vec.actions.of_env(actions, self.n_envs)
-        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+        obs = self.vec.observations.rows(self.n_envs)
         rewards = np.empty(self.n_envs, np.float64)
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
         finals = self.vec.step_into(given, obs, rewards, terminated, truncated)
