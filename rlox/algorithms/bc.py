@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.algorithms.encoding import encoding_of
 from rlox.algorithms.offline import NO_ENV, offline_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
@@ -85,7 +86,10 @@ def make(config: RunConfig, tools: Tools) -> Parts:
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
         kind = CategoricalActor if actions.discrete else GaussianActor
-        policy = kind(observations.dim, actions.size, algo.net_arch, algo.activation).to(device)
+        encoding = encoding_of(algo, observations)
+        policy = kind(encoding.features, actions.size, algo.net_arch, algo.activation)
+        policy.net = encoding.before(policy.net)
+        policy = policy.to(device)
         return policy, BCLearner(policy, algo)
 
     return offline_parts(config, tools, 1.0, compose)
