@@ -100,7 +100,8 @@ def encoding_of(algo: Wishes, codec: ObservationCodec, name: str = "the environm
         return Encoder(codec.numbers, pictures, kinds, algo.encoder_features)
 
     said = map(_said, codec.images, pictures, kinds)
-    return Encoding(make().features, make, cost_of(make), tuple(said))
+    cost = cost_of(codec.numbers, pictures, kinds, algo.encoder_features)
+    return Encoding(cost.features, make, cost, tuple(said))
 
 
 def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str) -> None:
