@@ -227,14 +227,22 @@ def cost_of(
                 width += sizes[-1]
                 continue
             convolutions, size = _convolutions(picture, kind, features)
-            for layer in convolutions.modules():
-                if not list(layer.children()):
-                    layer.register_forward_hook(lambda m, given, out: sizes.append(out.numel()))
-            flat = _flat(convolutions, picture)
-            sizes += [size, size]
+            given = _given(convolutions, picture)
+            sizes += [*given, size, size]
+            flat = given[-1]
             parameters += sum(p.numel() for p in convolutions.parameters()) + (flat + 1) * size
             width += size
     return Cost(parameters, sum(sizes), sum(sorted(sizes)[-2:]), width)
+
+
+def _given(convolutions: nn.Sequential, picture: Picture) -> list[int]:
+    """How many numbers each layer makes of a picture."""
+    found: list[int] = []
+    for layer in convolutions.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(lambda m, given, out: found.append(out.numel()))
+    _flat(convolutions, picture)
+    return found
 
 
 class Behind(nn.Module):
