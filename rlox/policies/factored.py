@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlox.errors import ConfigError
 from rlox.networks import Traced, gradient_of, inference
 from rlox.policies.base import NoiseBlocks, Sampler
 from rlox.policies.heads import Explorer, Head, gumbel, score_vectors
@@ -36,6 +38,9 @@ class FactoredHead(Head):
     """
 
     places: Tensor  # [sum(choices)], of each logit in `[K * M]`
+    counts: (
+        Tensor  # [K], the choices again: saved, as weights of other ones may have the same shapes
+    )
 
     def __init__(self, choices: Sequence[int], vector: int = 0, log_std_init: float = 0.0) -> None:
         super().__init__(sum(choices) + vector)
@@ -44,6 +49,7 @@ class FactoredHead(Head):
         self.widest = max(choices)
         places = [k * self.widest + i for k, n in enumerate(choices) for i in range(n)]
         self.register_buffer("places", torch.tensor(places), persistent=False)
+        self.register_buffer("counts", torch.tensor(self.choices))
         init = torch.full((vector,), float(log_std_init))
         self.log_std = nn.Parameter(init) if vector else None
 
@@ -54,6 +60,16 @@ class FactoredHead(Head):
             wide = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
             logits = wide.index_copy(-1, self.places, logits)
         return logits.unflatten(-1, shape)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Weights of a head with the same choices; `ConfigError` for those of another one."""
+        there = state_dict.get(f"{prefix}counts")
+        if there is not None and there.tolist() != list(self.choices):
+            raise ConfigError(
+                f"its actions are choices among {there.tolist()}, these are among {list(self.choices)}; give "
+                "it an environment with the same spaces"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
         """What is added to outputs: Gumbel noise to logits, whose argmax is then a draw, normal to means."""

@@ -1,4 +1,4 @@
-"""Every kind of action space with every algorithm: it learns, plays, is saved and goes on, or says why not."""
+"""Each kind of action space with each algorithm: it learns, plays, is saved and goes on, or says why not."""
 
 from __future__ import annotations
 

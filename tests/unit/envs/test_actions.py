@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from helpers.envs import Spaces
-from helpers.factored import SPACES, require_form
+from helpers.factored import CONTEXTS, FORCE, SPACES, env_id, require_form
 from numpy.testing import assert_array_equal
 
+from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
+from rlox.envs.check.fits import fits
+from rlox.envs.make import make_vec
 from rlox.errors import ShapeError, UnsupportedSpaceError
 from rlox.gym_vec_env import GymVecEnv
 
@@ -200,3 +203,52 @@ def test_actions_of_another_form_than_the_space_are_refused_by_their_part(
 ) -> None:
     with pytest.raises(ShapeError, match=told):
         ActionCodec.of(MIXED).of_env(given, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("DiscreteFromFive", {"ppo", "a2c", "recurrent_ppo", "bc", "dqn", "rainbow", "sac"}),
+        ("DictOfBoxes", {"ppo", "a2c", "recurrent_ppo", "bc", "sac", "td3", "ddpg"}),
+        ("Nested", {"ppo", "a2c", "recurrent_ppo", "bc"}),
+        ("DictWithSequence", set()),
+    ],
+)
+def test_the_check_of_an_environment_says_which_algorithms_take_its_actions(
+    name: str, takes: set[str]
+) -> None:
+    found = fits("env", spaces.Discrete(2), SPACES[name])
+    assert {algo for algo, why in found.items() if not why} == takes
+    assert name != "Nested" or found["dqn"] == "needs Discrete"
+    assert name != "DictWithSequence" or found["dqn"].startswith("env, part path, has action space")
+
+
+def test_workers_are_given_the_same_actions_as_environments_in_this_process() -> None:
+    config = {"id": env_id("Nested"), "n_envs": 2}
+    vecs = [make_vec(EnvConfig(**config, workers=w), 7) for w in ("sync", "subprocess")]  # type: ignore[arg-type]
+    try:
+        rows = any_rows(vecs[0].actions, 8).reshape(4, 2, -1)
+        steps = [played(vec, rows) for vec in vecs]
+    finally:
+        vecs[1].close()
+    assert steps[0] == steps[1]
+    assert len(set(steps[0][1])) > 1
+
+
+def played(vec: Any, rows: np.ndarray[Any, Any]) -> tuple[list[Any], list[Any]]:
+    """What was seen and paid, for actions `[T, N, columns]`."""
+    obs, rewards, ended = np.zeros((2, CONTEXTS), np.float32), np.zeros(2), np.zeros((2, 2), bool)
+    vec.reset_into(obs)
+    seen, paid = [obs.tolist()], []
+    for actions in rows:
+        vec.step_into(actions, obs, rewards, *ended)
+        seen.append(obs.tolist())
+        paid += rewards.tolist()
+    return seen, paid
+
+
+def test_memory_is_counted_for_the_largest_choice_of_each() -> None:
+    codec = ActionCodec.of(spaces.Dict({"a": spaces.MultiDiscrete([3, 2, 4]), "b": FORCE}))
+    assert (codec.scored, codec.size) == (3 * 4 + 1, 3 + 2 + 4 + 1)
+    assert ActionCodec.of(spaces.Discrete(6)).scored == 6
+    assert ActionCodec.of(FORCE).scored == 1

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from gymnasium import spaces
+from helpers.factored import Match
 from torch import Tensor
 from torch.distributions import Categorical, Normal
 
+from rlox.algorithms import PPO
+from rlox.errors import CheckpointError, ConfigError
 from rlox.policies import DiscretePolicy, FactoredPolicy, MaskedFactoredPolicy
 from rlox.policies.factored import FactoredHead
 from rlox.policies.scored import graph
@@ -92,7 +97,7 @@ def test_the_gradients_that_are_written_out_are_those_of_autograd(
 def test_a_single_choice_is_scored_as_a_discrete_one() -> None:
     torch.manual_seed(1)
     one, other = FactoredPolicy(3, (4,)), DiscretePolicy(3, 4)
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(one.state_dict(), strict=False)
     obs = torch.randn(8, 3)
     actions = other.mode(obs)
     assert torch.equal(one.mode(obs).squeeze(-1), actions)
@@ -139,9 +144,24 @@ def test_no_choice_is_taken_that_is_not_there_whatever_the_network_says(said: fl
     assert (head.sample(outputs, generator) < torch.tensor([1, 2, 5])).all()
 
 
-def test_nothing_is_saved_of_a_head_but_what_it_learned() -> None:
-    assert list(FactoredHead((2, 3), 1).state_dict()) == ["log_std"]
-    assert not FactoredHead((2, 3)).state_dict()
+def test_weights_of_other_choices_are_refused_where_their_shapes_are_the_same(
+    tmp_path: Path,
+) -> None:
+    """An actor of choices among 3 and 2 has as many outputs as one among 2 and 3."""
+    spaces_of = {"env_id": "MatchMultiDiscrete-v0", "n_envs": 2, "n_steps": 8}
+    PPO(**spaces_of).save(tmp_path / "saved")
+
+    def turned() -> Match:
+        env = Match("MultiDiscrete")
+        env.action_space = spaces.MultiDiscrete([2, 3])
+        return env
+
+    told = r"its actions are choices among \[3, 2\], these are among \[2, 3\]; give it an environm"
+    with pytest.raises(CheckpointError, match=f"does not fit ppo on .*{told}"):
+        PPO.from_checkpoint(tmp_path / "saved", env_id=turned)
+    with pytest.raises(ConfigError, match=told):
+        PPO(turned, n_envs=2, n_steps=8, init_from=str(tmp_path / "saved"))
+    assert sorted(FactoredHead((2, 3), 1).state_dict()) == ["counts", "log_std"]
 
 
 @pytest.mark.parametrize(("choices", "vector"), SHAPES)
