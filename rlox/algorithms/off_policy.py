@@ -117,7 +117,7 @@ def _memory(
     buffer_config = cast(ReplayConfig, config.buffer)
     buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
-    memory = Memory(buffer, buffer_config, *sizes, goals)
+    memory = Memory(buffer, buffer_config, *sizes, goals, env.observations.frames)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
         _require_memory(algo, env, memory, said_by, tools.device, encoders)

@@ -41,8 +41,10 @@ class Memory:
         gamma: float,
         full_bytes: int,
         goals: Goals | None = None,
+        frames: int = 1,
     ) -> None:
         self.buffer = buffer
+        self.frames = frames  # that an observation is a stack of
         self.config = config
         self.full_bytes = full_bytes
         self.goals = goals
@@ -61,6 +63,9 @@ class Memory:
         """Store transitions of the environments in time order."""
         given = stretch.columns
         rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
+        if self.frames > 1:
+            for name in ("obs", "next_obs"):
+                rows[name] = given[name].reshape(len(given[name]), self.frames, -1)
         rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
         if len(stretch.env_ids):
             self.buffer.push_batch(**rows)
@@ -84,7 +89,7 @@ class Memory:
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
         )
         if out is None:
-            out = self._out[count] = self.last, _tensors(self.last)
+            out = self._out[count] = self.last, _tensors(self.last, self.frames)
         return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
 
     def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -126,15 +131,31 @@ def make_buffer(
     else:
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
-    row_bytes = -(-probe.nbytes // probe.capacity) + env.observations.row_bytes
+    row_bytes = -(-probe.nbytes // probe.capacity) + _kept_bytes(env.observations)
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
     return buffer, buffer.capacity * row_bytes
 
 
 def _seen(codec: ObservationCodec) -> dict[str, Any]:
-    """What a row is, as a buffer declares it."""
-    return {"obs_dim": codec.dim, "obs_dtype": codec.dtype.name}
+    """What a row is, as a buffer declares it; of a stack it keeps each frame once."""
+    if codec.frames == 1:
+        return {"obs_dim": codec.dim, "obs_dtype": codec.dtype.name}
+    return {
+        "obs_shape": (codec.frames, codec.dim // codec.frames),
+        "obs_dtype": codec.dtype.name,
+        "frame_stack": (codec.frames, "first"),
+    }
+
+
+def _kept_bytes(codec: ObservationCodec) -> int:
+    """Memory of an observation in a full buffer."""
+    if codec.frames == 1:
+        return codec.row_bytes
+    frame = codec.row_bytes // codec.frames
+    # its frame, the numbers of the stack's, and those that beginnings and ends of episodes have besides: one
+    # in 32 are as many as episodes of 64 steps have
+    return frame + frame // 32 + 8 * codec.frames
 
 
 def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
@@ -159,6 +180,10 @@ def _rows_in(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
     return rows
 
 
-def _tensors(drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _tensors(drawn: Mapping[str, Any], frames: int = 1) -> dict[str, Any]:
+    """Views of what was drawn; stacks of frames are rows again."""
     names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
-    return {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
+    tensors = {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
+    if frames > 1:
+        tensors |= {name: tensors[name].flatten(-2) for name in ("obs", "next_obs")}
+    return tensors
