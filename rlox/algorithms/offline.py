@@ -12,6 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.algorithms.encoding import encoding_of
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
 from rlox.envs.actions import ActionCodec
@@ -58,17 +59,20 @@ def offline_parts(
         algo.batch_size,
         gamma,
         tools.streams,
+        bool(observations.images),
     )
     if tools.replay:
         source.load()
-    require_networks((observations.dim, *algo.net_arch, actions.size))
+    encoding = encoding_of(algo, observations, env.id)
+    more = encoding.cost.parameters
+    require_networks((encoding.features, *algo.net_arch, actions.size), more=more)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         policy, learner = compose(observations, actions, tools.device)
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
         evaluate = Evaluator(actor, render_factory(env, tools.env))
-    return Parts(source, learner, actor, evaluate)
+    return Parts(source, learner, actor, evaluate, encoding.said)
 
 
 def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Spaces:
@@ -102,12 +106,17 @@ def _require_sizes(
 ) -> None:
     pairs = {
         "obs_dim": (algo.obs_dim, observations.dim),
-        "act_dim": (algo.act_dim, actions.size),
-        "continuous": (algo.continuous, not actions.discrete),
+        "act_dim": (algo.act_dim, _act_dim(actions)),
+        "continuous": (algo.continuous, not actions.choices),
     }
     for key, (given, there) in pairs.items():
         if given is not None and given != there:
             raise ConfigError(f"algo.{key}={given}: the environment has {there}")
+
+
+def _act_dim(actions: ActionCodec) -> int:
+    """Numbers in an action; of a single choice among how many it is."""
+    return actions.size if actions.discrete else actions.shape[0]
 
 
 def _dataset(
@@ -133,24 +142,42 @@ def _dataset(
             f"{name} has observations of {stats['obs_dim']} numbers, {config.env.id} of "
             f"{observations.dim}; name the environment it is of: env=..."
         )
+    if observations.images:
+        _require_bytes(columns["obs"], dataset.normalized, name)
     _require_actions(columns["actions"], actions, name, config.env.id)
     _require_env(env, config.env.id, name)
     return dataset, digest
 
 
+def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
+    """Rows of bytes, as observations with images are encoded, which nothing has standardised."""
+    if obs.dtype != np.uint8:
+        raise ShapeError(
+            f"{name} has observations of {obs.dtype}, expected uint8: an environment with images is recorded "
+            "as rows of bytes"
+        )
+    if normalized:
+        raise ConfigError(
+            f"{name} standardises its observations, in which there are images: make it with normalize=False"
+        )
+
+
 def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
-    """Choices that exist, as whole numbers of any type, or vectors of floating-point numbers."""
-    width, expected = int(taken[0].size), 1 if actions.discrete else actions.size
+    """Choices that exist, as whole numbers of any type, and vectors of floating-point numbers."""
+    width, expected = int(taken[0].size), len(actions.choices) + actions.vector
     if width != expected:
         raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
-    if actions.discrete:
-        exists = (taken >= 0) & (taken < actions.size) & (taken == np.floor(taken))
+    rows = taken.reshape(len(taken), width)
+    for at, n in enumerate(actions.choices):
+        column = rows[:, at]
+        exists = (column >= 0) & (column < n) & (column == np.floor(column))
         if not exists.all():
+            where = f" as its choice {actions.names[at]}" if actions.names[at] else ""
             raise ShapeError(
-                f"{name} has action {taken[~exists][0]}, expected a choice from 0 to "
-                f"{actions.size - 1}; is it of vectors (continuous=True), or of another environment?"
+                f"{name} has action {column[~exists][0]}{where}, expected a choice from 0 to {n - 1}; is it "
+                "of vectors (continuous=True), or of another environment?"
             )
-    elif taken.dtype.kind != "f":
+    if actions.vector and taken.dtype.kind != "f":
         raise ShapeError(
             f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
             "vectors; is it of a Discrete environment (continuous=False)?"

@@ -112,7 +112,7 @@ class EnvConfig:
     atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
-        "where the mask of the allowed actions is, [n] of 0 and 1 (Discrete actions). info: in the info of "
+        "where the mask of the allowed actions is, [n] of 0 and 1 (of each choice). info: in the info of "
         "reset and steps; method: what action_masks() gives; observation: a part of a Dict, not seen",
         choices=("none", "info", "method", "observation"),
         source="Huang and Ontanon 2020",

@@ -25,7 +25,7 @@ class Finals(NamedTuple):
     """Last observations of the episodes that ended in a step: a sparse table, `None` when none did."""
 
     envs: NDArray[np.int64]  # [k], ascending
-    obs: NDArray[np.float32]  # [k, obs_dim]
+    obs: NDArray[Any]  # [k, obs_dim]
     infos: Sequence[Mapping[str, Any]] = ()  # [k], of the steps that ended them; none from Rust
     lost: NDArray[np.int64] = NOBODY  # whose step was not observed, ascending; none of `envs`
     restarts: int = 0  # failures after which environments had to begin anew
@@ -69,13 +69,13 @@ class VectorEnv(Protocol):
     resume_grade: str  # "exact", or "episode_start" where the state cannot be saved
     infos: Sequence[Mapping[str, Any]]  # [n_envs] of the last step or reset; empty unless kept
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
 
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],

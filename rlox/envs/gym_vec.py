@@ -48,7 +48,7 @@ class SyncGymVecEnv:
         self.observations = ObservationCodec.of(first.observation_space, name)
         self.actions = ActionCodec.of(first.action_space, name)
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
@@ -59,15 +59,15 @@ class SyncGymVecEnv:
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
-        given = self.actions.to_env(actions)
+        given = self.actions.each(self.actions.to_env(actions))
         index: list[int] = []
-        last: list[NDArray[np.float32]] = []
+        last: list[NDArray[Any]] = []
         infos: list[Mapping[str, Any]] = []
         final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
@@ -109,7 +109,7 @@ class SyncGymVecEnv:
             env.close()
 
     def _restart(
-        self, i: int, env: gym.Env[Any, Any], row: NDArray[np.float32], seed: int | None = None
+        self, i: int, env: gym.Env[Any, Any], row: NDArray[Any], seed: int | None = None
     ) -> dict[str, Any]:
         try:
             first, info = env.reset(seed=seed)
@@ -118,7 +118,7 @@ class SyncGymVecEnv:
         self._encode(i, first, row)
         return info
 
-    def _encode(self, i: int, observation: Any, row: NDArray[np.float32]) -> None:
+    def _encode(self, i: int, observation: Any, row: NDArray[Any]) -> None:
         try:
             self.observations.encode_into(observation, row)
         except (ValueError, TypeError, IndexError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,31 +27,28 @@ class Stretch(NamedTuple):
 class Chunk:
     """Arrays for up to `T` steps of `N` environments."""
 
-    obs: NDArray[np.float32]  # [T + 1, N, obs_dim], raw; row t + 1 after a reset where one ended
-    next_obs: NDArray[
-        np.float32
-    ]  # [T, N, obs_dim]: what the step led to, an episode's last one too
-    actions: NDArray[Any]  # [T, N] int64, or [T, N, act_dim] float32
+    obs: NDArray[Any]  # [T + 1, N, obs_dim], raw; row t + 1 after a reset where one ended
+    next_obs: NDArray[Any]  # [T, N, obs_dim]: what the step led to, an episode's last one too
+    actions: NDArray[Any]  # [T, N, ...], the policy's: rows of `rlox.envs.actions`
     rewards: NDArray[np.float64]  # [T, N], the environment's own
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
+    numbers_of: Callable[[NDArray[Any]], NDArray[Any]]  # of rows, that might not be finite
     lost: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t and whose step
     idle: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # the same
 
     @classmethod
     def of(cls, n_steps: int, env: VectorEnv) -> Chunk:
         """An empty one for `env`."""
-        shape, dim = (n_steps, env.n_envs), env.observations.dim
-        discrete = env.actions.discrete
+        shape, blank = (n_steps, env.n_envs), env.observations.rows
         return cls(
-            obs=np.zeros((n_steps + 1, env.n_envs, dim), np.float32),
-            next_obs=np.zeros((*shape, dim), np.float32),
-            actions=np.zeros(shape, np.int64)
-            if discrete
-            else np.zeros((*shape, env.actions.size), np.float32),
+            obs=blank(n_steps + 1, env.n_envs),
+            next_obs=blank(*shape),
+            actions=np.zeros((*shape, *env.actions.shape), env.actions.dtype),
             rewards=np.zeros(shape, np.float64),
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
+            numbers_of=env.observations.numbers_of,
         )
 
     def follow(self, t: int, finals: Finals | None) -> None:
@@ -105,6 +102,8 @@ class Chunk:
         """
         for name in ("obs", "next_obs", "rewards", "actions"):
             column = getattr(self, name)[:n_steps]
+            if name.endswith("obs"):
+                column = self.numbers_of(column)
             # a sum is finite only if every element is (or it overflows, which is worth a stop too)
             if not np.isfinite(column.sum(dtype=np.float64)):
                 t, n = np.argwhere(~np.isfinite(column))[0][:2]

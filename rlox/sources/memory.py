@@ -13,6 +13,7 @@ from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.configs import PrioritizedConfig, ReplayConfig
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.sources.chunk import Stretch
 from rlox.sources.goals import Goals
@@ -112,30 +113,33 @@ def make_buffer(
 
     `ConfigError` for a `buffer.memory` that holds too few transitions or too many.
     """
-    discrete = env.actions.discrete
     columns: dict[str, Any] = {
-        **({"obs_spaces": goals.spaces} if goals else {"obs_dim": env.observations.dim}),
-        "action_shape": () if discrete else (env.actions.size,),
-        "action_dtype": "int64" if discrete else "float32",
+        **({"obs_spaces": goals.spaces} if goals else _seen(env.observations)),
+        "action_shape": env.actions.shape,
+        "action_dtype": str(env.actions.dtype),
         "n_envs": env.n_envs,
         "seed": seed,
     }
-    obs_bytes = 4 * env.observations.dim
     if isinstance(config, PrioritizedConfig):
         kind: Any = PrioritizedReplayBuffer
         columns |= {"alpha": config.alpha, "beta": config.beta}
     else:
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
-    row_bytes = -(-probe.nbytes // probe.capacity) + obs_bytes
+    row_bytes = -(-probe.nbytes // probe.capacity) + env.observations.row_bytes
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
     return buffer, buffer.capacity * row_bytes
 
 
+def _seen(codec: ObservationCodec) -> dict[str, Any]:
+    """What a row is, as a buffer declares it."""
+    return {"obs_dim": codec.dim, "obs_dtype": codec.dtype.name}
+
+
 def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
     """Bytes of one transition in a batch, twice its observations where goals are given anew."""
-    observations = 2 * 4 * env.observations.dim * (2 if goals else 1)
+    observations = 2 * env.observations.row_bytes * (2 if goals else 1)
     return observations + env.actions.row_bytes + 4 * 8  # reward, discount, flags, weight, index
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.actions import ActionCodec
+from rlox.envs.actions import UnitCodec
 from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
@@ -37,13 +36,13 @@ class Behaviour(Protocol):
     Its randomness is a function of the step number, so that no generator has to be saved.
     """
 
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[Any]:
+    def random(self, step: int, obs: NDArray[Any]) -> NDArray[Any]:
         """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`.
 
         Of `obs` `[N, obs_dim]` it may look at what is allowed (`rlox.envs.masks`).
         """
 
-    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[Any]:
+    def act(self, obs: NDArray[Any], step: int, elapsed: float) -> NDArray[Any]:
         """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over."""
 
 
@@ -73,7 +72,7 @@ class ReplaySource:
         cadence: Cadence,
         obs_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
-        actions: ActionCodec | None = None,
+        actions: UnitCodec | None = None,
     ) -> None:
         self.env = env
         self.actions = actions
@@ -88,7 +87,7 @@ class ReplaySource:
         self._owed = 0  # batches that are due
         self._unreported = 0  # environment steps, and episodes, of the training under way
         self._episodes: list[Episode] = []
-        self._obs = np.zeros((env.n_envs, env.observations.dim), np.float32)
+        self._obs = env.observations.rows(env.n_envs)
         self._started = False
         self._chunk = Chunk.of(1, env)
         self._filled = 0
@@ -238,7 +237,7 @@ class ReplaySource:
                 chunk.actions[t] = self.behaviour.act(seen, self.steps, elapsed)
             given = chunk.actions[t]
             if self.actions is not None:
-                given = self.actions.to_env(given)
+                given = self.actions.stretched(given)
             rewards, ended = chunk.rewards[t], (chunk.terminated[t], chunk.truncated[t])
             finals = self.env.step_into(given, chunk.obs[t + 1], rewards, *ended)
             chunk.follow(t, finals)
@@ -261,7 +260,7 @@ class ReplaySource:
                 self.obs_normalizer.learn(self._obs)
             self._started = True
 
-    def _seen(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _seen(self, obs: NDArray[Any]) -> NDArray[Any]:
         """Observations as the policy sees them; the raw ones are what is stored."""
         if self.obs_normalizer is None:
             return obs

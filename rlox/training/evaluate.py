@@ -114,12 +114,12 @@ class Evaluator:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         playing = list(range(len(envs)))  # the episode each environment plays; fewer at the end
         encode_into = self.actor.observations.encode_into
-        rows = np.zeros((len(envs), self.actor.observations.dim), np.float32)
+        rows = self.actor.observations.rows(len(envs))
         for k, env in enumerate(envs):
             encode_into(env.reset(seed=seed + k)[0], rows[k])
         upcoming, player = len(envs), self.actor.player(len(envs))
         while envs and not stopped():
-            given = player.act(rows, generator)
+            given = self.actor.actions.each(player.act(rows, generator))
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])

@@ -132,8 +132,8 @@ class _Worker:
     def step(self) -> Told:
         """A step of every environment, with the reset that follows where it ended an episode."""
         told, rows = Told(), self.rows
-        given = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
-        for action, i in zip(given, self.index, strict=True):
+        chosen = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
+        for action, i in zip(self.actions.each(chosen), self.index, strict=True):
             call, env = "step", self.envs[i]
             try:
                 seen, reward, terminated, truncated, info = env.step(action)

@@ -72,7 +72,7 @@ class SupervisedVecEnv:
         if keep_infos:
             self.infos = [{} for _ in factories]
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
@@ -82,7 +82,7 @@ class SupervisedVecEnv:
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
