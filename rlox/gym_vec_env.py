@@ -65,7 +65,8 @@ class GymVecEnv:
         Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
         reached: the ended episode's last one where an episode ended), `rewards` float64,
         `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
-        subprocess failed and nobody knows what the step reached: `final_obs` is from before it.
+        subprocess failed and nobody knows what the step reached, or an engine used the step to begin an
+        episode: the row is no transition, and `final_obs` is from before it.
         """
         given = self.vec.actions.of_env(actions, self.n_envs)
         obs = self.vec.observations.rows(self.n_envs)
@@ -76,8 +77,8 @@ class GymVecEnv:
         lost = np.zeros(self.n_envs, np.bool_)
         if finals is not None:
             final_obs[finals.envs] = finals.obs
-            final_obs[finals.lost] = self._last[finals.lost]
-            lost[finals.lost] = True
+            final_obs[finals.void] = self._last[finals.void]
+            lost[finals.void] = True
         self._last = obs
         return {
             "obs": obs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlox.configs.atari import AtariConfig
 from rlox.configs.code import Code, code
 from rlox.configs.params import param
 
@@ -26,8 +27,9 @@ class EnvConfig:
     n_envs: int = param(8, "parallel copies", within="[1, 1048576]", source="SB3 zoo, CartPole-v1")
     backend: str = param(
         "auto",
-        "native: Rust; gymnasium: any registered id; auto: native where it exists",
-        choices=("auto", "native", "gymnasium"),
+        "native: Rust; gymnasium: any registered id; auto: native where it exists; envpool: EnvPool; ale: "
+        "ALE's own vectorised games",
+        choices=("auto", "native", "gymnasium", "envpool", "ale"),
     )
     precision: str = param(
         "f64",
@@ -107,6 +109,7 @@ class EnvConfig:
         "extra video",
         within="[0, inf)",
     )
+    atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
         "where the mask of the allowed actions is, [n] of 0 and 1 (of each choice). info: in the info of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 from gymnasium import spaces
@@ -13,6 +13,9 @@ from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.atari import ale_arguments
+from rlox.envs.engines.makers import VectorSource, engine_for, maker_of
+from rlox.envs.engines.single import Single
 from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
 from rlox.envs.ids import find_spec, is_ale
@@ -36,11 +39,12 @@ __all__ = [
 ]
 
 # What a user may hand over in place of an id.
-EnvSource = str | gym.Env[Any, Any] | EnvFactory
+EnvSource = str | gym.Env[Any, Any] | EnvFactory | VectorSource
 
 # What to install when the import that an id needs is missing.
 _EXTRAS = {
     "box2d": "pip install 'gymnasium[box2d]'",
+    "minigrid": "pip install 'rlox[minigrid]'",
     "mujoco": "pip install 'rlox[mujoco]'",
     "pygame": "pip install 'rlox[video]'",
 }
@@ -58,7 +62,7 @@ def uses_native(config: EnvConfig) -> bool:
             f"env.backend=native cannot run {config.id}{around and f' with {around}'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
-    native &= config.backend != "gymnasium"
+    native &= config.backend in ("auto", "native")
     if native and config.action_mask != "none":
         raise ConfigError(
             f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
@@ -80,20 +84,28 @@ def bare_factory(
 
     A native one (`NativeGymEnv`) keeps its own limit besides, so no longer one can be asked of it.
     """
-    limit, sticky, options = (
-        config.max_episode_steps,
-        config.repeat_action_probability,
-        dict(config.kwargs),
-    )
-    for key in ("max_episode_steps", "repeat_action_probability"):
-        if key in options and getattr(config, key) is not None:
-            raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
-    if source is None and limit is not None:
-        options["max_episode_steps"] = limit
-    if source is None and sticky is not None and is_ale(config.id):
-        options["repeat_action_probability"] = sticky
+    maker = maker_of(config, source)
+    if maker is not None:
+        if render_mode is not None:
+            raise ConfigError(
+                f"{config.id} is stepped by an engine (env.backend={config.backend}) that draws nothing"
+            )
+        return lambda: Single(lambda n_envs: maker(n_envs, False), config.id)
+    options = _arguments(config) if source is None else dict(config.kwargs)
     make = factory_of(config.id if source is None else source, options, render_mode)
+    limit = config.max_episode_steps
     return make if limit is None else lambda: _within(make(), config.id, limit)
+
+
+def _arguments(config: EnvConfig) -> dict[str, Any]:
+    """What `gymnasium.make` is told."""
+    given = dict(config.kwargs)
+    for key in ("max_episode_steps", "repeat_action_probability"):
+        if key in given and getattr(config, key) is not None:
+            raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
+    if config.max_episode_steps is not None:
+        given["max_episode_steps"] = config.max_episode_steps
+    return given | ale_arguments(config) if is_ale(config.id) else given
 
 
 def single_factory(
@@ -107,6 +119,8 @@ def single_factory(
     `training` decides whether what changes rewards is around it.
     """
     make = bare_factory(config, source, render_mode)
+    if maker_of(config, source) is not None:
+        return make  # an engine has nothing put around it
     wrapped, masked = wrapping(config, training), masking(config)
     return lambda: masked(wrapped(make()))
 
@@ -122,6 +136,9 @@ def make_vec(
     config: EnvConfig, seed: int, source: EnvSource | None = None, keep_infos: bool = False
 ) -> VectorEnv:
     """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
+    maker = maker_of(config, source)
+    if maker is not None:
+        return engine_for(config, maker, seed, keep_infos)
     engine = native_engine(config.id) if source is None and uses_native(config) else None
     if engine is not None:
         name = config.id.rpartition(":")[2]
@@ -166,11 +183,11 @@ def factory_of(
         )
     if isinstance(source, gym.Env):
         return _copies_of(source, options)
-    if not callable(source):
+    if isinstance(source, gym.vector.VectorEnv) or not callable(source):
         raise ConfigError(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
-    return lambda: _checked(source)
+    return lambda: _checked(cast(EnvFactory, source))
 
 
 def _filmed(config: EnvConfig, source: EnvSource | None) -> EnvFactory:

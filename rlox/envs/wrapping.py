@@ -12,6 +12,8 @@ from gymnasium import spaces
 
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.code import Code, arguments_of, name_of
+from rlox.envs.base import GOES_ON, TRUE_RETURN
+from rlox.envs.engines.atari import AtariGame, plays_games, reward_clip_of
 from rlox.envs.ids import is_ale
 from rlox.envs.repeats import ActionRepeat, StickyActions
 from rlox.envs.spaces import short
@@ -19,11 +21,9 @@ from rlox.envs.velocities import HideVelocities
 from rlox.errors import ConfigError
 from rlox.importing import load, made
 
-__all__ = ["TRUE_RETURN", "limited", "wrapping"]
+__all__ = ["limited", "wrapping"]
 
 Env = gym.Env[Any, Any]
-
-TRUE_RETURN = "rlox/true_return"  # in the info of an episode's last step, where rewards are shaped
 
 BY_NAME: dict[str, Callable[[Env], Env]] = {
     "flatten_observation": gym.wrappers.FlattenObservation,
@@ -36,18 +36,23 @@ BY_NAME: dict[str, Callable[[Env], Env]] = {
 def wrapping(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
     """What puts all that is configured around an environment; in training what changes rewards too.
 
-    Innermost first: sticky actions, action repeat, the chosen parts of Dict observations,
-    `env.wrappers`; then what is for training only, `env.reward_wrappers`, the scale and the clip. The
-    return that is told is counted beneath these. A time limit is beneath everything (`limited`).
+    Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the chosen parts
+    of Dict observations, `env.wrappers`; then what is for training only, `env.reward_wrappers`, the scale
+    and the clip. The return that is told is counted beneath these. A time limit is beneath everything
+    (`limited`).
 
     What they name is imported now. Own code is called as `Name(env, **arguments)`.
     """
-    inner = [*_settings(config), *(_wrapper(w, "env.wrappers", config.id) for w in config.wrappers)]
+    inner = [
+        *_settings(config, training),
+        *(_wrapper(w, "env.wrappers", config.id) for w in config.wrappers),
+    ]
     outer: list[Callable[[Env], Env]] = []
     if training:
         outer += [_wrapper(w, "env.reward_wrappers", config.id) for w in config.reward_wrappers]
-        if config.reward_scale != 1.0 or config.reward_clip is not None:
-            outer.append(lambda env: ShapedReward(env, config.reward_scale, config.reward_clip))
+        clip = reward_clip_of(config)
+        if config.reward_scale != 1.0 or clip is not None:
+            outer.append(lambda env: ShapedReward(env, config.reward_scale, clip))
 
     def wrapped(env: Env) -> Env:
         for wrap in inner:
@@ -68,8 +73,10 @@ def limited(env: Env, max_steps: int) -> Env:
     return gym.wrappers.TimeLimit(env, max_steps)
 
 
-def _settings(config: EnvConfig) -> Iterator[Callable[[Env], Env]]:
+def _settings(config: EnvConfig, training: bool) -> Iterator[Callable[[Env], Env]]:
     """The wrappers that are keys of their own."""
+    if plays_games(config):
+        yield lambda env: AtariGame(env, config.atari, training)
     probability, times = config.repeat_action_probability, config.action_repeat
     if probability and not is_ale(config.id):  # which has a switch of its own for it
         yield lambda env: StickyActions(env, probability)
@@ -130,19 +137,26 @@ class ShapedReward(gym.RewardWrapper[Any, Any]):
 
 
 class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds up what the environment itself pays in an episode, beneath wrappers that change it."""
+    """Adds up what the environment itself pays in an episode, beneath wrappers that change it.
+
+    A game that goes on behind a lost life is one episode.
+    """
 
     total = 0.0
+    on = False
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Begin at 0."""
-        self.total = 0.0
+        if not self.on or options.get("seed") is not None:
+            self.total = 0.0
+        self.on = False
         return self.env.reset(**options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and add."""
         result = self.env.step(action)
         self.total += float(result[1])
+        self.on = bool(result[4].get(GOES_ON))
         return result
 
 

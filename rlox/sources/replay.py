@@ -200,7 +200,7 @@ class ReplaySource:
         if len(self._chunk.rewards) < n_steps:
             self._chunk = Chunk.of(n_steps, self.env)
         self._filled = 0
-        self._chunk.lost.clear()
+        self._chunk.clear()
         self._start()
         with torch.inference_mode():
             self._step(n_steps, clock)
@@ -246,11 +246,12 @@ class ReplaySource:
             if finals is not None:
                 self._episodes += self.tracker.finish(finals.envs, self.steps * n, finals.infos)
                 self.tracker.lose(finals.lost, finals.restarts)
+                self.tracker.skip(finals.idle)
             if self.obs_normalizer:
                 self.obs_normalizer.learn(chunk.obs[t + 1])
             if self.reward_normalizer:
-                lost = NOBODY if finals is None else finals.lost
-                self.reward_normalizer.scale(rewards, ended[0] | ended[1], lost)
+                void = NOBODY if finals is None else finals.void
+                self.reward_normalizer.scale(rewards, ended[0] | ended[1], void)
 
     def _start(self) -> None:
         if not self._started:
