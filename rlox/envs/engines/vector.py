@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -52,6 +53,7 @@ class VectorEngine:
     scale, clip : rewards as they are learned from are `clip(scale * reward, -clip, clip)`; returns are
         told without that
     lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
+    frames : that an observation is a stack of, oldest first along its first axis
     """
 
     resume_grade = "episode_start"
@@ -66,6 +68,7 @@ class VectorEngine:
         scale: float = 1.0,
         clip: float | None = None,
         lives: Lives | None = None,
+        frames: int = 1,
     ) -> None:
         self.env, self.seed, self.name = env, seed, name
         self.keep_infos = keep_infos
@@ -76,7 +79,8 @@ class VectorEngine:
             env.single_observation_space,
             env.single_action_space,
         )
-        self.observations = ObservationCodec.of(self.observation_space, name)
+        codec = ObservationCodec.of(self.observation_space, name)
+        self.observations = replace(codec, frames=frames)
         self.actions = ActionCodec.of(self.action_space, name)
         self._scale, self._clip = scale, np.inf if clip is None else clip
         self._shapes = scale != 1.0 or clip is not None
@@ -84,7 +88,7 @@ class VectorEngine:
         self._paid = np.zeros(self.n_envs, np.float64)  # in the episodes under way
         self._over = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seed = self.seed if not self.starts else stream_seed(self.seed, f"restart-{self.starts}", 0)
         self.starts += 1
@@ -96,7 +100,7 @@ class VectorEngine:
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
@@ -147,7 +151,7 @@ class VectorEngine:
         """Last observations and infos of the episodes that ended, from where the engine has them."""
         if not len(ended) and not len(idle):
             return None
-        last = np.empty((len(ended), self.observations.dim), np.float32)
+        last = self.observations.rows(len(ended))
         told: list[Mapping[str, Any]] = []
         same = self.mode is AutoresetMode.SAME_STEP
         if same and len(ended) and "final_obs" not in infos:
@@ -192,7 +196,7 @@ class VectorEngine:
         if self.keep_infos:
             self.infos = [info_of(infos, i, self.n_envs) for i in range(self.n_envs)]
 
-    def _encode(self, seen: Any, obs: NDArray[np.float32]) -> None:
+    def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
         try:
             obs[:] = self.observations.encode_batch(seen)
         except (ValueError, TypeError, IndexError) as error:

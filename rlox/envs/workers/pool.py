@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from rlox._core import stream_seed
 from rlox.envs.base import Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.gym_vec import EnvFactory, start_seeds
-from rlox.envs.stacks import with_frames
 from rlox.envs.workers.crew import Crew, cpus
 from rlox.envs.workers.job import ByValue, Failure, Job, Told
 from rlox.envs.workers.memory import Rows, codecs_of
@@ -69,7 +69,7 @@ class SupervisedVecEnv:
         exact = all(report.exact for report in reports)
         self.resume_grade = "exact" if exact else "episode_start"
         codec, self.actions = codecs_of(*self._crew.spaces, name)
-        self.observations = with_frames(codec, reports[0].frames)
+        self.observations = replace(codec, frames=reports[0].frames)
         self.rows = Rows(self._crew.memory, self.n_envs, self.observations, self.actions)
         if keep_infos:
             self.infos = [{} for _ in factories]
