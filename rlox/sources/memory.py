@@ -19,7 +19,7 @@ from rlox.sources.chunk import Stretch
 from rlox.sources.goals import Goals
 from rlox.types import Transitions
 
-__all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "make_buffer"]
+__all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "frames_of", "make_buffer"]
 
 Buffer = ReplayBuffer | PrioritizedReplayBuffer
 
@@ -41,8 +41,10 @@ class Memory:
         gamma: float,
         full_bytes: int,
         goals: Goals | None = None,
+        frames: int = 1,
     ) -> None:
         self.buffer = buffer
+        self._frames = frames  # of an observation, stored one by one
         self.config = config
         self.full_bytes = full_bytes
         self.goals = goals
@@ -61,6 +63,9 @@ class Memory:
         """Store transitions of the environments in time order."""
         given = stretch.columns
         rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
+        if self._frames > 1:
+            for name in ("obs", "next_obs"):
+                rows[name] = rows[name].reshape(len(rows[name]), self._frames, -1)
         rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
         if len(stretch.env_ids):
             self.buffer.push_batch(**rows)
@@ -84,7 +89,7 @@ class Memory:
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
         )
         if out is None:
-            out = self._out[count] = self.last, _tensors(self.last)
+            out = self._out[count] = self.last, _tensors(self.last, self._frames > 1)
         return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
 
     def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -127,15 +132,34 @@ def make_buffer(
     else:
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
-    row_bytes = -(-probe.nbytes // probe.capacity) + env.observations.row_bytes
+    seen_bytes = env.observations.row_bytes // (1 if goals else frames_of(env.observations))
+    row_bytes = -(-probe.nbytes // probe.capacity) + seen_bytes
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
     return buffer, buffer.capacity * row_bytes
 
 
+def frames_of(codec: ObservationCodec) -> int:
+    """How many frames an observation stacks along its first dimension, so that each is stored once.
+
+    Of an image alone: its first dimension of four, or of three where that is the smallest and neither one
+    grey nor three colours. Where it was no stack after all, nothing is shared, and nothing else is lost.
+    """
+    if len(codec.images) != 1 or codec.numbers or codec.masked:
+        return 1
+    first, *rest = codec.images[0].shape
+    if len(rest) == 2 and (first >= min(rest) or first == 3):
+        return 1
+    return first if len(rest) > 1 else 1
+
+
 def _seen(codec: ObservationCodec) -> dict[str, Any]:
     """What a row is, as a buffer declares it."""
-    return {"obs_dim": codec.dim, "obs_dtype": codec.dtype.name}
+    frames, kind = frames_of(codec), codec.dtype.name
+    if frames == 1:
+        return {"obs_dim": codec.dim, "obs_dtype": kind}
+    shape = (frames, codec.dim // frames)
+    return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
 
 
 def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
@@ -160,6 +184,10 @@ def _rows_in(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
     return rows
 
 
-def _tensors(drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _tensors(drawn: Mapping[str, Any], stacked: bool = False) -> dict[str, Any]:
+    """Tensors of the same memory, in which the frames of a stack are one row again."""
     names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
-    return {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
+    tensors = {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
+    if stacked:
+        tensors |= {name: tensors[name].flatten(2) for name in ("obs", "next_obs")}
+    return tensors
