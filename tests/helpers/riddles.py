@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-__all__ = ["RIDDLES", "Riddle"]
+__all__ = ["EYE", "RIDDLES", "Riddle"]
 
 Ask = Callable[[np.random.Generator], tuple[Any, bool]]
 
@@ -120,3 +120,7 @@ RIDDLES: dict[str, tuple[spaces.Space[Any], Ask]] = {
     ),
     "the movement between frames": (image(2, 10, 10), frames),
 }
+
+
+EYE = "Riddle/Eye-v0"
+gym.register(EYE, lambda: Riddle(*RIDDLES["an image and a vector"]))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from helpers.bit_flipping import BitFlipping
 from helpers.seen import Samples, image
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.sources.arena import Arena
 from rlox.sources.memory import drawn_bytes, frames_of
+from rlox.types import Clock
 
 EYE = spaces.Dict({"eye": image((7, 7, 3)), "speed": spaces.Box(-9, 9, (2,))})
 SMALL: dict[str, Any] = {"net_arch": (8,), "encoder_features": 4, "seed": 1}
@@ -162,3 +164,102 @@ def test_a_number_beside_an_image_that_is_not_finite_stops_the_run(facade: Any) 
         algorithm.predict(
             algorithm.parts.actor.observations.space.sample() | {"speed": [0.0, np.nan]}
         )
+
+
+class Doors(Samples):
+    """Tells in its info which of three doors are open, two of them, by what its image shows."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space, spaces.Discrete(3))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        seen, _ = super().reset(seed=seed)
+        return seen, self._mask(seen)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.mask[action], "a closed door was taken"
+        seen, *rest, _ = super().step(action)
+        return seen, *rest, self._mask(seen)  # type: ignore[return-value]
+
+    def _mask(self, seen: Any) -> dict[str, Any]:
+        pixels = seen["eye"] if isinstance(seen, dict) else seen
+        self.mask = np.arange(3) != int(pixels.flat[0]) % 3
+        return {"action_mask": self.mask.astype(np.int8)}
+
+
+@pytest.mark.parametrize("space", [image((7, 7, 3)), EYE])
+@pytest.mark.parametrize(
+    ("facade", "options"),
+    [
+        (PPO, {"n_envs": 2, "n_steps": 16, "batch_size": 8}),
+        (PPO, {"n_envs": 2, "n_steps": 16, "batch_size": 8, "share_encoder": False}),
+        (DQN, {"learning_starts": 16, "batch_size": 8, "buffer_size": 100}),
+    ],
+)
+def test_a_mask_stands_behind_bytes_as_it_does_behind_numbers(
+    facade: Any, options: dict[str, Any], space: Any
+) -> None:
+    algorithm = facade(lambda: Doors(space), action_mask="info", **SMALL, **options)
+    algorithm.train(96)  # in which a closed door would be an error
+    algorithm.evaluate(2)
+    assert (
+        algorithm.source.last_batch().get("obs", algorithm.parts.actor.observations.rows(1)).dtype
+        == np.uint8
+    )
+    seen = space.sample()
+    for door in range(3):
+        assert algorithm.predict(seen, action_masks=np.eye(3)[door]) == door
+
+
+class Pictured(gym.ObservationWrapper[Any, Any, Any]):
+    """Its observation is a picture, a pixel for each bit."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        inside: Any = env.observation_space
+        parts = {**inside.spaces, "observation": image((2, 2, 1))}
+        self.observation_space = spaces.Dict(parts)
+
+    def observation(self, observation: Any) -> Any:
+        picture = (255 * np.asarray(observation["observation"])).astype(np.uint8)
+        return {**observation, "observation": picture.reshape(2, 2, 1)}
+
+
+def test_hindsight_gives_pictures_other_goals() -> None:
+    algorithm = DQN(
+        lambda: Pictured(BitFlipping(4)),
+        hindsight="future",
+        learning_starts=0,
+        train_freq=40,
+        batch_size=200,
+        **SMALL,
+    )
+    batch, _ = algorithm.source.next(Clock(horizon=1000))
+    assert batch is not None
+    assert batch.obs.dtype == torch.uint8
+    split = algorithm.parts.actor.observations.split
+    before, after = split(batch.obs[0].numpy()), split(batch.next_obs[0].numpy())
+    there = (after["achieved_goal"] == after["desired_goal"]).all(-1)
+    np.testing.assert_array_equal(batch.rewards[0], there.astype(np.float32) - 1)
+    assert 0.05 < there.mean() < 0.9
+    np.testing.assert_array_equal(after["observation"] == 255, after["achieved_goal"] == 1)
+    np.testing.assert_array_equal(before["desired_goal"], after["desired_goal"])
+    algorithm.train(120)
+
+
+def test_workers_show_images_as_this_process_does() -> None:
+    results = []
+    for workers in ("sync", "subprocess"):
+        algorithm = PPO(
+            lambda: Samples(EYE, spaces.Discrete(2)),
+            n_envs=2,
+            n_steps=8,
+            batch_size=8,
+            workers=workers,
+            **SMALL,
+        )
+        algorithm.train(32)
+        results.append(algorithm.source.last_batch()["obs"].copy())
+        algorithm.close()
+    assert np.array_equal(*results)
+    assert results[0].dtype == np.uint8
