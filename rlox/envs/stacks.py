@@ -17,7 +17,7 @@ def frames_in(env: gym.Env[Any, Any]) -> int:
     They are put together by one of the wrappers (`gymnasium.wrappers.FrameStackObservation`, `AtariGame`),
     and those around it leave the space as it is.
     """
-    around = env
+    around = env if isinstance(env.observation_space, gym.spaces.Box) else None
     while isinstance(around, gym.Wrapper) and around.observation_space == env.observation_space:
         if isinstance(around, AtariGame):
             return around.settings.stack

@@ -19,7 +19,7 @@ from rlox.sources.chunk import Stretch
 from rlox.sources.goals import Goals
 from rlox.types import Transitions
 
-__all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "make_buffer"]
+__all__ = ["MAX_DRAWN", "Memory", "drawn_bytes", "frames_of", "make_buffer"]
 
 Buffer = ReplayBuffer | PrioritizedReplayBuffer
 
@@ -137,19 +137,32 @@ def make_buffer(
     return buffer, buffer.capacity * row_bytes
 
 
+def frames_of(codec: ObservationCodec) -> int:
+    """How many frames an observation stacks along its first dimension, so that each is stored once.
+
+    Where nobody says so, by the shape of an image alone: its first dimension of four, or of three where
+    that is the smallest and neither one grey nor three colours. If it is no stack after all, nothing is
+    shared, and nothing else is lost.
+    """
+    if codec.frames > 1 or len(codec.images) != 1 or codec.numbers or codec.masked:
+        return codec.frames
+    first, *rest = codec.images[0].shape
+    if len(rest) == 2 and (first >= min(rest) or first == 3):
+        return 1
+    return first if len(rest) > 1 else 1
+
+
 def _seen(codec: ObservationCodec) -> dict[str, Any]:
-    """What a row is, as a buffer declares it; of a stack it keeps each frame once."""
-    if codec.frames == 1:
-        return {"obs_dim": codec.dim, "obs_dtype": codec.dtype.name}
-    return {
-        "obs_shape": (codec.frames, codec.dim // codec.frames),
-        "obs_dtype": codec.dtype.name,
-        "frame_stack": (codec.frames, "first"),
-    }
+    """What a row is, as a buffer declares it."""
+    frames, kind = frames_of(codec), codec.dtype.name
+    if frames == 1:
+        return {"obs_dim": codec.dim, "obs_dtype": kind}
+    shape = (frames, codec.dim // frames)
+    return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
 
 
 def _kept_bytes(codec: ObservationCodec) -> int:
-    """Memory of an observation in a full buffer."""
+    """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
     if codec.frames == 1:
         return codec.row_bytes
     frame = codec.row_bytes // codec.frames

@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation, RecordEpisodeStatistics, RescaleObservation
 
-from rlox.algorithms import DQN, SAC
-from rlox.envs import gym_vec
+from rlox.algorithms import DQN, SAC, off_policy
 from rlox.envs.stacks import frames_in
+from rlox.sources import memory
 
 STEPS = 300
 
@@ -40,6 +40,12 @@ class Noise(gym.Env[Any, Any]):
         return self.np_random.integers(0, 256, (12, 12), dtype=np.uint8)
 
 
+class Parts(Noise):
+    """The same as a part of a Dict."""
+
+    observation_space = spaces.Dict({"eye": Noise.observation_space})
+
+
 def stacked() -> gym.Env[Any, Any]:
     return FrameStackObservation(Noise(), 4)
 
@@ -57,7 +63,8 @@ def test_what_is_learned_is_the_same_and_takes_a_fourth_of_the_memory(
     prioritized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = learned(prioritized=prioritized)
-    monkeypatch.setattr(gym_vec, "frames_in", lambda env: 1)
+    for module in (memory, off_policy):
+        monkeypatch.setattr(module, "frames_of", lambda codec: 1)
     often = learned(prioritized=prioritized)
     for mine, theirs in zip(once.policy.parameters(), often.policy.parameters(), strict=True):
         assert torch.equal(mine, theirs)
@@ -66,8 +73,8 @@ def test_what_is_learned_is_the_same_and_takes_a_fourth_of_the_memory(
 
 
 def test_a_full_buffer_has_about_the_bytes_that_were_counted() -> None:
-    memory = learned().source.memory
-    assert 0.9 * memory.full_bytes < memory.buffer.nbytes <= 1.05 * memory.full_bytes
+    kept = learned().source.memory
+    assert 0.9 * kept.full_bytes < kept.buffer.nbytes <= 1.05 * kept.full_bytes
 
 
 def test_subprocesses_tell_of_their_stacks() -> None:
@@ -86,6 +93,7 @@ def test_stacks_are_of_the_wrapper_that_makes_them_unless_one_around_it_changes_
     assert frames_in(RecordEpisodeStatistics(stacked())) == 4
     assert frames_in(RescaleObservation(stacked(), np.float32(0), np.float32(1))) == 1
     assert frames_in(Noise()) == 1
+    assert frames_in(FrameStackObservation(Parts(), 4)) == 1
 
 
 def test_vectors_are_stacked_too() -> None:
