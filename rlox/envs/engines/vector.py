@@ -84,7 +84,7 @@ class VectorEngine:
         self._paid = np.zeros(self.n_envs, np.float64)  # in the episodes under way
         self._over = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seed = self.seed if not self.starts else stream_seed(self.seed, f"restart-{self.starts}", 0)
         self.starts += 1
@@ -96,7 +96,7 @@ class VectorEngine:
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
@@ -147,7 +147,7 @@ class VectorEngine:
         """Last observations and infos of the episodes that ended, from where the engine has them."""
         if not len(ended) and not len(idle):
             return None
-        last = np.empty((len(ended), self.observations.dim), np.float32)
+        last = self.observations.rows(len(ended))
         told: list[Mapping[str, Any]] = []
         same = self.mode is AutoresetMode.SAME_STEP
         if same and len(ended) and "final_obs" not in infos:
@@ -192,7 +192,7 @@ class VectorEngine:
         if self.keep_infos:
             self.infos = [info_of(infos, i, self.n_envs) for i in range(self.n_envs)]
 
-    def _encode(self, seen: Any, obs: NDArray[np.float32]) -> None:
+    def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
         try:
             obs[:] = self.observations.encode_batch(seen)
         except (ValueError, TypeError, IndexError) as error:
