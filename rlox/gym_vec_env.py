@@ -52,9 +52,9 @@ class GymVecEnv:
         self.observation_space = self.vec.observation_space
         self.action_space = self.vec.action_space
 
-    def reset_all(self) -> NDArray[np.float32]:
-        """Start every environment; observations `[n_envs, obs_dim]` float32."""
-        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+    def reset_all(self) -> NDArray[Any]:
+        """Start every environment; observations `[n_envs, obs_dim]` float32, uint8 with images."""
+        obs = self.vec.observations.rows(self.n_envs)
         self.vec.reset_into(obs)
         self._last = obs
         return obs
@@ -65,10 +65,11 @@ class GymVecEnv:
         Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
         reached: the ended episode's last one where an episode ended), `rewards` float64,
         `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
-        subprocess failed and nobody knows what the step reached: `final_obs` is from before it.
+        subprocess failed and nobody knows what the step reached, or an engine used the step to begin an
+        episode: the row is no transition, and `final_obs` is from before it.
         """
         given = self.vec.actions.of_env(actions, self.n_envs)
-        obs = np.empty((self.n_envs, self.vec.observations.dim), np.float32)
+        obs = self.vec.observations.rows(self.n_envs)
         rewards = np.empty(self.n_envs, np.float64)
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
         finals = self.vec.step_into(given, obs, rewards, terminated, truncated)
@@ -76,8 +77,8 @@ class GymVecEnv:
         lost = np.zeros(self.n_envs, np.bool_)
         if finals is not None:
             final_obs[finals.envs] = finals.obs
-            final_obs[finals.lost] = self._last[finals.lost]
-            lost[finals.lost] = True
+            final_obs[finals.void] = self._last[finals.void]
+            lost[finals.void] = True
         self._last = obs
         return {
             "obs": obs,

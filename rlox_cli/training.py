@@ -134,11 +134,14 @@ class TrainTask:
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
                 told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
+                if algorithm.parts.images:
+                    told["images"] = list(algorithm.parts.images)
                 if algorithm.origin:
                     told["init_from"] = algorithm.origin
                 folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
                 begun = f"{_title(config, job)}\n  folder  {folder.path}"
+                begun += "".join(f"\n  image   {line}" for line in algorithm.parts.images)
                 self.call.voice.say("begun", begun)
                 return run_training(algorithm, config, folder, self.call)
 

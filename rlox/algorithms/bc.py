@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.algorithms.encoding import encoding_of
 from rlox.algorithms.offline import NO_ENV, offline_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
@@ -105,7 +106,10 @@ def make(config: RunConfig, tools: Tools) -> Parts:
             raise ConfigError(
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
-        policy = _policy(algo, observations.dim, actions).to(device)
+        encoding = encoding_of(algo, observations)
+        policy = _policy(algo, encoding.features, actions)
+        policy.net = encoding.before(policy.net)
+        policy = policy.to(device)
         return policy, BCLearner(policy, algo)
 
     return offline_parts(config, tools, 1.0, compose)

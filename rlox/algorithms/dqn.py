@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from rlox.algorithms.encoding import encoding_of
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DQNConfig, RunConfig
@@ -196,8 +197,9 @@ class DQN(Algorithm):
 
 def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
     kind = MaskedQPolicy if env.observations.masked else QPolicy
-    return kind(
-        env.observations.seen,
+    encoding = encoding_of(config, env.observations)
+    policy = kind(
+        encoding.features,
         env.actions.size,
         config.net_arch,
         config.activation,
@@ -206,6 +208,8 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         _returns(config),
         config.noisy_sigma if config.noisy else None,
     )
+    policy.q = encoding.before(policy.q)
+    return policy
 
 
 def _returns(config: DQNConfig) -> Returns:

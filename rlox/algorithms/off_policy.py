@@ -8,6 +8,7 @@ from typing import cast
 
 import torch
 
+from rlox.algorithms.encoding import encoding_of
 from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
@@ -17,10 +18,11 @@ from rlox.envs.make import make_vec, render_factory, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.networks.encoders import Cost
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
-from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, make_buffer
+from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
@@ -58,10 +60,12 @@ def off_policy_parts(
     env = make_vec(env_config, config.seed, tools.env)
     _require_actions(config, env)
     goals = _goals(config, env, make_env)
-    memory = _memory(config, algo, env, goals, tools)
+    encoding = encoding_of(algo, env.observations, env_config.id)
+    memory = _memory(config, algo, env, goals, tools, encoding.cost)
     # the target network is neither learned nor has it moments
-    networks = algo.networks(env.observations.seen, env.actions.size, env.actions.discrete)
-    require_networks(*networks, copies=LEARNED + 2)
+    networks = algo.networks(encoding.features, env.actions.size, env.actions.discrete)
+    more = encoding.cost.parameters * algo.seers
+    require_networks(*networks, copies=LEARNED + 2, more=more)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         made = compose(env)
     obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
@@ -72,9 +76,8 @@ def off_policy_parts(
     source = ReplaySource(env, memory, made.behaviour, cadence, *given)
     actions = made.actions or env.actions
     actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
-    return Parts(
-        source, made.learner, actor, Evaluator(actor, render_factory(env_config, tools.env))
-    )
+    evaluator = Evaluator(actor, render_factory(env_config, tools.env))
+    return Parts(source, made.learner, actor, evaluator, encoding.said)
 
 
 def _require_actions(config: RunConfig, env: VectorEnv) -> None:
@@ -108,20 +111,27 @@ def _memory(
     env: VectorEnv,
     goals: Goals | None,
     tools: Tools,
+    encoders: Cost,
 ) -> Memory:
     """The buffer, refused before hours of training end in a kill if it will not fit."""
     buffer_config = cast(ReplayConfig, config.buffer)
     buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
-    memory = Memory(buffer, buffer_config, *sizes, goals)
+    frames = 1 if goals else frames_of(env.observations)
+    memory = Memory(buffer, buffer_config, *sizes, goals, frames)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
-        _require_memory(algo, env, memory, said_by, tools.device)
+        _require_memory(algo, env, memory, said_by, tools.device, encoders)
     return memory
 
 
 def _require_memory(
-    algo: OffPolicyConfig, env: VectorEnv, memory: Memory, said_by: str, device: torch.device
+    algo: OffPolicyConfig,
+    env: VectorEnv,
+    memory: Memory,
+    said_by: str,
+    device: torch.device,
+    encoders: Cost,
 ) -> None:
     """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
 
@@ -140,7 +150,8 @@ def _require_memory(
             f"lower it to {MAX_DRAWN // batches} or less"
         )
     rows = batches * drawn_bytes(env, memory.goals is not None)
-    learned = 4 * algo.learning_numbers(env.actions.size)
+    images = (algo.seers + 1) * (encoders.kept + encoders.widest)  # the target's too
+    learned = 4 * (algo.learning_numbers(env.actions.size) + images)
     if device.type != "cpu":
         learned = 0
     require_memory(

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.algorithms.encoding import encoding_of
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
 from rlox.envs.actions import ActionCodec
@@ -58,17 +59,20 @@ def offline_parts(
         algo.batch_size,
         gamma,
         tools.streams,
+        bool(observations.images),
     )
     if tools.replay:
         source.load()
-    require_networks((observations.dim, *algo.net_arch, actions.size))
+    encoding = encoding_of(algo, observations, env.id)
+    more = encoding.cost.parameters
+    require_networks((encoding.features, *algo.net_arch, actions.size), more=more)
     with tools.streams.default("init"), torch_threads(config.torch_threads):
         policy, learner = compose(observations, actions, tools.device)
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
         evaluate = Evaluator(actor, render_factory(env, tools.env))
-    return Parts(source, learner, actor, evaluate)
+    return Parts(source, learner, actor, evaluate, encoding.said)
 
 
 def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Spaces:
@@ -138,9 +142,24 @@ def _dataset(
             f"{name} has observations of {stats['obs_dim']} numbers, {config.env.id} of "
             f"{observations.dim}; name the environment it is of: env=..."
         )
+    if observations.images:
+        _require_bytes(columns["obs"], dataset.normalized, name)
     _require_actions(columns["actions"], actions, name, config.env.id)
     _require_env(env, config.env.id, name)
     return dataset, digest
+
+
+def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
+    """Rows of bytes, as observations with images are encoded, which nothing has standardised."""
+    if obs.dtype != np.uint8:
+        raise ShapeError(
+            f"{name} has observations of {obs.dtype}, expected uint8: an environment with images is recorded "
+            "as rows of bytes"
+        )
+    if normalized:
+        raise ConfigError(
+            f"{name} standardises its observations, in which there are images: make it with normalize=False"
+        )
 
 
 def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
 from rlox.collectors import RolloutCollector
 from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
@@ -19,6 +20,7 @@ from rlox.envs.make import render_factory
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError
 from rlox.importing import made
+from rlox.networks.encoders import Cost
 from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
@@ -33,7 +35,7 @@ from rlox.policies import (
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena
-from rlox.sources.collector import SCORE_ROWS
+from rlox.sources.collector import SCORE_IMAGES, SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
@@ -110,24 +112,28 @@ def on_policy_parts(
     env = collector.env
     own = tools.policy is not None or algo.policy is not None
     widths = ((), ()) if own else algo.widths
+    seen = env.observations
+    encoding = Encoding(seen.seen) if own else encoding_of(algo, seen, config.env.id)
     require_memory(
-        rollout_bytes(algo, env, tools.device, minibatch, widths),
+        rollout_bytes(algo, env, tools.device, minibatch, widths, encoding.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps or env.n_envs",
     )
     if own:
         policy = as_actor_critic(tools.policy or _named_policy(config, algo, tools, env))
-        require_takes(policy, env.observations.dim, env.actions, config.env.id)
+        require_takes(policy, torch.from_numpy(seen.rows(2)), env.actions, config.env.id)
     else:
-        heads, seen = (env.actions.size, 1), env.observations
+        heads, features = (env.actions.size, 1), encoding.features
         require_networks(
-            *((seen.seen, *hidden, out) for hidden, out in zip(widths, heads, strict=True))
+            *((features, *hidden, out) for hidden, out in zip(widths, heads, strict=True)),
+            more=encoding.cost.parameters * (1 if algo.share_encoder else 2),
         )
         with (
             tools.streams.default("init", device=tools.device),
             torch_threads(config.torch_threads),
         ):
-            policy = make_policy(algo, seen.seen, env.actions, seen.masked > 0)
+            policy = make_policy(algo, features, env.actions, seen.masked > 0)
+            policy = encoding.around(policy, seen.masked, algo.share_encoder, algo.ortho_init)
     policy = policy.to(tools.device)
     learner = make_learner(policy)
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
@@ -136,6 +142,7 @@ def on_policy_parts(
         learner,
         actor,
         Evaluator(actor, render_factory(env_config, tools.env)),
+        encoding.said,
     )
 
 
@@ -174,18 +181,19 @@ def rollout_bytes(
     device: torch.device,
     minibatch: int | None,
     widths: tuple[Sequence[int], Sequence[int]],
+    encoders: Cost = NO_COST,
 ) -> int:
     """Memory that one round of collecting and learning takes, besides parameters and environments.
 
     The arena, the hidden layers while its rows are scored, and an update: the rollout's copy in a new
     order (with `minibatch`) and what the gradient needs of the rows learned from at once, which is
     what each hidden layer of actor and critic keeps (`widths`; none for a policy of the user's own,
-    which nobody knows) and the gradients of the widest. All but the arena is memory of `device`, which
-    is not counted unless it is the CPU's.
+    which nobody knows), the gradients of the widest, and what `encoders` keep. All but the arena is
+    memory of `device`, which is not counted unless it is the CPU's.
     """
-    actions, obs_dim = env.actions, env.observations.dim
+    actions, seen = env.actions, env.observations
     rows = config.n_steps * env.n_envs
-    arena = Arena.bytes_of(config.n_steps, env.n_envs, obs_dim, actions)
+    arena = Arena.bytes_of(config.n_steps, env.n_envs, seen.dim, actions, seen.dtype)
     if device.type != "cpu":
         return arena
     hidden = [*widths[0], *widths[1]]
@@ -194,10 +202,12 @@ def rollout_bytes(
     kept = sum(hidden) * (2 if config.activation in ("elu", "silu") else 1)
     if config.use_sde:
         kept += sum(widths[0][-1:])
-    scored = 4 * min(rows, SCORE_ROWS) * (3 * widest + heads)
-    learned = 4 * min(minibatch or rows, rows) * (kept + 2 * widest + heads)
+    at_once = min(rows, SCORE_IMAGES if seen.images else SCORE_ROWS)
+    scored = 4 * at_once * (3 * widest + heads + encoders.widest)
+    images = (encoders.kept + encoders.widest) * (1 if config.share_encoder else 2)
+    learned = 4 * min(minibatch or rows, rows) * (kept + 2 * widest + heads + images)
     if minibatch:
-        learned += rows * (4 * obs_dim + actions.row_bytes + 4 * 4 + 8)
+        learned += rows * (seen.row_bytes + actions.row_bytes + 4 * 4 + 8)
     return arena + scored + learned
 
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
 from rlox.algorithms.on_policy import collector_of, rollout_bytes
 from rlox.algorithms.ppo import ClippedLearner
 from rlox.callbacks import Callback, LoggerCallback
@@ -19,6 +20,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource, render_factory
 from rlox.errors import ConfigError
+from rlox.networks.encoders import Cost
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
@@ -69,11 +71,13 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
 
 
 def make_policy(
-    config: RecurrentPPOConfig, obs_dim: int, actions: ActionCodec
+    config: RecurrentPPOConfig, encoding: Encoding, actions: ActionCodec
 ) -> RecurrentActorCritic:
-    """The policy that `config` describes for this observation and action space."""
+    """The policy that `config` describes for these observations and this action space."""
+    images = encoding.make is not None
+    encoders = encoding.pair(config.share_encoder, config.ortho_init) if images else None
     return RecurrentActorCritic(
-        obs_dim,
+        encoding.features,
         _head(actions, config.log_std_init),
         config.rnn,
         config.lstm_hidden_size,
@@ -83,6 +87,7 @@ def make_policy(
         config.critic_net_arch,
         config.activation,
         config.ortho_init,
+        encoders,
     )
 
 
@@ -112,14 +117,16 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         config=env_config,
     )
     env = collector.env
+    encoding = encoding_of(algo, env.observations, env_config.id)
     require_memory(
-        recurrent_bytes(algo, env, tools.device),
+        recurrent_bytes(algo, env, tools.device, encoding.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps, env.n_envs or algo.lstm_hidden_size",
     )
-    require_networks(*_layers(algo, env.observations.dim, env.actions.size))
+    more = encoding.cost.parameters * (1 if algo.share_encoder else 2)
+    require_networks(*_layers(algo, encoding.features, env.actions.size), more=more)
     with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
-        policy = make_policy(algo, env.observations.dim, env.actions)
+        policy = make_policy(algo, encoding, env.actions)
     policy = policy.to(tools.device)
     learner = RecurrentPPOLearner(policy, algo, tools.streams)
     actor = RecurrentActor(
@@ -130,13 +137,16 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         learner,
         actor,
         Evaluator(actor, render_factory(env_config, tools.env)),
+        encoding.said,
     )
 
 
-def recurrent_bytes(config: RecurrentPPOConfig, env: VectorEnv, device: torch.device) -> int:
+def recurrent_bytes(
+    config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoders: Cost = NO_COST
+) -> int:
     """As `rollout_bytes`, with what recurrences keep of the rows learned from, or scored, at once."""
     minibatch = max(config.batch_size, config.n_steps)
-    plain = rollout_bytes(config, env, device, minibatch, config.widths)
+    plain = rollout_bytes(config, env, device, minibatch, config.widths, encoders)
     if device.type != "cpu":
         return plain
     rows = config.n_steps * env.n_envs

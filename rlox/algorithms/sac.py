@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from rlox.algorithms.encoding import encoding_of
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SACConfig
@@ -25,7 +26,14 @@ from rlox.policies.exploration import NoisyExploration, SampledChoices
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, Noise, Stateful, UpdateNoise, learn_each
+from rlox.training.learner import (
+    ActorCriticLearner,
+    Noise,
+    Stateful,
+    UpdateNoise,
+    learn_each,
+    seen,
+)
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.training.temperature import LearnedTemperature, Temperature
@@ -88,7 +96,7 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Temperature, critics, actor, target; the numbers `NAMES` and the errors `[B]`."""
         policy, config, like = self.policy, self.config, self.critic.vector
-        obs = batch.obs[i].to(like)
+        obs = seen(batch.obs[i], like)
         noise = self.noise(update, (2, *policy.noise_shape(len(obs))), like)
         drawn, log_prob, learn = policy.draw(obs, noise[0])
         alpha = self.temperature.alpha
@@ -110,7 +118,7 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
         policy, like = self.policy, self.critic.vector
-        next_obs = batch.next_obs[i].to(like)
+        next_obs = seen(batch.next_obs[i], like)
         drawn, log_prob, _ = policy.draw(next_obs, noise)
         value = policy.value(self.target.module, next_obs, drawn)[0] - alpha * log_prob
         goal = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
@@ -156,14 +164,16 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -> OffPolicy:
     """Of a Box: squashed Gaussians, with gSDE where it is asked for."""
     actions = env.actions.unit(config.env.id, "sac")
-    dim, size, (net_arch, critic_net_arch) = env.observations.dim, actions.size, algo.widths
+    encoding = encoding_of(algo, env.observations)
+    dim, size, (net_arch, critic_net_arch) = encoding.features, actions.size, algo.widths
     actor = (
         SquashedSDEPolicy(dim, size, net_arch, algo.activation, algo.log_std_init)
         if algo.use_sde
         else SquashedGaussianPolicy(dim, size, net_arch=net_arch, activation=algo.activation)
     )
     critic = EnsembleMLP(algo.n_critics, (dim + size, *critic_net_arch, 1), algo.activation)
-    policy = SquashedPolicy(actor, critic).to(tools.device)
+    actor.net = encoding.before(actor.net)
+    policy = SquashedPolicy(actor, encoding.ensemble(critic)).to(tools.device)
     shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
     once = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
     every = once if algo.use_sde else 1
@@ -182,8 +192,12 @@ def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
             f"algo.use_sde=true needs Box actions, {config.env.id} has {env.action_space}; leave "
             "algo.use_sde out"
         )
-    sizes = (env.observations.dim, env.actions.size, algo.n_critics, *algo.widths)
-    policy = CategoricalSoftPolicy(*sizes, algo.activation).to(tools.device)
+    encoding = encoding_of(algo, env.observations)
+    sizes = (encoding.features, env.actions.size, algo.n_critics, *algo.widths)
+    policy = CategoricalSoftPolicy(*sizes, algo.activation)
+    policy.actor.net = encoding.before(policy.actor.net)
+    policy.critic = encoding.ensemble(policy.critic)
+    policy = policy.to(tools.device)
     logits = inference(policy.actor.net)
     behaviour = SampledChoices(logits, env.actions.size, env.n_envs, config.seed, tools.device)
     noise = UpdateNoise(tools.streams)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from rlox.algorithms.encoding import encoding_of
 from rlox.algorithms.off_policy import OffPolicy, off_policy_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig
@@ -23,7 +24,14 @@ from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, Noise, Stateful, UpdateNoise, learn_each
+from rlox.training.learner import (
+    ActorCriticLearner,
+    Noise,
+    Stateful,
+    UpdateNoise,
+    learn_each,
+    seen,
+)
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
@@ -89,7 +97,7 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """The critics, and when it is their turn the actor and the targets."""
         config, like = self.config, self.critic.vector
-        obs = batch.obs[i].to(like)
+        obs = seen(batch.obs[i], like)
         goal = self._goal(batch, i, update)
         values = ActionValues(self.policy.critic, obs, batch.actions[i].to(like))
         q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
@@ -115,7 +123,7 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
     def _goal(self, batch: Transitions, i: int, update: int) -> Tensor:
         """R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), eq. 14 and algorithm 1; `[B]`."""
         config, like = self.config, self.critic.vector
-        next_obs = batch.next_obs[i].to(like)
+        next_obs = seen(batch.next_obs[i], like)
         action = self.target_actor.module(next_obs).tanh()
         _, deviation, limit = config.delays
         if deviation:
@@ -131,8 +139,12 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
     def compose(env: VectorEnv) -> OffPolicy:
         actions = env.actions.unit(config.env.id, algo.name)
-        sizes = (env.observations.dim, actions.size, algo.n_critics, *algo.widths)
-        policy = DeterministicPolicy(*sizes, algo.activation).to(tools.device)
+        encoding = encoding_of(algo, env.observations)
+        sizes = (encoding.features, actions.size, algo.n_critics, *algo.widths)
+        policy = DeterministicPolicy(*sizes, algo.activation)
+        policy.actor = encoding.before(policy.actor)
+        policy.critic = encoding.ensemble(policy.critic)
+        policy = policy.to(tools.device)
         forward, deviation = inference(policy.actor), algo.exploration_noise
 
         def explore(obs: Tensor, noise: Tensor) -> Tensor:

@@ -23,8 +23,9 @@ from rlox.types import Rollout
 
 __all__ = ["RecurrentCollector"]
 
-# Rows scored at once after collection, at least one environment's: bounds the memory of the layers.
-SCORE_ROWS = 1 << 13
+# Rows scored at once after collection, and rows with images, at least one environment's: bounds the memory
+# of the layers.
+SCORE_ROWS, SCORE_IMAGES = 1 << 13, 1 << 8
 
 
 class RecurrentCollector(RolloutCollector):
@@ -110,7 +111,8 @@ class RecurrentCollector(RolloutCollector):
         steps, envs = (nothing, nothing) if ended is None else ended[:2]
         led = np.zeros((len(steps), policy.state_size), np.float32)  # to final observations
         memory = np.zeros((n_envs, policy.state_size), np.float32)
-        many = max(1, SCORE_ROWS // n_steps)
+        at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
+        many = max(1, at_once // n_steps)
         for start in range(0, n_envs, many):
             some = slice(start, min(start + many, n_envs))
             states, piece = self._replay(policy, arena, some, begun[some], is_first[:, some])
@@ -150,7 +152,7 @@ class RecurrentCollector(RolloutCollector):
         return said.ends.cpu().numpy(), piece.reshape(is_first.shape)
 
     def _values_after(
-        self, policy: RecurrentActorCritic, obs: NDArray[np.float32], states: NDArray[np.float32]
+        self, policy: RecurrentActorCritic, obs: NDArray[Any], states: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         given = (torch.from_numpy(array).to(self.device) for array in (obs, states))
         values: NDArray[np.float32] = policy.get_value(*given).cpu().numpy()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
+from rlox.configs.encoders import CONVOLUTIONS
 from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.params import param
@@ -14,6 +16,8 @@ from rlox.errors import ConfigError
 @dataclass(frozen=True)
 class ActorCriticConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
+
+    seers: ClassVar[int] = 2
 
     tau: float = param(
         0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3"
@@ -58,7 +62,8 @@ class ActorCriticConfig(OffPolicyConfig):
         """Networks have a hidden layer."""
         super().check(env, buffer)
         for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
-            if not widths:
+            if not widths and self.encoder not in CONVOLUTIONS:
                 raise ConfigError(
-                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]"
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; there may be "
+                    "none behind images, where algo.encoder is named"
                 )

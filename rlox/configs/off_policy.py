@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from rlox.configs import encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
@@ -25,6 +26,8 @@ class OffPolicyConfig(AlgorithmConfig):
     buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
+    # Networks that see observations with an encoder of their own.
+    seers: ClassVar[int] = 1
 
     name: str = param(doc="the algorithm")
     learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
@@ -58,6 +61,9 @@ class OffPolicyConfig(AlgorithmConfig):
     net_arch: tuple[int, ...] = param(
         (256, 256), "hidden layer widths", within="[1, 65536]", source="SB3"
     )
+    encoder: str = encoders.encoder()
+    encoder_features: int | None = encoders.features()
+    image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     backend: str = param("torch", "engine of the update", choices=("torch",))
     inference: str = param(

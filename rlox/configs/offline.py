@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from rlox.configs import encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
@@ -34,6 +35,9 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
     batch_size: int = param(256, "transitions in a batch", within="[1, inf)")
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
+    encoder: str = encoders.encoder()
+    encoder_features: int | None = encoders.features()
+    image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     obs_dim: int | None = param(
         None, "numbers in an observation; null: as the environment has", within="[1, inf)"

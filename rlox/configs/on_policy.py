@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from rlox.configs import encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.code import Code, code
@@ -45,6 +46,12 @@ class OnPolicyConfig(AlgorithmConfig):
         None, "hidden layer widths of the critic; null: as net_arch", within="[1, 65536]"
     )
     policy: Code | None = code("a policy of your own as module:Name, in place of the MLPs")
+    encoder: str = encoders.encoder()
+    encoder_features: int | None = encoders.features()
+    image_channels: str = encoders.channels()
+    share_encoder: bool = param(
+        True, "actor and critic train one encoder; false: each its own", source="SB3; CleanRL"
+    )
     activation: str = param("tanh", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     ortho_init: bool = param(True, "orthogonal initialisation (gain sqrt 2; heads 0.01 and 1)")
     log_std_init: float = param(
@@ -78,6 +85,10 @@ class OnPolicyConfig(AlgorithmConfig):
         of_ours = (
             "net_arch",
             "critic_net_arch",
+            "encoder",
+            "encoder_features",
+            "image_channels",
+            "share_encoder",
             "activation",
             "ortho_init",
             "log_std_init",
@@ -90,9 +101,10 @@ class OnPolicyConfig(AlgorithmConfig):
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What no field says alone."""
         for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
-            if not widths:
+            if not widths and (self.use_sde or self.encoder not in encoders.CONVOLUTIONS):
                 raise ConfigError(
-                    f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]"
+                    f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]; there may be "
+                    "none behind images, where algo.encoder is named"
                 )
         if self.policy is not None and env.action_mask != "none":
             raise ConfigError(

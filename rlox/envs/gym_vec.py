@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ from rlox.envs.base import Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.stacks import frames_in
 from rlox.errors import EnvError
 
 __all__ = ["EnvFactory", "SyncGymVecEnv", "start_seeds"]
@@ -45,10 +47,11 @@ class SyncGymVecEnv:
         self.resume_grade = "exact" if can_save(first) else "episode_start"
         self.observation_space = first.observation_space
         self.action_space = first.action_space
-        self.observations = ObservationCodec.of(first.observation_space, name)
+        codec = ObservationCodec.of(first.observation_space, name)
+        self.observations = replace(codec, frames=frames_in(first))
         self.actions = ActionCodec.of(first.action_space, name)
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         seeds = start_seeds(self.seed, self.n_envs, self.starts)
         self.starts += 1
@@ -59,7 +62,7 @@ class SyncGymVecEnv:
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
@@ -67,7 +70,7 @@ class SyncGymVecEnv:
         """Step every environment in turn, resetting in place those whose episode ended."""
         given = self.actions.each(self.actions.to_env(actions))
         index: list[int] = []
-        last: list[NDArray[np.float32]] = []
+        last: list[NDArray[Any]] = []
         infos: list[Mapping[str, Any]] = []
         final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
@@ -109,7 +112,7 @@ class SyncGymVecEnv:
             env.close()
 
     def _restart(
-        self, i: int, env: gym.Env[Any, Any], row: NDArray[np.float32], seed: int | None = None
+        self, i: int, env: gym.Env[Any, Any], row: NDArray[Any], seed: int | None = None
     ) -> dict[str, Any]:
         try:
             first, info = env.reset(seed=seed)
@@ -118,7 +121,7 @@ class SyncGymVecEnv:
         self._encode(i, first, row)
         return info
 
-    def _encode(self, i: int, observation: Any, row: NDArray[np.float32]) -> None:
+    def _encode(self, i: int, observation: Any, row: NDArray[Any]) -> None:
         try:
             self.observations.encode_into(observation, row)
         except (ValueError, TypeError, IndexError) as error:

@@ -1,7 +1,7 @@
 """Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
 
 Wherever an environment tells its mask, `MaskActions` puts it beside the observation and `MaskedCodec` behind
-it, into the same row of float32: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions of several
+it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions of several
 parts a mask of each choice after another (`rlox.envs.mask_forms`). So a mask goes
 where its observation goes: through subprocesses, resets and last observations, into rollouts, buffers,
 n-step windows and saved states, and nothing on the way has to know of it but what standardises
@@ -57,7 +57,8 @@ class MaskedSpace(CodedSpace):
         dim = inner.dim + self.form.size
         parts = {SEEN: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
         size, form = self.form.size, self.form
-        return MaskedCodec(self, dim, parts, size, inner=inner, part=self.part, form=form)
+        images = inner.images
+        return MaskedCodec(self, dim, parts, size, images, inner=inner, part=self.part, form=form)
 
 
 class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
@@ -180,24 +181,24 @@ class MaskedCodec(ObservationCodec):
         """The shape of an observation without its mask."""
         return self.inner.shape
 
-    def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
+    def encode_into(self, observation: Any, row: NDArray[Any]) -> None:
         """Write one observation with its mask into `row` `[dim]`."""
         self.inner.encode_into(observation[SEEN], row[: self.seen])
         row[self.seen :] = observation[MASK]
 
-    def encode_one(self, observation: Any) -> NDArray[np.float32]:
-        """One observation with its mask as float32 `[1, dim]`."""
+    def encode_one(self, observation: Any) -> NDArray[Any]:
+        """One observation with its mask as a row `[1, dim]`."""
         return self.encode_batch([observation])
 
-    def encode_batch(self, observations: Any) -> NDArray[np.float32]:
-        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as float32 `[N, dim]`."""
+    def encode_batch(self, observations: Any) -> NDArray[Any]:
+        """Observations `[N, ...]` with masks `[N, n_actions]`, or N of both, as rows `[N, dim]`."""
         if isinstance(observations, Sequence):
-            rows = np.empty((len(observations), self.dim), np.float32)
+            rows = self.rows(len(observations))
             for observation, row in zip(observations, rows, strict=True):
                 self.encode_into(observation, row)
             return rows
         seen, masks = self.inner.encode_batch(observations[SEEN]), observations[MASK]
-        return np.concatenate([seen, np.asarray(masks, np.float32)], axis=1)
+        return np.concatenate([seen, np.asarray(masks, self.dtype)], axis=1)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""

@@ -58,14 +58,14 @@ class NativeVecEnv:
         self.observations = ObservationCodec.of(self.observation_space, env_id)
         self.actions = ActionCodec.of(self.action_space, env_id)
 
-    def reset_into(self, obs: NDArray[np.float32]) -> None:
+    def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         obs[:] = self.core.reset_all()
 
     def step_into(
         self,
         actions: NDArray[Any],
-        obs: NDArray[np.float32],
+        obs: NDArray[Any],
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],

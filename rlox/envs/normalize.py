@@ -14,15 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.spaces import ObservationCodec, short
+from rlox.errors import ConfigError
 
 __all__ = [
     "CLIP",
     "EPSILON",
     "FixedNormalizer",
-    "MaskedNormalizer",
     "Normalizer",
     "ObservationNormalizer",
+    "PartialNormalizer",
     "RewardNormalizer",
     "RunningMoments",
     "observation_normalizer",
@@ -103,25 +104,31 @@ class ObservationNormalizer:
         self.moments.restore(state)
 
 
-class MaskedNormalizer(ObservationNormalizer):
-    """Standardises what networks see of a row; the mask of actions behind it stays as it is."""
+class PartialNormalizer(ObservationNormalizer):
+    """Standardises the numbers of a row; images, and a mask of actions behind them, stay as they are."""
 
-    def __init__(self, seen: int) -> None:
-        super().__init__(seen)
-        self._seen = seen
+    def __init__(self, codec: ObservationCodec) -> None:
+        super().__init__(codec.numbers)
+        self._numbers_of = codec.numbers_of
 
-    def learn(self, obs: NDArray[np.float32]) -> None:
-        """Take what is seen of raw rows `[n, dim]` into the moments."""
-        super().learn(obs[:, : self._seen])
+    def learn(self, obs: NDArray[Any]) -> None:
+        """Take the numbers of raw rows `[n, dim]` into the moments."""
+        super().learn(self._numbers_of(obs))
 
-    def apply(self, obs: NDArray[np.float32]) -> None:
-        """Standardise what is seen of rows `[n, dim]` in place with the present moments."""
-        super().apply(obs[:, : self._seen])
+    def apply(self, obs: NDArray[Any]) -> None:
+        """Standardise the numbers of rows `[n, dim]` in place with the present moments."""
+        super().apply(self._numbers_of(obs))
 
 
 def observation_normalizer(codec: ObservationCodec) -> ObservationNormalizer:
-    """One for the rows of `codec`, at its start."""
-    return MaskedNormalizer(codec.seen) if codec.masked else ObservationNormalizer(codec.dim)
+    """One for the rows of `codec`, at its start; `ConfigError` where there are images and no numbers."""
+    if not codec.numbers:
+        raise ConfigError(
+            f"env.normalize_obs=true: these observations are images alone, {short(codec.space)}, which "
+            "networks divide by what their space allows; leave env.normalize_obs out"
+        )
+    whole = codec.numbers == codec.dim
+    return ObservationNormalizer(codec.dim) if whole else PartialNormalizer(codec)
 
 
 class FixedNormalizer:

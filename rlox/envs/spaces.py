@@ -1,15 +1,19 @@
 """Between Gymnasium spaces and flat arrays: what a policy sees.
 
-Observations become float32 vectors (`Box` flattened, `Discrete` one-hot, the parts of a `Dict` one after
-the other).
+An observation becomes one row. Without an image in it that is float32: `Box` flattened, `Discrete` and
+`MultiDiscrete` one-hot, the parts of a `Dict` or `Tuple` one after the other, to any depth. With images it
+is bytes, so that a pixel takes one: first the four bytes of each of those numbers, then the images as they
+are (docs/spaces.md).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -18,9 +22,24 @@ from numpy.typing import NDArray
 
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
-__all__ = ["CodedSpace", "ObservationCodec", "shape_of", "short"]
+__all__ = [
+    "BYTE",
+    "FLOAT",
+    "TRANSFORM",
+    "ChoiceCodec",
+    "CodedSpace",
+    "Image",
+    "ImageCodec",
+    "ObservationCodec",
+    "shape_of",
+    "short",
+]
 
 Rows = TypeVar("Rows")  # arrays or tensors
+
+FLOAT = np.dtype(np.float32)
+BYTE = np.dtype(np.uint8)
+TRANSFORM = "gymnasium.wrappers.TransformObservation"
 
 
 class CodedSpace(spaces.Dict):
@@ -31,35 +50,47 @@ class CodedSpace(spaces.Dict):
         """The codec for these observations of the environment `name`."""
 
 
+class Image(NamedTuple):
+    """An image in a row of bytes."""
+
+    name: str  # of its part, "arm.camera" of a nested one; empty where the space is nothing else
+    shape: tuple[int, ...]
+    high: float  # the greatest value that its space allows, at least 1
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return prod(self.shape)
+
+
 @dataclass(frozen=True)
 class ObservationCodec:
-    """Encodes one observation of a single environment into a row of `[dim]` float32."""
+    """Encodes one observation of a single environment into a row of `[dim]` float32, or bytes with images.
+
+    This one is of numbers: a `Box` or a `MultiBinary`, flattened.
+    """
 
     space: gym.Space[Any]
     dim: int
-    parts: Mapping[str, slice] = field(default_factory=dict)  # columns of each part of a Dict
+    parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple, in its numbers
     masked: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
+    images: tuple[Image, ...] = ()  # in the order of their bytes
+    frames: int = 1  # that an observation is a stack of, oldest first (`rlox.envs.stacks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
         """The codec for `space`, or `UnsupportedSpaceError` saying what to wrap."""
         if isinstance(space, CodedSpace):
             return space.codec(name)
-        if isinstance(space, spaces.Dict):
-            return DictCodec.of_dict(space, name)
-        if isinstance(space, spaces.Discrete):
-            return ObservationCodec(space, int(space.n))
-        if isinstance(space, spaces.Box) and space.dtype.kind in "fiub":
-            if len(space.shape) == 3 and space.dtype == np.uint8:
-                raise UnsupportedSpaceError(
-                    f"{name} has image observations {space.shape} uint8, expected a vector; "
-                    "set env.wrappers=[flatten_observation] to train an MLP on the raw pixels"
-                )
-            return ObservationCodec(space, int(np.prod(space.shape, dtype=np.int64)))
-        raise UnsupportedSpaceError(
-            f"{name} has observation space {short(space)}, expected Box, Discrete or a Dict of them; "
-            "set env.wrappers=[flatten_observation] or wrap it with gymnasium.wrappers"
-        )
+        from rlox.envs.parts import codec_of  # which is made of these here
+
+        codec = codec_of(space, name)
+        if not codec.dim:
+            raise UnsupportedSpaceError(
+                f"{name} has an empty {type(space).__name__} of observations, expected at least one number; "
+                f"wrap it with {TRANSFORM}"
+            )
+        return codec
 
     @property
     def seen(self) -> int:
@@ -67,9 +98,36 @@ class ObservationCodec:
         return self.dim - self.masked
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a row: float32, or uint8 where there is an image."""
+        return BYTE if self.images else FLOAT
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory of one row."""
+        return self.dim * self.dtype.itemsize
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a row has, apart from images and a mask."""
+        if not self.images:
+            return self.seen
+        return (self.seen - sum(image.size for image in self.images)) // FLOAT.itemsize
+
+    @property
     def shape(self) -> Any:
-        """The shape of one observation; of a Dict the shape of each part."""
+        """The shape of one observation; of a Dict or Tuple the shape of each part."""
         return self.space.shape
+
+    def rows(self, *shape: int) -> NDArray[Any]:
+        """Rows `[*shape, dim]` of zeros."""
+        return np.zeros((*shape, self.dim), self.dtype)
+
+    def numbers_of(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """A view of the numbers `[..., numbers]` in rows `[..., dim]`."""
+        if not self.images:
+            return rows[..., : self.seen] if self.masked else rows
+        return rows[..., : FLOAT.itemsize * self.numbers].view(FLOAT)
 
     def with_masks(self, observation: Any, masks: Any) -> Any:
         """What a user gives, one observation or a batch, in the form that is encoded.
@@ -83,31 +141,41 @@ class ObservationCodec:
             )
         return observation
 
-    def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
+    def encode_into(self, observation: Any, row: NDArray[Any]) -> None:
         """Write one observation into `row` `[dim]`."""
-        if isinstance(self.space, spaces.Discrete):
-            row[:] = self.encode_batch(np.asarray(observation).reshape(1))[0]
+        if self.images:
+            self.write(observation, self.numbers_of(row), self.pixels_of(row))
         else:
-            row[:] = np.asarray(observation).reshape(self.dim)  # never broadcast
+            self.write(observation, row, row[:0])
 
-    def encode_one(self, observation: Any) -> NDArray[np.float32]:
-        """One observation as float32 `[1, dim]`."""
-        return self.encode_batch(np.asarray(observation)[None])
+    def encode_one(self, observation: Any) -> NDArray[Any]:
+        """One observation as a row `[1, dim]`."""
+        row = self.rows(1)
+        self.encode_into(observation, row[0])
+        return row
 
-    def encode_batch(self, observations: Any) -> NDArray[np.float32]:
-        """Several observations `[N, ...]` as float32 `[N, dim]`."""
-        batch = np.asarray(observations)
-        if isinstance(self.space, spaces.Discrete):
-            index = batch.astype(np.int64) - int(self.space.start)
-            if (index != batch - int(self.space.start)).any() or not self._inside(index):
-                raise ValueError(f"{batch} is not in {self.space}")
-            rows = np.zeros((len(batch), self.dim), np.float32)
-            rows[np.arange(len(batch)), index] = 1.0
-            return rows
-        return np.ascontiguousarray(batch.reshape(len(batch), self.dim), dtype=np.float32)
+    def encode_batch(self, observations: Any) -> NDArray[Any]:
+        """Several observations `[N, ...]` as rows `[N, dim]`."""
+        rows = self.rows(self.count(observations))
+        pixels = self.pixels_of(rows) if self.images else rows[:, :0]
+        self.write_batch(observations, self.numbers_of(rows), pixels)
+        return rows
 
-    def _inside(self, index: NDArray[np.int64]) -> bool:
-        return bool(((index >= 0) & (index < self.dim)).all())
+    def count(self, observations: Any) -> int:
+        """N of a batch."""
+        return len(observations)
+
+    def write(
+        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """Write one observation into what a row has of `[numbers]`, and of bytes of images."""
+        numbers[:] = np.asarray(observation).reshape(len(numbers))  # never broadcast
+
+    def write_batch(
+        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """The same of several, `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
+        numbers[:] = _each(np.asarray(observations), numbers.shape)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""
@@ -116,106 +184,102 @@ class ObservationCodec:
     def split(self, rows: Rows) -> dict[str, Rows]:
         """The parts of rows `[..., dim]`, an array or a tensor, by name: views `[..., part's dim]`.
 
-        A Discrete part stays one-hot. `ShapeError` for rows of another length, or where the space is
-        no Dict: its rows have no parts.
+        Integers stay one-hot. Of rows with images a part is float32, bytes of an image, or again a row of
+        both. `ShapeError` for rows of another length, or where the space is no Dict or Tuple: its rows have
+        no parts.
         """
         columns: Any = rows
         if not self.parts or columns.shape[-1:] != (self.dim,):
             raise ShapeError(
                 f"rows of shape {tuple(columns.shape)} of {short(self.space)} cannot be split, "
-                f"expected [..., {self.dim}] of a Dict"
+                f"expected [..., {self.dim}] of a Dict or Tuple"
             )
         return {name: columns[..., part] for name, part in self.parts.items()}
 
-    def join(self, parts: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+    def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Rows `[..., dim]` of parts `[..., part's dim]`, as `split` gives them; a new array.
 
         `ShapeError` where names or lengths are not those of the space.
         """
-        expected = {name: part.stop - part.start for name, part in self.parts.items()}
-        if not expected or {name: rows.shape[-1] for name, rows in parts.items()} != expected:
-            raise ShapeError(
-                f"parts of shapes {shape_of(parts)} cannot be joined, expected {expected} columns"
-            )
-        return np.concatenate([parts[name] for name in expected], axis=-1)
+        raise ShapeError(
+            f"parts of shapes {shape_of(parts)} cannot be joined: {short(self.space)} has none"
+        )
+
+    def pixels_of(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
+        """A view of the images' bytes in rows `[..., dim]` of bytes."""
+        return rows[..., FLOAT.itemsize * self.numbers : self.seen]
 
 
-@dataclass(frozen=True)
-class DictCodec(ObservationCodec):
-    """A `Dict` of vectors and choices as one row, its parts in the order of the space."""
+class ChoiceCodec(ObservationCodec):
+    """`Discrete` and `MultiDiscrete`: one-hot, integer after integer, each from the space's start."""
 
-    codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
+    def write(
+        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """A 1 for each integer."""
+        self.write_batch(np.asarray(observation)[None], numbers[None], pixels)
 
-    @classmethod
-    def of_dict(cls, space: spaces.Dict, name: str) -> DictCodec:
-        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
-        codecs: dict[str, ObservationCodec] = {}
-        parts: dict[str, slice] = {}
-        dim = 0
-        for key, part in space.spaces.items():
-            if isinstance(part, spaces.Dict):
-                raise UnsupportedSpaceError(
-                    f"{name} has a Dict in its Dict of observations, part {key!r}; "
-                    "set env.wrappers=[flatten_observation], which flattens all, or wrap it with "
-                    "gymnasium.wrappers.TransformObservation"
-                )
-            codecs[key] = ObservationCodec.of(part, f"{name}, part {key!r},")
-            parts[key] = slice(dim, dim + codecs[key].dim)
-            dim += codecs[key].dim
-        if not dim:
-            raise UnsupportedSpaceError(
-                f"{name} has an empty Dict of observations, expected at least one number; "
-                "wrap it with gymnasium.wrappers.TransformObservation"
-            )
-        return cls(space, dim, parts, codecs=codecs)
+    def write_batch(
+        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """A 1 for each integer of each."""
+        given, (sizes, starts) = np.asarray(observations), self._sizes
+        flat = _each(given, (len(numbers), len(sizes)))
+        index = flat.astype(np.int64) - starts
+        if (index != flat - starts).any() or not ((index >= 0) & (index < sizes)).all():
+            raise ValueError(f"{given} is not in {self.space}")
+        numbers[:] = 0.0
+        first = np.cumsum(sizes) - sizes  # the column of each integer's lowest value
+        numbers[np.arange(len(numbers))[:, None], first + index] = 1.0
 
-    @property
-    def shape(self) -> Any:
-        """The shape of each part."""
-        return {name: codec.shape for name, codec in self.codecs.items()}
+    @cached_property
+    def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values each integer has, and its lowest."""
+        space: Any = self.space
+        sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        both = (np.asarray(numbers, np.int64).reshape(-1) for numbers in (sizes, space.start))
+        return next(both), next(both)
 
-    def encode_into(self, observation: Any, row: NDArray[np.float32]) -> None:
-        """Write one observation, a mapping with a value for each part, into `row` `[dim]`."""
-        self._require_parts(observation)
-        for name, codec in self.codecs.items():
-            try:
-                codec.encode_into(observation[name], row[self.parts[name]])
-            except (ValueError, TypeError, IndexError) as error:
-                raise ValueError(f"part {name!r}: {error}") from error
 
-    def encode_one(self, observation: Any) -> NDArray[np.float32]:
-        """One observation as float32 `[1, dim]`."""
-        return self.encode_batch([observation])
+class ImageCodec(ObservationCodec):
+    """A `Box` of uint8 that is an image: its bytes, as they lie."""
 
-    def encode_batch(self, observations: Any) -> NDArray[np.float32]:
-        """A mapping of parts `[N, ...]`, or N mappings, as float32 `[N, dim]`."""
-        if isinstance(observations, Sequence):
-            rows = np.empty((len(observations), self.dim), np.float32)
-            for observation, row in zip(observations, rows, strict=True):
-                self.encode_into(observation, row)
-            return rows
-        self._require_parts(observations)
-        parts = [codec.encode_batch(observations[name]) for name, codec in self.codecs.items()]
-        return np.concatenate(parts, axis=1)
+    def write(
+        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """The bytes of one."""
+        pixels[:] = _as_bytes(observation).reshape(len(pixels))
 
-    def is_single(self, observation: Any) -> bool:
-        """Whether `observation` is one observation rather than a batch of them."""
-        if isinstance(observation, Sequence):
-            return False
-        self._require_parts(observation)
-        return all(codec.is_single(observation[name]) for name, codec in self.codecs.items())
+    def write_batch(
+        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """The bytes of each."""
+        pixels[:] = _each(_as_bytes(observations), pixels.shape)
 
-    def _require_parts(self, observation: Any) -> None:
-        if not isinstance(observation, Mapping):
-            raise TypeError(f"{type(observation).__name__} is no mapping of {list(self.parts)}")
-        if observation.keys() != self.parts.keys():
-            raise ValueError(f"has the parts {list(observation)}, expected {list(self.parts)}")
+
+def _each(given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A batch `[N, ...]` as `shape` `[N, size]`; `ValueError` where it has another N or size."""
+    if len(given) != shape[0]:
+        raise ValueError(f"{len(given)} of them, expected {shape[0]}")
+    return given.reshape(shape)
+
+
+def _as_bytes(given: Any) -> NDArray[np.uint8]:
+    """Whole numbers from 0 to 255; `ValueError` for others, which a cast would make into some."""
+    array = np.asarray(given)
+    if array.dtype == BYTE:
+        return array
+    if array.dtype.kind not in "iub" or not ((array >= 0) & (array <= 255)).all():
+        raise ValueError(f"an image of {array.dtype}, expected uint8 from 0 to 255")
+    return array.astype(BYTE)
 
 
 def shape_of(observation: Any) -> Any:
-    """The shape of an observation, or of each part of a mapping, for messages."""
+    """The shape of an observation, or of each part of a mapping or tuple, for messages."""
     if isinstance(observation, Mapping):
         return {name: shape_of(part) for name, part in observation.items()}
+    if isinstance(observation, tuple) and not all(np.isscalar(part) for part in observation):
+        return tuple(shape_of(part) for part in observation)
     try:
         return np.shape(observation)
     except ValueError:

@@ -2,6 +2,15 @@
 
 from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
+from rlox.networks.encoders import (
+    CONVOLUTIONS,
+    EncodedEnsemble,
+    Encoder,
+    Picture,
+    behind,
+    cost_of,
+    orthogonal_encoder,
+)
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import hooked, inference, mlp, orthogonal_init, trace
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
@@ -10,21 +19,28 @@ from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, sq
 from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
 __all__ = [
+    "CONVOLUTIONS",
     "ActionValues",
     "DuelingMLP",
+    "EncodedEnsemble",
+    "Encoder",
     "EnsembleMLP",
     "NoisyLinear",
     "NoisyMLP",
+    "Picture",
     "QNetwork",
     "Recurrence",
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
     "Traced",
+    "behind",
+    "cost_of",
     "gradient_of",
     "hooked",
     "inference",
     "learned",
     "mlp",
+    "orthogonal_encoder",
     "orthogonal_init",
     "polyak_update",
     "q_values",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
+from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.mlp import mlp
 from rlox.networks.traced import Traced
@@ -61,7 +62,10 @@ class ActionValues(Traced):
         self, critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None
     ) -> None:
         self._obs_dim = obs.shape[-1]
-        self._traced = critics.trace(torch.cat([obs, actions], -1), members)
+        if isinstance(critics, EncodedEnsemble):
+            self._obs_dim, self._traced = 0, critics.trace_vectors(obs, actions, members)
+        else:
+            self._traced = critics.trace(torch.cat([obs, actions], -1), members)
         self.out = self._traced.out.squeeze(-1)
 
     def learn(self, gradient: Tensor) -> None:

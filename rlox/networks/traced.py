@@ -44,7 +44,7 @@ class Graph(Traced):
         self, function: Callable[[Tensor], Tensor], x: Tensor, parameters: Iterable[nn.Parameter]
     ) -> None:
         with torch.enable_grad():
-            self._x = x.detach().requires_grad_()
+            self._x = x.detach().requires_grad_(x.is_floating_point())  # bytes have none
             self._out = function(self._x)
         self.out = self._out.detach()
         self.parameters = learned(parameters)

@@ -46,6 +46,7 @@ class RecurrentActorCritic(nn.Module):
     net_arch, critic_net_arch : hidden widths of the MLPs behind them
     activation : of these, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
+    encoders : of the actor and of the critic, perhaps the same, from rows to `obs_dim` features
     """
 
     def __init__(
@@ -60,9 +61,12 @@ class RecurrentActorCritic(nn.Module):
         critic_net_arch: Sequence[int] | None = None,
         activation: str = "tanh",
         ortho_init: bool = True,
+        encoders: tuple[nn.Module, nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.head = head
+        self.actor_encoder: nn.Module | None = encoders[0] if encoders else None
+        self.critic_encoder: nn.Module | None = encoders[1] if encoders else None
         self.actor_rnn = Recurrence(kind, obs_dim, hidden, layers)
         self.critic_rnn = Recurrence(kind, obs_dim, hidden, layers) if critic == "own" else None
         self._critic = critic
@@ -81,7 +85,7 @@ class RecurrentActorCritic(nn.Module):
 
     def act(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One step of acting: the head's outputs `[N, size]`, and the states `[N, acting_size]` after it."""
-        features, after = self.actor_rnn.step(obs, state)
+        features, after = self.actor_rnn.step(_encoded(self.actor_encoder, obs), state)
         outputs: Tensor = self.actor(features)
         return outputs, after
 
@@ -97,8 +101,11 @@ class RecurrentActorCritic(nn.Module):
 
     def replay(self, obs: Tensor, state: Tensor, pieces: Pieces) -> Replayed:
         """Whole sequences: `obs` `[T*N, obs_dim]`, cut as `pieces`, from the states `[N, state_size]`."""
-        own = self.acting_size
+        own, shared = self.acting_size, self.critic_encoder is self.actor_encoder
+        rows, obs = obs, _encoded(self.actor_encoder, obs)
         features, ends = self.actor_rnn(obs, state[:, :own], pieces)
+        if not shared and self._critic != "shared":
+            obs = _encoded(self.critic_encoder, rows)
         seen = features.detach() if self._critic == "shared" else obs
         if self.critic_rnn is not None:
             seen, more = self.critic_rnn(obs, state[:, own:], pieces)
@@ -114,10 +121,20 @@ class RecurrentActorCritic(nn.Module):
 
     def get_value(self, obs: Tensor, state: Tensor) -> Tensor:
         """V `[N]` of observations `[N, obs_dim]` that follow what led to the states `[N, state_size]`."""
-        seen = obs
+        seen = _encoded(
+            self.actor_encoder if self._critic == "shared" else self.critic_encoder, obs
+        )
         if self.critic_rnn is not None:
-            seen, _ = self.critic_rnn.step(obs, state[:, self.acting_size :])
+            seen, _ = self.critic_rnn.step(seen, state[:, self.acting_size :])
         elif self._critic == "shared":
-            seen, _ = self.actor_rnn.step(obs, state)
+            seen, _ = self.actor_rnn.step(seen, state)
         value: Tensor = self.critic(seen)
         return value.squeeze(-1)
+
+
+def _encoded(encoder: nn.Module | None, obs: Tensor) -> Tensor:
+    """Features of rows; the rows themselves where nothing encodes them."""
+    if encoder is None:
+        return obs
+    features: Tensor = encoder(obs)
+    return features

@@ -22,18 +22,19 @@ def as_actor_critic(policy: nn.Module) -> ActorCritic:
     return policy if isinstance(policy, ActorCritic) else UserPolicy(policy)
 
 
-def require_takes(policy: ActorCritic, obs_dim: int, actions: ActionCodec, env: str) -> None:
-    """Raise `ConfigError` if a policy of somebody's own fails on observations of that many numbers, or acts
+def require_takes(policy: ActorCritic, rows: Tensor, actions: ActionCodec, env: str) -> None:
+    """Raise `ConfigError` if a policy of somebody's own fails on two such `rows` of observations, or acts
     otherwise than the environment does.
     """
     tensor = next((p for p in policy.parameters()), torch.zeros(1))
     with torch.no_grad(), keyed(0, {tensor.device}), acting(policy):
         try:
-            _probe(policy, torch.zeros(2, obs_dim, device=tensor.device), actions)
+            _probe(policy, rows.to(tensor.device), actions)
         except (AttributeError, RuntimeError, ValueError, TypeError, IndexError) as error:
             name = type(policy.module if isinstance(policy, UserPolicy) else policy).__name__
             raise ConfigError(
-                f"policy {name} fails on observations of {env}, [B, {obs_dim}] float32: "
+                f"policy {name} fails on observations of {env}, [B, {rows.shape[1]}] "
+                f"{str(rows.dtype).removeprefix('torch.')}: "
                 f"{str(error).splitlines()[0]}"
             ) from error
 

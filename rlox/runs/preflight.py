@@ -57,13 +57,13 @@ def require_memory(need: int, what: str, lower: str, root: Path = Path("/")) -> 
         )
 
 
-def require_networks(*networks: Sequence[int], copies: int = LEARNED) -> None:
+def require_networks(*networks: Sequence[int], copies: int = LEARNED, more: int = 0) -> None:
     """Raise `ConfigError` if networks will not fit, before they are made.
 
     Of each the widths of its layers, the input's and the output's too; of every parameter `copies`
-    float32 numbers are kept.
+    float32 numbers are kept, of which there are `more` than in these layers.
     """
-    count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths))
+    count = sum((into + 1) * out for widths in networks for into, out in pairwise(widths)) + more
     require_memory(
         4 * copies * count, f"learning networks of {count:,} parameters", "algo.net_arch"
     )

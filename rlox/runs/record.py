@@ -107,6 +107,6 @@ def _play(
 
 
 def _encoded(actor: ActorOf[Any], raw: Any) -> NDArray[np.float32]:
-    row = np.zeros((1, actor.observations.dim), np.float32)
+    row = actor.observations.rows(1)
     actor.observations.encode_into(raw, row[0])
     return row

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
+from rlox.envs.spaces import FLOAT
 from rlox.types import FinalObs, Rollout
 
 __all__ = ["Arena", "Ended"]
 
 # t `[K]`, n `[K]` and last observations `[K, obs_dim]` of the episodes that ended
-Ended = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+Ended = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 
 
 class Arena:
@@ -27,9 +28,16 @@ class Arena:
     ended some.
     """
 
-    def __init__(self, n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> None:
+    def __init__(
+        self,
+        n_steps: int,
+        n_envs: int,
+        obs_dim: int,
+        actions: ActionCodec,
+        obs_dtype: np.dtype[Any] = FLOAT,
+    ) -> None:
         self.shape = (n_steps, n_envs)
-        self.obs = np.zeros((n_steps + 1, n_envs, obs_dim), np.float32)
+        self.obs = np.zeros((n_steps + 1, n_envs, obs_dim), obs_dtype)
         self.actions: NDArray[Any] = np.zeros((*self.shape, *actions.shape), actions.dtype)
         self.rewards = np.zeros(self.shape, np.float32)
         self.terminated = np.zeros(self.shape, np.bool_)
@@ -47,11 +55,18 @@ class Arena:
         self.action_rows: tuple[Tensor, ...] = torch.from_numpy(self.actions).unbind(0)
 
     @staticmethod
-    def bytes_of(n_steps: int, n_envs: int, obs_dim: int, actions: ActionCodec) -> int:
+    def bytes_of(
+        n_steps: int,
+        n_envs: int,
+        obs_dim: int,
+        actions: ActionCodec,
+        obs_dtype: np.dtype[Any] = FLOAT,
+    ) -> int:
         """The memory of an arena of these sizes, without `finals`."""
         # obs and values have a row more; six float columns and two of flags besides
-        row = 4 * obs_dim + actions.row_bytes + 6 * 4 + 2
-        return n_envs * (n_steps * row + 4 * (obs_dim + 1))
+        seen = obs_dtype.itemsize * obs_dim
+        row = seen + actions.row_bytes + 6 * 4 + 2
+        return n_envs * (n_steps * row + seen + 4)
 
     def clear(self) -> None:
         """Forget what the columns of the last rollout would be mistaken for."""

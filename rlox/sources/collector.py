@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import NOBODY, Finals, VectorEnv
@@ -28,8 +28,8 @@ from rlox.types import Episode, Progress, Rollout
 
 __all__ = ["Collector", "look_ahead"]
 
-# Rows scored at once after collection: bounds the memory of the hidden layers.
-SCORE_ROWS = 1 << 16
+# Rows scored at once after collection, and rows with images: bounds the memory of the hidden layers.
+SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
 
 
 class Collector:
@@ -70,7 +70,6 @@ class Collector:
         self.device = torch.device(device)
         self.rollouts = 0
         self.env_steps = 0
-        dim = self.env.observations.dim
         self.obs_normalizer = (
             observation_normalizer(self.env.observations) if self.config.normalize_obs else None
         )
@@ -80,8 +79,9 @@ class Collector:
         self.tracker = EpisodeTracker(self.n_envs)
         self.progress = Progress()
         self._arena: Arena | None = None
-        self._obs = np.zeros((self.n_envs, dim), np.float32)  # as the policy sees it
+        self._obs = self.env.observations.rows(self.n_envs)  # as the policy sees it
         self._rewards = np.zeros(self.n_envs, np.float64)
+        self._at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         self._started = False
 
     def collect(self, policy: nn.Module, n_steps: int) -> Rollout:
@@ -177,9 +177,11 @@ class Collector:
             if finals is not None:
                 episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
                 arena.finals.append((t, finals))
+                self.tracker.skip(finals.idle)
                 if finals.restarts:
                     self.tracker.lose(finals.lost, finals.restarts)
-                    arena.lose(t, finals.lost)
+                if finals.restarts or len(finals.idle):
+                    arena.lose(t, finals.void)
             self._normalize(arena, t, finals)
         return episodes
 
@@ -197,8 +199,8 @@ class Collector:
         """Write the rewards the learner sees and standardise what the step observed, in place."""
         if self.reward_normalizer:
             ended = arena.terminated[t] | arena.truncated[t]
-            lost = NOBODY if finals is None else finals.lost
-            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, lost)
+            void = NOBODY if finals is None else finals.void
+            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, void)
         else:
             arena.rewards[t] = self._rewards
         if self.obs_normalizer:
@@ -212,8 +214,8 @@ class Collector:
         n_steps, n_envs = arena.shape
         obs, actions = arena.flat(arena.obs), arena.flat(arena.actions)
         log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
-        for start in range(0, n_steps * n_envs, SCORE_ROWS):
-            rows = slice(start, start + SCORE_ROWS)
+        for start in range(0, n_steps * n_envs, self._at_once):
+            rows = slice(start, start + self._at_once)
             log_prob, _, value = actor.evaluate_actions(
                 obs[rows].to(self.device), actions[rows].to(self.device)
             )
@@ -222,14 +224,18 @@ class Collector:
         arena.values[n_steps] = self._values(actor, arena.obs[n_steps])
         look_ahead(arena, ended, lambda cut, last: self._values(actor, last))
 
-    def _values(self, actor: ActorCritic, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        values: Tensor = actor.get_value(torch.from_numpy(obs).to(self.device))
-        result: NDArray[np.float32] = values.cpu().numpy()
-        return result
+    def _values(self, actor: ActorCritic, obs: NDArray[Any]) -> NDArray[np.float32]:
+        values = [
+            actor.get_value(rows.to(self.device)).cpu()
+            for rows in torch.split(torch.from_numpy(obs), self._at_once)
+        ]
+        return torch.cat(values).numpy()
 
     def _check_finite(self, arena: Arena) -> None:
         for name in ("obs", "rewards", "log_probs", "values", "next_values"):
             column = getattr(arena, name)
+            if name == "obs":
+                column = self.env.observations.numbers_of(column)
             # a sum is finite only if every element is (or it overflows, which is worth a stop too)
             if not np.isfinite(column.sum(dtype=np.float64)):
                 t, n = np.argwhere(~np.isfinite(column))[0][:2]
@@ -240,14 +246,15 @@ class Collector:
 
     def _arena_of(self, n_steps: int) -> Arena:
         if self._arena is None or self._arena.shape[0] != n_steps:
-            self._arena = Arena(n_steps, self.n_envs, self.env.observations.dim, self.env.actions)
+            seen = self.env.observations
+            self._arena = Arena(n_steps, self.n_envs, seen.dim, self.env.actions, seen.dtype)
         return self._arena
 
 
 def look_ahead(
     arena: Arena,
     ended: Ended | None,
-    value: Callable[[NDArray[np.bool_], NDArray[np.float32]], NDArray[np.float32]],
+    value: Callable[[NDArray[np.bool_], NDArray[Any]], NDArray[np.float32]],
 ) -> None:
     """Fill `arena.next_values` from its values.
 

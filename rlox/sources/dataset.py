@@ -33,6 +33,7 @@ class DatasetSource:
     batch_size : rows of a batch, B
     gamma : discount of one step
     streams : of the run
+    images : whether observations are rows of bytes; else they are learned from as numbers
     """
 
     resume_grade = "exact"
@@ -44,7 +45,9 @@ class DatasetSource:
         batch_size: int,
         gamma: float,
         streams: Streams,
+        images: bool = False,
     ) -> None:
+        self._images = images
         self.batches = 0  # drawn so far
         self.normalizer = FixedNormalizer()
         self._load = load
@@ -111,13 +114,17 @@ class DatasetSource:
         rows = {name: column[at] for name, column in self._rows.items()}
         alive = np.where(rows["terminated"], 0.0, self._gamma).astype(np.float32)
         return Transitions(
-            obs=_flat(rows["obs"]).float(),
+            obs=self._seen(rows["obs"]),
             actions=_flat(rows["actions"]),
             rewards=torch.from_numpy(rows["rewards"]).float(),
-            next_obs=_flat(rows["next_obs"]).float(),
+            next_obs=self._seen(rows["next_obs"]),
             discounts=torch.from_numpy(alive),
             indices=rows["indices"],
         )
+
+    def _seen(self, column: NDArray[Any]) -> torch.Tensor:
+        rows = _flat(column)
+        return rows if self._images else rows.float()
 
 
 def _flat(column: NDArray[Any]) -> torch.Tensor:

@@ -1,10 +1,10 @@
 """Datasets on disk: a folder of `dataset.safetensors` and `dataset.json`, no pickle.
 
 Columns, one row a transition, in time order, episode after episode: `obs` and `next_obs` `[n, obs_dim]`
-float32 as policies see them before any normaliser, `actions` `[n]` int64 (choices from 0) or `[n, act_dim]`
-float32 (of several parts choices, then numbers, int64 where all are choices: docs/actions.md), `rewards`
-`[n]` float32, `terminated` and `truncated` `[n]` bool. The document says where they come from and has the
-digest of the columns.
+float32, or uint8 with images in them, as policies see them before any normaliser, `actions` `[n]` int64
+(choices from 0) or `[n, act_dim]` float32 (of several parts choices, then numbers, int64 where all are
+choices: docs/actions.md), `rewards` `[n]` float32, `terminated` and `truncated` `[n]` bool. The document
+says where they come from and has the digest of the columns.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
 FORMAT = 1
 DRAWN = 1 << 16  # rows at a time, of a dataset in memory
 COLUMNS = {
-    "obs": "float32",
-    "next_obs": "float32",
+    "obs": "float32 or uint8",
+    "next_obs": "float32 or uint8",
     "actions": "int64 or float32",
     "rewards": "float32",
     "terminated": "bool",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.base import VectorEnv
@@ -32,7 +31,7 @@ def interruption(env: VectorEnv, state: Mapping[str, Any]) -> str:
 def go_on(
     env: VectorEnv,
     state: Mapping[str, Any],
-    obs: NDArray[np.float32],
+    obs: NDArray[Any],
     tracker: EpisodeTracker,
     rewards: RewardNormalizer | None,
 ) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import HindsightConfig, ReplayBuffer
+from rlox.envs.parts import PartsCodec
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, EnvError, UnsupportedSpaceError
 
@@ -29,7 +30,7 @@ class Goals:
     """
 
     env: gym.Env[Any, Any]
-    codec: ObservationCodec
+    codec: PartsCodec
     config: HindsightConfig
 
     @classmethod
@@ -37,7 +38,8 @@ class Goals:
         cls, env: gym.Env[Any, Any], codec: ObservationCodec, strategy: str, k: int, name: str
     ) -> Goals:
         """Of an environment, or the error that says what it lacks."""
-        if lacking := [part for part in PARTS if part not in codec.parts]:
+        lacking = [part for part in PARTS if part not in codec.parts]
+        if lacking or not isinstance(codec, PartsCodec):
             raise UnsupportedSpaceError(
                 f"buffer.hindsight={strategy}: {name} has no part '{lacking[0]}' in its observations, "
                 f"expected a Dict of {', '.join(PARTS)}"
@@ -53,7 +55,7 @@ class Goals:
     @property
     def spaces(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The parts as a buffer declares them."""
-        return {name: ("float32", (at.stop - at.start,)) for name, at in self.codec.parts.items()}
+        return {name: (part.dtype.name, (part.dim,)) for name, part in self.codec.codecs.items()}
 
     def split(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         """Columns of rows `[n, obs_dim]` with observations as parts."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -37,13 +36,13 @@ class Behaviour(Protocol):
     Its randomness is a function of the step number, so that no generator has to be saved.
     """
 
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[Any]:
+    def random(self, step: int, obs: NDArray[Any]) -> NDArray[Any]:
         """Actions `[N]` or `[N, act_dim]` that no policy chose, of step number `step`.
 
         Of `obs` `[N, obs_dim]` it may look at what is allowed (`rlox.envs.masks`).
         """
 
-    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[Any]:
+    def act(self, obs: NDArray[Any], step: int, elapsed: float) -> NDArray[Any]:
         """Exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the part of the run that is over."""
 
 
@@ -88,7 +87,7 @@ class ReplaySource:
         self._owed = 0  # batches that are due
         self._unreported = 0  # environment steps, and episodes, of the training under way
         self._episodes: list[Episode] = []
-        self._obs = np.zeros((env.n_envs, env.observations.dim), np.float32)
+        self._obs = env.observations.rows(env.n_envs)
         self._started = False
         self._chunk = Chunk.of(1, env)
         self._filled = 0
@@ -201,7 +200,7 @@ class ReplaySource:
         if len(self._chunk.rewards) < n_steps:
             self._chunk = Chunk.of(n_steps, self.env)
         self._filled = 0
-        self._chunk.lost.clear()
+        self._chunk.clear()
         self._start()
         with torch.inference_mode():
             self._step(n_steps, clock)
@@ -247,11 +246,12 @@ class ReplaySource:
             if finals is not None:
                 self._episodes += self.tracker.finish(finals.envs, self.steps * n, finals.infos)
                 self.tracker.lose(finals.lost, finals.restarts)
+                self.tracker.skip(finals.idle)
             if self.obs_normalizer:
                 self.obs_normalizer.learn(chunk.obs[t + 1])
             if self.reward_normalizer:
-                lost = NOBODY if finals is None else finals.lost
-                self.reward_normalizer.scale(rewards, ended[0] | ended[1], lost)
+                void = NOBODY if finals is None else finals.void
+                self.reward_normalizer.scale(rewards, ended[0] | ended[1], void)
 
     def _start(self) -> None:
         if not self._started:
@@ -260,7 +260,7 @@ class ReplaySource:
                 self.obs_normalizer.learn(self._obs)
             self._started = True
 
-    def _seen(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _seen(self, obs: NDArray[Any]) -> NDArray[Any]:
         """Observations as the policy sees them; the raw ones are what is stored."""
         if self.obs_normalizer is None:
             return obs

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=nn.Module)
 class Player(Protocol):
     """What plays episodes side by side, one in each place, all of them new at first."""
 
-    def act(self, rows: NDArray[np.float32], generator: torch.Generator | None = None) -> Any:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
 
     def begin(self, place: int) -> None:
@@ -57,7 +57,7 @@ class ActorOf(ABC, Generic[P]):
     def player(self, places: int) -> Player:
         """What plays that many episodes side by side."""
 
-    def seen(self, rows: NDArray[np.float32]) -> Tensor:
+    def seen(self, rows: NDArray[Any]) -> Tensor:
         """Encoded observations `[B, obs_dim]`, which stay as they are, as the policy sees them."""
         if self.normalizer:
             rows = rows.copy()
@@ -73,7 +73,7 @@ class ActorOf(ABC, Generic[P]):
             )
         return self.actions.to_env(actions)
 
-    def encoded(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[np.float32], bool]:
+    def encoded(self, obs: Any, action_masks: Any = None) -> tuple[NDArray[Any], bool]:
         """Raw observations as rows `[B, obs_dim]`, and whether it was a single one, not a batch.
 
         A batch of a Dict space is a dict of parts `[N, ...]`, or a list of dicts. `action_masks` are
@@ -90,9 +90,10 @@ class ActorOf(ABC, Generic[P]):
             raise ShapeError(
                 f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it"
             ) from error
-        if not np.isfinite(rows).all():
+        numbers = codec.numbers_of(rows)
+        if not np.isfinite(numbers).all():
             raise NonFiniteError(
-                f"the observation is not finite: {rows[~np.isfinite(rows).all(1)][0]}"
+                f"the observation is not finite: {numbers[~np.isfinite(numbers).all(1)][0]}"
             )
         return rows, single
 
@@ -107,7 +108,7 @@ class ActorOf(ABC, Generic[P]):
 class Actor(ActorOf[Policy]):
     """An actor without a memory: an action depends on nothing but what is seen."""
 
-    def act(self, rows: NDArray[np.float32], generator: torch.Generator | None = None) -> Any:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
 
         The best ones, or sampled ones if there is a generator to sample with.
@@ -137,7 +138,7 @@ class _Forgetful:
 
     actor: Actor
 
-    def act(self, rows: NDArray[np.float32], generator: torch.Generator | None = None) -> Any:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)
 
     def begin(self, place: int) -> None:

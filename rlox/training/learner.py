@@ -22,6 +22,7 @@ __all__ = [
     "UpdateNoise",
     "copy_weights",
     "learn_each",
+    "seen",
 ]
 
 # Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
@@ -103,6 +104,11 @@ class UpdateNoise:
         """Those of an update, of the dtype and on the device of `like`."""
         generator = self._streams.generator("noise", update, str(like.device))
         return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def seen(obs: Tensor, like: Tensor) -> Tensor:
+    """Observations in the numbers of the networks, as `like`; bytes, which encoders read, as they are."""
+    return obs.to(like) if obs.is_floating_point() else obs
 
 
 def learn_each(

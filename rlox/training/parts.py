@@ -45,6 +45,7 @@ class Parts:
     learner: Learner[Any]
     actor: ActorOf[Any]
     evaluate: Evaluate | None  # None without an environment to play in
+    images: tuple[str, ...] = ()  # in words, what networks make of each in the observations
 
 
 @dataclass(frozen=True)

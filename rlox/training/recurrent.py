@@ -22,7 +22,7 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
     """An action depends on the episode so far, of which the state is what is remembered."""
 
     def act(
-        self, rows: NDArray[np.float32], state: State, generator: torch.Generator | None = None
+        self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
     ) -> tuple[Any, State]:
         """Actions for encoded observations `[B, obs_dim]`, and the states after them; inside `ready`.
 
@@ -107,7 +107,7 @@ class _Remembering:
         self._actor = actor
         self._state = actor.begun(places)
 
-    def act(self, rows: NDArray[np.float32], generator: torch.Generator | None = None) -> Any:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         actions, self._state = self._actor.act(rows, self._state, generator)
         return actions
 

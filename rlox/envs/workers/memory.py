@@ -65,9 +65,8 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 def _forms(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iterator[Form]:
     """Shape and type of each array, in the order of the memory."""
-    seen = np.dtype(np.float32)  # of the rows that `encode_into` writes
     yield (n, *actions.shape), actions.dtype
-    yield from [((n, observations.dim), seen)] * 2
+    yield from [((n, observations.dim), observations.dtype)] * 2
     yield (n,), np.dtype(np.float64)
     yield from [((n,), np.dtype(np.bool_))] * 2
 

@@ -71,14 +71,17 @@ BOX = spaces.Box(-1, 1, (2,))
 @pytest.mark.parametrize(
     ("space", "told"),
     [
-        (spaces.Dict({"a": BOX, "b": spaces.Dict({"c": BOX})}), "Dict in its Dict.*part 'b'.*flatten"),
-        (spaces.Dict({"eye": spaces.Box(0, 255, (8, 8, 3), np.uint8)}), "part 'eye', has image.*flatten"),
-        (spaces.Dict({"a": spaces.MultiDiscrete([2, 3])}), "part 'a', has observation space.*flatten"),
+        (spaces.Dict({"a": BOX, "b": spaces.Dict({"c": spaces.Text(3)})}), "part 'b', part 'c', .*flatten"),
+        (spaces.Dict({"a": spaces.Tuple([BOX, spaces.Graph(BOX, None)])}), "part 'a', part '1', .*Boxes"),
+        (spaces.Dict({"a": spaces.Sequence(BOX)}), "part 'a', has .*padded to a Box"),
+        (spaces.Dict({"a": spaces.OneOf([BOX, BOX])}), "part 'a', has .*Dict with a"),
         (spaces.Dict({}), "empty Dict"),
+        (spaces.Tuple([spaces.Dict({}), spaces.Tuple([])]), "empty Tuple"),
+        (spaces.Box(0, 1, (0, 3)), "empty Box"),
     ],
 )  # fmt: skip
-def test_a_part_that_is_no_vector_and_no_choice_is_refused_by_name(
-    space: spaces.Dict, told: str
+def test_a_part_of_no_fixed_size_is_refused_by_name_and_with_the_wrapper_that_helps(
+    space: gym.Space[Any], told: str
 ) -> None:
     with pytest.raises(UnsupportedSpaceError, match=told):
         GymVecEnv(lambda: Spaces(space, spaces.Discrete(2)), 1)

@@ -1,0 +1,41 @@
+"""What the networks of all algorithms make of images; nothing of it says anything without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlox.configs.params import param
+
+__all__ = ["CONVOLUTIONS", "channels", "encoder", "features"]
+
+CONVOLUTIONS = ("nature", "impala", "small")
+
+
+def encoder() -> Any:
+    """The network of each image."""
+    return param(
+        "auto",
+        "network of each image in the observations. nature: from 36x36 on; impala: residual; small: grids of "
+        "a few cells; mlp: the pixels in a row; auto: by size",
+        choices=("auto", "mlp", *CONVOLUTIONS),
+        source="Mnih et al. 2015; Espeholt et al. 2018",
+    )
+
+
+def features() -> Any:
+    """How many numbers an image becomes."""
+    return param(
+        None,
+        "numbers that each image becomes, before net_arch; null: 512 (nature), 256 (impala), 128 (small)",
+        within="[1, 65536]",
+        source="Mnih et al. 2015; Espeholt et al. 2018",
+    )
+
+
+def channels() -> Any:
+    """Where the channels of images are."""
+    return param(
+        "auto",
+        "whether an image's channels are its first or last dimension; auto: the smaller one of them",
+        choices=("auto", "first", "last"),
+    )

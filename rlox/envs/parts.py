@@ -1,0 +1,230 @@
+"""Which codec a space has, and those of Dicts and Tuples, whose parts have codecs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.envs.spaces import (
+    BYTE,
+    FLOAT,
+    TRANSFORM,
+    ChoiceCodec,
+    Image,
+    ImageCodec,
+    ObservationCodec,
+    Rows,
+    shape_of,
+    short,
+)
+from rlox.errors import ShapeError, UnsupportedSpaceError
+
+__all__ = ["PartsCodec", "codec_of"]
+
+# What makes something that can be learned from of a space that is neither numbers nor images.
+REMEDIES = {
+    spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters",
+    spaces.Sequence: f"give it a fixed length, padded to a Box, with {TRANSFORM}",
+    spaces.Graph: f"give its nodes and edges as Boxes of fixed sizes with {TRANSFORM}",
+    spaces.OneOf: f"make a Dict with a part for each kind of it with {TRANSFORM}",
+}
+
+
+def codec_of(space: gym.Space[Any], name: str) -> ObservationCodec:
+    """The codec for a space or a part of one, perhaps without anything to see."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return PartsCodec.of_parts(space, name)
+    if isinstance(space, spaces.Discrete):
+        return ChoiceCodec(space, int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return ChoiceCodec(space, int(space.nvec.sum()))
+    if isinstance(space, spaces.MultiBinary):
+        return ObservationCodec(space, prod(space.shape))
+    if isinstance(space, spaces.Box) and space.dtype.kind in "fiub":
+        if _is_image(space):
+            image = Image("", space.shape, max(float(space.high.max()), 1.0))
+            return ImageCodec(space, image.size, images=(image,))
+        return ObservationCodec(space, prod(space.shape))
+    known = (hint for kind, hint in REMEDIES.items() if isinstance(space, kind))
+    raise UnsupportedSpaceError(
+        f"{name} has observation space {short(space)}, expected Box, Discrete, MultiDiscrete, MultiBinary, "
+        f"or a Dict or Tuple of them; {next(known, f'wrap it with {TRANSFORM}')}"
+    )
+
+
+@dataclass(frozen=True)
+class PartsCodec(ObservationCodec):
+    """A `Dict` or a `Tuple` as one row, its parts in the order of the space; a Tuple's are "0", "1", ..."""
+
+    codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
+    pictures: Mapping[str, slice] = field(default_factory=dict)  # in the images' bytes
+
+    @classmethod
+    def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
+        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
+        named = space.spaces if isinstance(space, spaces.Dict) else _numbered(space)
+        codecs = {key: codec_of(part, _part(name, key)) for key, part in named.items()}
+        images = tuple(
+            image._replace(name=f"{key}.{image.name}".rstrip("."))
+            for key, codec in codecs.items()
+            for image in codec.images
+        )
+        parts = _in_turn({key: codec.numbers for key, codec in codecs.items()})
+        bytes_of = {key: sum(i.size for i in codec.images) for key, codec in codecs.items()}
+        count = sum(codec.numbers for codec in codecs.values())
+        dim = FLOAT.itemsize * count + sum(bytes_of.values()) if images else count
+        pictures = _in_turn(bytes_of)
+        return cls(space, dim, parts, 0, images, codecs=codecs, pictures=pictures)
+
+    @property
+    def shape(self) -> Any:
+        """The shape of each part."""
+        return {name: codec.shape for name, codec in self.codecs.items()}
+
+    def encode_one(self, observation: Any) -> NDArray[Any]:
+        """One observation as a row `[1, dim]`."""
+        return self.encode_batch([observation])
+
+    def encode_batch(self, observations: Any) -> NDArray[Any]:
+        """Parts `[N, ...]` in a mapping or tuple, or a list of N observations, as rows `[N, dim]`."""
+        if not self._several(observations):
+            return super().encode_batch(observations)
+        rows = self.rows(len(observations))
+        for observation, row in zip(observations, rows, strict=True):
+            self.encode_into(observation, row)
+        return rows
+
+    def count(self, observations: Any) -> int:
+        """N of a batch of parts."""
+        inside = self._inside(observations)
+        name, codec = next(item for item in self.codecs.items() if item[1].dim)
+        return codec.count(inside[name])
+
+    def write(
+        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """Each part where it belongs."""
+        inside = self._inside(observation)
+        for name, codec in self.codecs.items():
+            try:
+                codec.write(inside[name], numbers[self.parts[name]], pixels[self.pictures[name]])
+            except (ValueError, TypeError, IndexError) as error:
+                raise ValueError(f"part {name!r}: {error}") from error
+
+    def write_batch(
+        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """Each part of all of them."""
+        inside = self._inside(observations)
+        for name, codec in self.codecs.items():
+            cut, picture = self.parts[name], self.pictures[name]
+            codec.write_batch(inside[name], numbers[:, cut], pixels[:, picture])
+
+    def is_single(self, observation: Any) -> bool:
+        """Whether `observation` is one observation rather than a batch of them."""
+        if self._several(observation):
+            return False
+        inside = self._inside(observation)
+        return all(codec.is_single(inside[name]) for name, codec in self.codecs.items())
+
+    def split(self, rows: Rows) -> dict[str, Rows]:
+        """The parts of rows, by name."""
+        by_numbers = super().split(rows)
+        if not self.images:
+            return by_numbers
+        columns: Any = rows
+        size, begin = FLOAT.itemsize, FLOAT.itemsize * self.numbers
+        found: dict[str, Rows] = {}
+        for name, codec in self.codecs.items():
+            cut, picture = self.parts[name], self.pictures[name]
+            floats = columns[..., size * cut.start : size * cut.stop]
+            pixels = columns[..., begin + picture.start : begin + picture.stop]
+            both = _beside(floats, pixels) if codec.numbers else pixels
+            found[name] = both if codec.images else _floats(floats)
+        return found
+
+    def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Rows of parts; a new array."""
+        expected = {name: codec.dim for name, codec in self.codecs.items()}
+        if {name: rows.shape[-1] for name, rows in parts.items()} != expected:
+            raise ShapeError(
+                f"parts of shapes {shape_of(parts)} cannot be joined, expected {expected} columns"
+            )
+        if not self.images:
+            return np.concatenate([parts[name] for name in expected], axis=-1)
+        apart = [(codec, parts[name]) for name, codec in self.codecs.items()]
+        numbers = np.concatenate([codec.numbers_of(rows) for codec, rows in apart], -1)
+        pixels = [codec.pixels_of(rows) for codec, rows in apart if codec.images]
+        return np.concatenate([np.ascontiguousarray(numbers).view(BYTE), *pixels], -1)
+
+    def _several(self, observations: Any) -> bool:
+        """Whether it is a list of observations; of a Dict also another sequence."""
+        if isinstance(self.space, spaces.Dict):
+            return isinstance(observations, Sequence)
+        return isinstance(observations, list)
+
+    def _inside(self, observation: Any) -> Mapping[str, Any]:
+        """The parts that are given, by name; `TypeError` or `ValueError` where they are not the space's."""
+        if isinstance(self.space, spaces.Dict):
+            if not isinstance(observation, Mapping):
+                raise TypeError(
+                    f"{type(observation).__name__} is no mapping of {list(self.codecs)}"
+                )
+            if observation.keys() != self.codecs.keys():
+                raise ValueError(f"has the parts {list(observation)}, expected {list(self.codecs)}")
+            return observation
+        if not isinstance(observation, tuple | list):
+            raise TypeError(f"{type(observation).__name__} is no tuple of {len(self.codecs)} parts")
+        return dict(zip(self.codecs, observation, strict=True))
+
+
+def _is_image(space: spaces.Box) -> bool:
+    """uint8 of 3 dimensions, or 4: frames of such; of 2 where every value from 0 to 255 may be."""
+    if space.dtype != BYTE or not prod(space.shape):
+        return False
+    full = bool((space.low == 0).all() and (space.high == 255).all())
+    return len(space.shape) in (3, 4) or (len(space.shape) == 2 and full)
+
+
+def _numbered(space: spaces.Tuple[Any]) -> dict[str, gym.Space[Any]]:
+    """The parts of a Tuple by their places."""
+    return {str(place): part for place, part in enumerate(space.spaces)}
+
+
+def _part(name: str, key: Any) -> str:
+    """An environment's part as messages name it, to any depth."""
+    return f"{name.removesuffix(',')}, part {key!r},"
+
+
+def _in_turn(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Slices of these sizes, one after the other."""
+    cuts, start = {}, 0
+    for name, size in sizes.items():
+        cuts[name] = slice(start, start + size)
+        start += size
+    return cuts
+
+
+def _floats(columns: Any) -> Any:
+    """Bytes `[..., 4 n]` as float32 `[..., n]`: of an array a view, of a tensor a copy, which is aligned."""
+    if isinstance(columns, np.ndarray):
+        return columns.view(FLOAT)
+    import torch  # only whoever has tensors comes here
+
+    return columns.clone(memory_format=torch.contiguous_format).view(torch.float32)
+
+
+def _beside(left: Any, right: Any) -> Any:
+    """Columns of arrays, or of tensors, one after the other."""
+    if isinstance(left, np.ndarray):
+        return np.concatenate([left, right], -1)
+    import torch
+
+    return torch.cat([left, right], -1)

@@ -1,0 +1,57 @@
+"""Actor and critic behind one encoder of observations, which both of them train."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rlox.policies.base import ActorCritic, Sampler
+
+__all__ = ["SharedEncoder"]
+
+
+class SharedEncoder(ActorCritic):
+    """`policy`, of features, behind an encoder that is asked once for actor and critic together.
+
+    Parameters
+    ----------
+    encoder : from rows `[B, dim]` to features
+    policy : what acts by the features, with the mask of actions behind them where rows have one
+    masked : columns at the end of a row that are such a mask
+    """
+
+    def __init__(self, encoder: nn.Module, policy: ActorCritic, masked: int = 0) -> None:
+        super().__init__()
+        self.encoder, self.policy = encoder, policy
+        self._masked = masked
+
+    def features(self, obs: Tensor) -> Tensor:
+        """What `policy` sees of rows `[B, dim]`."""
+        if not self._masked:
+            encoded: Tensor = self.encoder(obs)
+            return encoded
+        encoded, masks = self.encoder(obs[..., : -self._masked]), obs[..., -self._masked :]
+        return torch.cat([encoded, masks.to(encoded.dtype)], -1)
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """As `policy` explores."""
+        sample = self.policy.sampler(n_steps, n_envs, generator)
+        return lambda obs, t: sample(self.features(obs), t)
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        return self.policy.evaluate_actions(self.features(obs), actions)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V(obs), `[B]`."""
+        return self.policy.get_value(self.features(obs))
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The best action."""
+        return self.policy.mode(self.features(obs))
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled action and its log-probability `[B]`."""
+        return self.policy.get_action_and_logprob(self.features(obs), generator)

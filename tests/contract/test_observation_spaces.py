@@ -1,0 +1,141 @@
+"""Every algorithm in every kind of observation: trained, played, saved, and continued bit for bit."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from helpers.riddles import EYE
+from helpers.seen import REFUSED, SEEN, Samples, image
+
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms import ALGORITHMS
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.runs.record import record
+from rlox_cli.main import main
+
+pytestmark = pytest.mark.ci
+
+TOTAL = 22  # in the middle of episodes and, off-policy, past the start of learning
+ROLLOUTS: dict[str, Any] = {"n_envs": 2, "n_steps": 4}
+REPLAYS: dict[str, Any] = {
+    "learning_starts": 12,
+    "batch_size": 4,
+    "buffer_size": 40,
+    "train_freq": 2,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ppo": ROLLOUTS | {"n_epochs": 1, "batch_size": 8},
+    "a2c": ROLLOUTS,
+    "recurrent_ppo": ROLLOUTS | {"n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 4},
+    "dqn": REPLAYS,
+    "rainbow": REPLAYS | {"n_atoms": 5, "train_freq": 4},
+    "sac": REPLAYS,
+    "td3": REPLAYS,
+    "ddpg": REPLAYS,
+    "bc": {"batch_size": 4, "learning_rate": 1e-2},
+}
+VECTORS = {"sac", "td3", "ddpg"}
+SMALL: dict[str, Any] = {"seed": 3, "net_arch": (6,)}
+
+
+def actions_of(name: str) -> Any:
+    return spaces.Box(-1, 1, (2,)) if name in VECTORS else spaces.Discrete(3)
+
+
+def world(name: str, space: spaces.Space[Any]) -> Callable[[], Samples]:
+    return lambda: Samples(space, actions_of(name))
+
+
+@functools.cache
+def dataset(kind: str) -> OfflineDatasetBuffer:
+    make = world("bc", SEEN[kind])
+    player = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"])  # type: ignore[arg-type]
+    return record(player, 3, env=make).buffer()
+
+
+def weights(algorithm: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in algorithm.policy.parameters()])
+
+
+@pytest.mark.parametrize("kind", SEEN)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    space, facade = SEEN[kind], ALGORITHMS[name]
+    make, options = world(name, space), SMALL | OPTIONS[name]
+    if ObservationCodec.of(space).images:
+        options |= {"encoder_features": 5}
+    held = {"dataset": dataset(kind)} if name == "bc" else {}
+    original: Any = facade(env_id=make, **options, **held)  # type: ignore[call-arg]
+    begun = weights(original)
+    original.train(TOTAL)
+    assert not torch.equal(weights(original), begun)
+    original.save(tmp_path / "saved")
+    loaded: Any = facade.from_checkpoint(tmp_path / "saved", env_id=make, **held)
+    assert loaded.source.resume_grade == "exact"
+    assert loaded.evaluate(2).returns == original.evaluate(2).returns
+    rows = [algorithm.train(2 * TOTAL) for algorithm in (original, loaded)]
+    assert {k: v for k, v in rows[0].items() if v == v} == {
+        k: v for k, v in rows[1].items() if v == v
+    }
+    assert torch.equal(weights(original), weights(loaded))
+    space.seed(1)
+    several = [space.sample() for _ in range(3)]
+    one_by_one = [first(original.predict(one)) for one in several]
+    together = first(original.predict(batch_of(space, several)))
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-4, atol=1e-5)  # sums in another order
+
+
+def first(predicted: Any) -> Any:
+    """Actions, without the states that a policy with a memory gives beside them."""
+    return predicted[0] if isinstance(predicted, tuple) else predicted
+
+
+def batch_of(space: spaces.Space[Any], several: list[Any]) -> Any:
+    """As Gymnasium's vector environments put observations together."""
+    if isinstance(space, spaces.Dict):
+        return {k: batch_of(part, [one[k] for one in several]) for k, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(batch_of(part, [one[i] for one in several]) for i, part in enumerate(space))
+    return np.stack(several)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_has_no_fixed_size_is_refused_with_the_wrapper_that_helps(
+    name: str, kind: str
+) -> None:
+    space, told = REFUSED[kind]
+    with pytest.raises(UnsupportedSpaceError, match=told):
+        ALGORITHMS[name](env_id=world(name, space), **SMALL, **OPTIONS[name])  # type: ignore[call-arg]
+
+
+def test_a_run_says_at_its_beginning_what_it_makes_of_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = [f"env={EYE}", "env.n_envs=2", "algo.n_steps=8", "algo.batch_size=16", "total_steps=16"]
+    assert main(["train", *line, "eval.episodes=1", "tuned=null"]) == 0
+    said = "eye: 8x8, 3 channels (shape (8, 8, 3), channels last), divided by 255, encoder small"
+    assert f"  image   {said}\n" in capsys.readouterr().out
+    (provenance,) = tmp_path.rglob("provenance.json")
+    assert json.loads(provenance.read_text())["images"] == [said]
+
+
+def test_weights_are_not_taken_over_where_channels_are_read_otherwise(tmp_path: Path) -> None:
+    make = world("ppo", image((8, 8, 8)))
+    first = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"], image_channels="first")  # type: ignore[arg-type]
+    first.save(tmp_path / "saved")
+    last = {**SMALL, **OPTIONS["ppo"], "image_channels": "last", "init_from": tmp_path / "saved"}
+    with pytest.raises(ConfigError, match=r"algo.image_channels=first, this one last"):
+        ALGORITHMS["ppo"](make, **last)  # type: ignore[arg-type]

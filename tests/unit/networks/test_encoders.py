@@ -1,0 +1,285 @@
+"""Encoders are the networks of their papers, read images as they lie, and train with what is behind them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from helpers.envs import Spaces
+from torch import Tensor
+from torch.nn import functional
+
+from rlox.algorithms import DQN, PPO, SAC
+from rlox.algorithms.encoding import encoding_of
+from rlox.configs import DQNConfig, PPOConfig
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError, ShapeError
+from rlox.networks import ActionValues, EncodedEnsemble, Encoder, EnsembleMLP, Picture, cost_of
+
+ATARI = Picture((4, 84, 84), channels_first=True, high=255.0)
+PROCGEN = Picture((64, 64, 3), channels_first=False, high=255.0)
+GRID = Picture((7, 7, 3), channels_first=False, high=255.0)
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def image(shape: tuple[int, ...], high: int = 255) -> spaces.Box:
+    return spaces.Box(0, high, shape, np.uint8)
+
+
+def bytes_of(encoder: Encoder, rows: int = 5) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(0, 256, (rows, encoder.dim), generator=generator, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "picture", "parameters", "features"),
+    [
+        # layers by hand, (inputs x kernel + 1) x outputs; with 6 actions the 1,687,206 of DQN on Pong
+        ("nature", ATARI, 8_224 + 32_832 + 36_928 + (64 * 7 * 7 + 1) * 512, 512),
+        ("impala", PROCGEN, 9_728 + 41_632 + 46_240 + (32 * 8 * 8 + 1) * 256, 256),
+        ("small", GRID, 208 + 2_080 + 8_256 + (64 * 4 * 4 + 1) * 128, 128),
+        ("mlp", GRID, 0, 7 * 7 * 3),
+    ],
+)
+def test_a_network_has_the_parameters_of_its_paper(
+    kind: str, picture: Picture, parameters: int, features: int
+) -> None:
+    encoder = Encoder(0, [picture], [kind])
+    assert (count(encoder), encoder.features) == (parameters, features)
+    assert encoder(bytes_of(encoder)).shape == (5, features)
+    if kind != "mlp":
+        assert Encoder(0, [picture], [kind], 10).features == 10
+
+
+def test_the_nature_network_is_the_papers_written_out() -> None:
+    """Strides 4, 2 and 1 without padding, a rectifier behind each, pixels divided by 255."""
+    encoder = Encoder(0, [ATARI], ["nature"])
+    rows, p = bytes_of(encoder, 2), list(encoder.parameters())
+    x = rows.view(2, 4, 84, 84).float() / 255.0
+    for i, stride in enumerate((4, 2, 1)):
+        kernel = p[2 * i].shape[-1]
+        patches = functional.unfold(x, kernel, stride=stride)  # [B, C k k, places]
+        out = p[2 * i].flatten(1) @ patches + p[2 * i + 1][:, None]
+        side = (x.shape[-1] - kernel) // stride + 1
+        x = out.clamp(min=0.0).view(2, -1, side, side)
+    expected = (x.flatten(1) @ p[6].T + p[7]).clamp(min=0.0)
+    torch.testing.assert_close(encoder(rows), expected)
+
+
+def test_the_impala_network_has_its_residual_blocks_where_the_figure_has_them() -> None:
+    encoder = Encoder(0, [PROCGEN], ["impala"])
+    rows, p = bytes_of(encoder, 2), iter(encoder.parameters())
+
+    def conv(x: Tensor) -> Tensor:
+        return functional.conv2d(x, next(p), next(p), padding=1)
+
+    x = rows.view(2, 64, 64, 3).permute(0, 3, 1, 2).float() / 255.0
+    for _ in range(3):
+        x = functional.max_pool2d(conv(x), 3, 2, 1)
+        for _ in range(2):
+            x = x + conv(conv(x.relu()).relu())
+    expected = functional.linear(x.relu().flatten(1), next(p), next(p)).relu()
+    torch.testing.assert_close(encoder(rows), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "planes", "order"),
+    [
+        ((6, 5), False, (1, 6, 5), "hw"),
+        ((6, 5, 2), False, (2, 6, 5), "hwc"),
+        ((2, 6, 5), True, (2, 6, 5), "chw"),
+        ((3, 6, 5, 2), False, (6, 6, 5), "khwc"),
+        ((3, 2, 6, 5), True, (6, 6, 5), "kchw"),
+    ],
+)
+def test_an_image_is_read_in_its_own_order(
+    shape: tuple[int, ...], first: bool, planes: tuple[int, int, int], order: str
+) -> None:
+    picture = Picture(shape, first, 255.0)
+    given = torch.arange(2 * int(np.prod(shape))).reshape(2, -1)
+    expected = np.einsum(f"n{order}->n{'kchw' if 'k' in order else 'chw' if 'c' in order else 'hw'}", given.reshape(2, *shape).numpy())  # fmt: skip # noqa: E501
+    assert picture.planes == planes
+    assert np.array_equal(picture.of(given).numpy(), expected.reshape(2, *planes))
+
+
+def test_numbers_beside_an_image_come_through_as_they_are_wherever_a_row_lies() -> None:
+    parts = {
+        "eye": image((5, 5, 3)),
+        "speed": spaces.Box(-9, 9, (2,)),
+        "z": spaces.MultiDiscrete([2, 3]),
+    }
+    space = spaces.Dict(parts)
+    codec = ObservationCodec.of(space)
+    encoder = Encoder(codec.numbers, [Picture((5, 5, 3), False, 255.0)], ["mlp"])
+    space.seed(1)
+    ones = [space.sample() for _ in range(3)]
+    rows = torch.from_numpy(codec.encode_batch(ones))
+    expected = [
+        np.concatenate(
+            [
+                one["speed"],
+                np.eye(2)[one["z"][0]],
+                np.eye(3)[one["z"][1]],
+                np.moveaxis(one["eye"], -1, 0).ravel() / 255.0,
+            ]
+        )
+        for one in ones
+    ]
+    np.testing.assert_allclose(encoder(rows), np.array(expected), rtol=1e-6)
+    odd = torch.zeros(3 * codec.dim + 1, dtype=torch.uint8)[1:].view(3, -1)  # no number is aligned
+    odd.copy_(rows)
+    for i in range(3):
+        assert torch.equal(encoder(odd[i : i + 1]), encoder(rows)[i : i + 1])
+    with pytest.raises(ShapeError, match=r"expected \[\.\.\., 103\] torch.uint8"):
+        encoder(rows.float())
+
+
+def chosen(shape: tuple[int, ...], **options: Any) -> tuple[str, ...]:
+    codec = ObservationCodec.of(image(shape))
+    return encoding_of(PPOConfig(**options), codec, "world").said
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((84, 84, 3), "84x84, 3 channels .*channels last.*255, encoder nature"),
+        ((4, 36, 40), "36x40, 4 channels .*channels first.*encoder nature"),
+        ((35, 60, 3), "35x60.*encoder impala"),
+        ((16, 16, 3), "16x16.*encoder small"),
+        ((4, 4, 1), "4x4, 1 channel .*encoder small"),
+        ((3, 60, 1), "3x60.*encoder mlp"),
+        ((84, 84), "84x84, 1 channel .*without channels.*encoder nature"),
+        ((3, 84, 84, 3), "84x84, 9 channels .*channels last.*encoder nature"),
+    ],
+)
+def test_the_network_follows_from_the_size_and_the_run_says_which(
+    shape: tuple[int, ...], said: str
+) -> None:
+    (line,) = chosen(shape)
+    assert re.search(said, line), line
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 12), (3, 64, 3), (64, 3, 64), (84, 84, 84)])
+def test_channels_that_could_be_either_dimension_are_asked_for(shape: tuple[int, ...]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"world has images of shape .*algo.image_channels=first or last"
+    ):
+        chosen(shape)
+    last, first = (chosen(shape, image_channels=order)[0] for order in ("last", "first"))
+    assert f"{shape[2]} channels" in last
+    assert f"{shape[0]} channels" in first
+
+
+def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -> None:
+    with pytest.raises(ConfigError, match=r"nature takes images from 36x36 on, world has 35x40; set algo.encoder=auto, impala, small or mlp"):  # fmt: skip # noqa: E501
+        chosen((35, 40, 3), encoder="nature")
+    with pytest.raises(ConfigError, match=r"small takes images from 4x4 on, world has 3x3; set algo.encoder=auto, impala or mlp"):  # fmt: skip # noqa: E501
+        chosen((3, 3, 1), encoder="small")
+
+
+@pytest.mark.parametrize(
+    "options", [{"encoder": "nature"}, {"encoder_features": 8}, {"image_channels": "last"}]
+)
+def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any]) -> None:
+    codec = ObservationCodec.of(spaces.Box(-1, 1, (3,)))
+    with pytest.raises(ConfigError, match=rf"algo.{next(iter(options))}=.*world has no image"):
+        encoding_of(DQNConfig(**options), codec, "world")
+
+
+def test_pixels_are_divided_by_what_their_space_allows() -> None:
+    codec = ObservationCodec.of(image((4, 4, 2), high=5))
+    encoding = encoding_of(PPOConfig(encoder="mlp"), codec)
+    assert encoding.make is not None
+    row = torch.full((1, 32), 5, dtype=torch.uint8)
+    assert torch.equal(encoding.make()(row), torch.ones(1, 32))
+
+
+def test_the_cost_of_an_encoder_is_what_its_layers_give() -> None:
+    cost = cost_of(0, [ATARI], ["nature"])
+    convolutions = [32 * 20 * 20, 64 * 9 * 9, 64 * 7 * 7]
+    pixels = 4 * 84 * 84
+    assert cost.parameters == count(Encoder(0, [ATARI], ["nature"]))
+    # what each layer and each rectifier gives, the flattening, the linear layer, the pixels
+    assert cost.kept == 2 * sum(convolutions) + 64 * 7 * 7 + 2 * 512 + pixels
+    assert cost.widest == pixels + convolutions[0]
+
+
+def seeing(space: Any, actions: Any) -> Any:
+    return lambda: Spaces(space, actions)
+
+
+def test_a_shared_encoder_learns_from_actor_and_critic_and_others_from_their_own_alone() -> None:
+    env = seeing(image((7, 7, 3)), spaces.Discrete(3))
+    both = PPO(env, n_envs=1, n_steps=8, batch_size=8).policy
+    apart = PPO(env, n_envs=1, n_steps=8, batch_size=8, share_encoder=False).policy
+    rows, taken = (
+        torch.randint(0, 256, (6, 147), dtype=torch.uint8),
+        torch.zeros(6, dtype=torch.long),
+    )
+    nothing, some = torch.zeros(6), torch.ones(6)
+
+    def moved(policy: Any, encoder: Any, *slopes: Tensor) -> bool:
+        scored = policy.scored(rows, taken)
+        scored.learn(slopes[0], None, slopes[1])
+        return any(bool(p.grad.abs().sum()) for p in encoder.parameters())
+
+    with torch.no_grad():
+        assert moved(both, both.encoder, some, nothing)
+        assert moved(both, both.encoder, nothing, some)
+        assert moved(apart, apart.actor[0], some, nothing)
+        assert not moved(apart, apart.actor[0], nothing, some)
+        assert not moved(apart, apart.critic[0], some, nothing)
+        assert moved(apart, apart.critic[0], nothing, some)
+    assert count(apart) - count(both) == count(both.encoder)
+
+
+def test_on_policy_encoders_are_orthogonal_as_ppo_has_them() -> None:
+    policy: Any = PPO(
+        seeing(image((7, 7, 3)), spaces.Discrete(3)), n_envs=1, n_steps=8, batch_size=8
+    ).policy
+    for layer in policy.encoder.nets[0]:
+        if hasattr(layer, "weight"):
+            flat = layer.weight.detach().flatten(1)
+            small = flat if flat.shape[0] <= flat.shape[1] else flat.T
+            torch.testing.assert_close(
+                small @ small.T, 2.0 * torch.eye(len(small)), atol=1e-4, rtol=0
+            )
+            assert not layer.bias.abs().sum()
+
+
+def test_target_networks_and_critics_have_their_encoders() -> None:
+    learner = DQN(seeing(image((7, 7, 3)), spaces.Discrete(3))).learner
+    assert count(learner.target) == count(learner.policy) > 10_000
+    sac = SAC(seeing(image((7, 7, 3)), spaces.Box(-1, 1, (2,)))).learner
+    assert isinstance(sac.policy.critic, EncodedEnsemble)
+    assert count(sac.target.module) == count(sac.policy.critic)
+    ids = [{id(p) for p in part.parameters()} for part in (sac.policy.actor, sac.policy.critic)]
+    assert not ids[0] & ids[1]
+
+
+def test_action_values_behind_an_encoder_go_back_to_actions_and_to_all_their_parameters() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(0, [GRID], ["small"], 6)
+    critics = EncodedEnsemble(encoder, EnsembleMLP(2, (6 + 2, 8, 1), "relu"))
+    rows, actions = bytes_of(encoder), torch.randn(5, 2, requires_grad=True)
+    q = critics.weights  # by hand: features and actions beside each other through each member
+    x = torch.cat([encoder(rows), actions], -1)
+    hidden = (torch.einsum("bi,moi->mbo", x, q[0]) + critics.biases[0][:, None]).relu()
+    by_hand = (torch.einsum("mbi,moi->mbo", hidden, q[1]) + critics.biases[1][:, None]).squeeze(-1)
+    slope = torch.randn(2, 5)
+    parameters = list(critics.parameters())
+    found = torch.autograd.grad(by_hand, [actions, *parameters], slope)
+    with torch.no_grad():
+        values = ActionValues(critics, rows, actions.detach())
+        torch.testing.assert_close(values.out, by_hand.detach())
+        torch.testing.assert_close(values.back(slope), found[0])
+        ActionValues(critics, rows, actions.detach()).learn(slope)
+    for parameter, expected in zip(parameters, found[1:], strict=True):
+        torch.testing.assert_close(parameter.grad, expected)
