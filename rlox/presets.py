@@ -13,7 +13,7 @@ from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
 from rlox.configs.schedules import other_ways
 from rlox.errors import UnknownNameError
 
-__all__ = ["tuned_names", "tuned_options"]
+__all__ = ["presets_of", "tuned_names", "tuned_options"]
 
 # What a façade calls keys outside of `algo`.
 _ARGUMENTS = {
@@ -34,11 +34,13 @@ def tuned_names() -> tuple[str, ...]:
 def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The arguments that a preset gives a façade, under `options`, and its total of steps.
 
-    `preset` is the name of an environment, without a module to import, or `<algo>/<env>`.
+    `preset` is the name of an environment, without a module to import, or `<algo>/<env>`; one without a
+    preset of its own has that of its family, `ALE` of `ALE/Pong-v5`.
     `UnknownNameError` where there is none.
     """
-    own = preset if preset.startswith(f"{algo}/") else f"{algo}/{preset.rpartition(':')[2]}"
     known = [name for name in tuned_names() if name.startswith(f"{algo}/")]
+    wanted = [f"{algo}/{name}" for name in presets_of(preset.removeprefix(f"{algo}/"))]
+    own = next((name for name in wanted if name in known), wanted[0])
     if own not in known:
         there = f"; there is {', '.join(known)}" if known else "; there is none for this algorithm"
         raise UnknownNameError(f"no tuned preset {own}{nearest(own, known) or there}")
@@ -51,6 +53,15 @@ def tuned_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dict
     displaced = _other_ways(algo, options)
     kept = {name: value for name, value in given.items() if name not in displaced}
     return {**kept, **options}, int(data["total_steps"])
+
+
+def presets_of(env_id: str) -> list[str]:
+    """What the preset of an environment may be called: its name without a module to import, then that of
+    the family that it belongs to (`ALE` of `ALE/Pong-v5`).
+    """
+    name = env_id.rpartition(":")[2]
+    family = name.rpartition("/")[0]
+    return [name, family] if family else [name]
 
 
 def _other_ways(algo: str, options: dict[str, Any]) -> set[str]:

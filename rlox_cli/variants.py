@@ -1,5 +1,5 @@
 """Files that a user's variant of an option stands on: `algo/ppo_big.yaml`, built on `ppo`, has PPO's
-buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the preset `MyEnv-v0`.
+buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the preset `MyEnv-v0`, `ALE/Pong-v5` that of `ALE`.
 
 Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the names that were typed. A file of
 exactly that name comes first; what this finds stands in for one that is not there.
@@ -17,6 +17,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from rlox.configs.schedules import other_ways
+from rlox.presets import presets_of
 from rlox_cli.options import CONF, file_of
 from rlox_cli.run_schema import ALGO, BUFFER
 from rlox_cli.schema import Group, built_on
@@ -32,7 +33,7 @@ def stands_for(path: str, folders: Sequence[Path]) -> str | None:
     if group != "tuned" or not env:
         return None
     names = [algo, ALGO.tag(algo, folders)]
-    asked, *others = [f"tuned/{a}/{e}" for a in names if a for e in (env, env.rpartition(":")[2])]
+    asked, *others = [f"tuned/{a}/{e}" for a in names if a for e in (env, *presets_of(env))]
     if _is_file(asked, folders):
         return None
     return next((other for other in others if _is_file(other, folders)), None)

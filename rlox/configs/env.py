@@ -12,6 +12,8 @@ from rlox.configs.params import param
 WRAPPERS = (
     "flatten_observation",
     "hide_velocities",
+    "minigrid_flat",
+    "minigrid_image",
     "rescale_action",
     "time_aware_observation",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ Env = gym.Env[Any, Any]
 BY_NAME: dict[str, Callable[[Env], Env]] = {
     "flatten_observation": gym.wrappers.FlattenObservation,
     "hide_velocities": HideVelocities,
+    "minigrid_flat": lambda env: _of_minigrid(env, "FlatObsWrapper"),
+    "minigrid_image": lambda env: _of_minigrid(env, "ImgObsWrapper"),
     "rescale_action": lambda env: gym.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
     "time_aware_observation": gym.wrappers.TimeAwareObservation,
 }
@@ -103,6 +106,17 @@ def _chosen(env: Env, config: EnvConfig) -> Env:
                 f"{', '.join(space)}{nearest(key, list(space))}"
             )
     return gym.wrappers.FilterObservation(env, [key for key in space if key in keys])
+
+
+def _of_minigrid(env: Env, name: str) -> Env:
+    """A wrapper of the package minigrid, around an environment of it."""
+    space = env.observation_space
+    if not (isinstance(space, spaces.Dict) and {"image", "mission"} <= set(space)):
+        raise ValueError(
+            f"its observations are {short(space)}, expected MiniGrid's: image and mission"
+        )
+    wrapped: Env = vars(importlib.import_module("minigrid.wrappers"))[name](env)
+    return wrapped
 
 
 def _shaped(env: Env, outer: Sequence[Callable[[Env], Env]]) -> Env:

@@ -107,7 +107,7 @@ def test_bytes_that_are_no_machine_are_an_error() -> None:
 @extra("minigrid")
 @pytest.mark.parametrize("env_id", GRIDS)
 def test_grids_go_on_bit_for_bit(env_id: str) -> None:
-    goes_on(EnvConfig(env_id, wrappers=("minigrid.wrappers:ImgObsWrapper",)), 300)
+    goes_on(EnvConfig(env_id, wrappers=("minigrid_image",)), 300)
 
 
 @extra("minigrid")

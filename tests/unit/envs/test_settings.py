@@ -239,6 +239,11 @@ def test_chosen_parts_of_observations_come_before_the_wrappers_and_keep_the_mask
     [
         ({"obs_keys": ("her",)}, Line, "no part 'her', expected some of .*; did you mean 'here'"),
         ({"obs_keys": ("a",)}, Countdown, r"observation space Box.*, expected a Dict"),
+        (
+            {"wrappers": ("minigrid_flat",)},
+            Countdown,
+            "minigrid_flat does not fit Mine: .* mission",
+        ),
         ({"record_every": 1}, Countdown, "expected 'rgb_array'"),
     ],
 )

@@ -37,7 +37,7 @@ def whole_and_part(tmp_path: Path, env: dict[str, Any]) -> tuple[Path, Path]:
         pytest.param(
             {
                 "id": "MiniGrid-DoorKey-5x5-v0",
-                "wrappers": ["minigrid.wrappers:FlatObsWrapper"],
+                "wrappers": ["minigrid_flat"],
                 "max_episode_steps": 40,
             },
             marks=extra("minigrid"),

@@ -13,7 +13,7 @@ from rlox._core import native_env_ids
 from rlox.algorithms import A2C, BC, DQN, PPO, SAC, TD3, Rainbow
 from rlox.configs import make_run, plain
 from rlox.errors import UnknownNameError
-from rlox.presets import tuned_names
+from rlox.presets import tuned_names, tuned_options
 from rlox_cli.options import CONF, group_options
 
 __all__ = ["cli"]  # a fixture
@@ -69,7 +69,7 @@ def test_the_preset_of_another_environment_and_of_an_id_with_its_module_can_be_u
         (
             PPO,
             "FrozenLake-v1",
-            "no tuned preset ppo/FrozenLake-v1; there is ppo/Acrobot-v1, ppo/Ant",
+            "no tuned preset ppo/FrozenLake-v1; there is ppo/ALE, ppo/Acrobot-v1, ppo/Ant",
         ),
         (PPO, "CartPole-v0", "no tuned preset ppo/CartPole-v0; did you mean 'ppo/CartPole-v1'"),
         (BC, "CartPole-v1", "no tuned preset bc/CartPole-v1; there is none for this algorithm"),
@@ -79,3 +79,11 @@ def test_where_there_is_none_it_is_said_which_there_are(facade: Any, env: str, t
     with pytest.raises(UnknownNameError) as refused:
         facade.tuned(env)
     assert str(refused.value).startswith(told)
+
+
+def test_an_environment_of_a_family_has_the_preset_of_all() -> None:
+    options, total = tuned_options("dqn", "ALE/Breakout-v5", {"gamma": 0.9})
+    assert (options["encoder"], options["gamma"], total) == ("nature", 0.9, 10_000_000)
+    assert tuned_options("ppo", "ppo/ALE", {})[0]["n_envs"] == 8
+    with pytest.raises(UnknownNameError, match="no tuned preset a2c/ALE/Pong-v5"):
+        tuned_options("a2c", "ALE/Pong-v5", {})
