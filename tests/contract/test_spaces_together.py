@@ -1,0 +1,84 @@
+"""Each kind of observation with each kind of action: the algorithms that take both, in turn.
+
+What each algorithm does with each of them is in test_observation_spaces.py and test_action_spaces.py, what is
+refused too.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.factored import SPACES, require_form
+from helpers.seen import SEEN, Samples
+
+from rlox.algorithms import ALGORITHMS, RecurrentPPO
+from rlox.envs.actions import ActionCodec
+from rlox.envs.check.fits import fits
+from rlox.envs.spaces import ObservationCodec
+
+pytestmark = pytest.mark.ci
+
+TOTAL = 16
+ROLLOUT: dict[str, Any] = {"n_envs": 2, "n_steps": 4}
+REPLAY: dict[str, Any] = {"learning_starts": 6, "batch_size": 2, "buffer_size": 32, "train_freq": 2}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ppo": {**ROLLOUT, "n_epochs": 1, "batch_size": 8},
+    "a2c": ROLLOUT,
+    "recurrent_ppo": {**ROLLOUT, "n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 4},
+    "dqn": REPLAY,
+    "rainbow": {**REPLAY, "n_atoms": 3},
+    "sac": REPLAY,
+    "td3": REPLAY,
+    "ddpg": REPLAY,
+}
+ACTIONS = [name for name in SPACES if name not in ("Text", "DictWithSequence")]
+PAIRS = list(product(SEEN, ACTIONS))
+
+
+def takes(seen: Any, done: Any) -> list[str]:
+    """The algorithms that step an environment of these spaces."""
+    why = fits("env", seen, done)
+    unbounded = ("sac", "td3", "ddpg") if done is SPACES["BoxOneSided"] else ()
+    return [name for name in OPTIONS if not why[name] and name not in unbounded]
+
+
+def test_there_are_twenty_kinds_of_observations_and_ten_of_actions_at_least() -> None:
+    assert len(SEEN) >= 20
+    assert len(ACTIONS) >= 10
+    turns = [takes(SEEN[seen], SPACES[done]) for seen, done in PAIRS]
+    assert {turn[i % len(turn)] for i, turn in enumerate(turns)} == set(OPTIONS)
+
+
+@pytest.mark.parametrize(("number", "seen", "done"), [(i, *pair) for i, pair in enumerate(PAIRS)])
+def test_both_kinds_go_together(number: int, seen: str, done: str, tmp_path: Path) -> None:
+    names = takes(SEEN[seen], SPACES[done])
+    name = names[number % len(names)]
+    options = {"seed": 3, "net_arch": (6,), **OPTIONS[name]}
+    if ObservationCodec.of(SEEN[seen]).images:
+        options["encoder_features"] = 5
+
+    def make() -> Samples:
+        return Samples(SEEN[seen], SPACES[done])
+
+    facade: Any = ALGORITHMS[name]
+    original = facade(make, **options)
+    original.train(TOTAL)
+    original.save(tmp_path / "saved")
+    loaded = facade.from_checkpoint(tmp_path / "saved", env_id=make)
+    for algorithm in (original, loaded):
+        algorithm.train(2 * TOTAL)
+    weights = [
+        torch.nn.utils.parameters_to_vector(a.policy.parameters()) for a in (original, loaded)
+    ]
+    assert torch.equal(*weights)
+    assert loaded.evaluate(1).returns == (15.0,)  # 1 + 2 + 3 + 4 + 5, whatever is done
+    given = loaded.predict(SEEN[seen].sample())
+    given = given[0] if facade is RecurrentPPO else given
+    if ActionCodec.of(SPACES[done]).discrete:
+        assert SPACES[done].contains(given)
+    else:
+        require_form(SPACES[done], given)
