@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from helpers import masked  # registers it
+from helpers.riddles import EYE
 
 from rlox.algorithms import PPO
 
 from . import AlgorithmSpec
 
 MASKED = {"env_id": masked.BY_INFO, "action_mask": "info"}
+IMAGE = {"env_id": EYE, "net_arch": (8,), "encoder_features": 8}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 
 SPEC = AlgorithmSpec(
@@ -20,6 +22,7 @@ SPEC = AlgorithmSpec(
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
         "masked, normalised": {**MASKED, **NORMALISED},
+        "an image and a vector": IMAGE,
     },
     total=1600,
     probe={"n_envs": 4, "n_steps": 32, "learning_rate": 5e-3, "net_arch": (16,)},
