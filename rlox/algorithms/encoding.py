@@ -84,14 +84,20 @@ class Encoding:
         return actor, critic
 
 
-def encoding_of(algo: Wishes, codec: ObservationCodec, name: str = "the environment") -> Encoding:
+def encoding_of(
+    algo: Wishes,
+    codec: ObservationCodec,
+    name: str = "the environment",
+    shared: bool = True,
+) -> Encoding:
     """What `algo` makes of the observations of the environment `name`.
 
     `ConfigError` where they have no image that its keys could be of, for an image that is too small for
-    the network that is asked for, and for one whose channels could be either of its dimensions.
+    the network that is asked for, and for one whose channels could be either of its dimensions. `shared` is
+    whether actor and critic have one encoder, where they may.
     """
     if not codec.images:
-        _require_unsaid(algo, codec, name)
+        _require_unsaid(algo, codec, name, shared)
         return Encoding(codec.seen)
     pictures = [_picture(algo, image, name) for image in codec.images]
     kinds = [_kind(algo, *pair, name) for pair in zip(codec.images, pictures, strict=True)]
@@ -104,11 +110,12 @@ def encoding_of(algo: Wishes, codec: ObservationCodec, name: str = "the environm
     return Encoding(cost.features, make, cost, tuple(said))
 
 
-def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str) -> None:
+def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bool) -> None:
     given = {
         "encoder": "" if algo.encoder in ("auto", "mlp") else algo.encoder,
         "encoder_features": algo.encoder_features or "",
         "image_channels": "" if algo.image_channels == "auto" else algo.image_channels,
+        "share_encoder": "" if shared else "false",
     }
     for key, value in given.items():
         if value:

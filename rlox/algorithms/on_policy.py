@@ -113,7 +113,8 @@ def on_policy_parts(
     own = tools.policy is not None or algo.policy is not None
     widths = ((), ()) if own else algo.widths
     seen = env.observations
-    encoding = Encoding(seen.seen) if own else encoding_of(algo, seen, config.env.id)
+    wished = (algo, seen, config.env.id, algo.share_encoder)
+    encoding = Encoding(seen.seen) if own else encoding_of(*wished)
     require_memory(
         rollout_bytes(algo, env, tools.device, minibatch, widths, encoding.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",

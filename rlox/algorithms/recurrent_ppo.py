@@ -74,8 +74,9 @@ def make_policy(
     config: RecurrentPPOConfig, encoding: Encoding, actions: ActionCodec
 ) -> RecurrentActorCritic:
     """The policy that `config` describes for these observations and this action space."""
+    shared = config.share_encoder or config.critic == "shared"
     images = encoding.make is not None
-    encoders = encoding.pair(config.share_encoder, config.ortho_init) if images else None
+    encoders = encoding.pair(shared, config.ortho_init) if images else None
     return RecurrentActorCritic(
         encoding.features,
         _head(actions, config.log_std_init),
@@ -117,7 +118,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         config=env_config,
     )
     env = collector.env
-    encoding = encoding_of(algo, env.observations, env_config.id)
+    encoding = encoding_of(algo, env.observations, env_config.id, algo.share_encoder)
     require_memory(
         recurrent_bytes(algo, env, tools.device, encoding.cost),
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",

@@ -248,13 +248,21 @@ class ImageCodec(ObservationCodec):
         self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """The bytes of one."""
-        pixels[:] = _as_bytes(observation).reshape(len(pixels))
+        pixels[:] = self._checked(observation, self.space.shape or ()).reshape(-1)
 
     def write_batch(
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """The bytes of each."""
-        pixels[:] = _each(_as_bytes(observations), pixels.shape)
+        shape = (len(pixels), *(self.space.shape or ()))
+        pixels[:] = self._checked(observations, shape).reshape(pixels.shape)
+
+    def _checked(self, given: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """Bytes of this very shape: with its channels elsewhere an image has as many."""
+        pixels = _as_bytes(given)
+        if pixels.shape != shape:
+            raise ValueError(f"an image of shape {pixels.shape}, expected {shape}")
+        return pixels
 
 
 def _each(given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -41,6 +41,12 @@ class Riddle(gym.Env[Any, Any]):
             reward = 1.0 if bool(action) == self.answer else -1.0
         return self.shown, reward, True, False, {}
 
+    def save_state(self) -> dict[str, Any]:
+        return {"shown": self.shown, "answer": self.answer}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.shown, self.answer = state["shown"], bool(state["answer"])
+
 
 def bit(rng: np.random.Generator) -> bool:
     return bool(rng.integers(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlox.algorithms import DQN
 
 from . import AlgorithmSpec
-from .ppo import MASKED, NORMALISED
+from .ppo import IMAGE, MASKED, NORMALISED
 
 SMALL = {"learning_starts": 60, "train_freq": 16, "gradient_steps": 4, "batch_size": 8}
 
@@ -54,6 +54,7 @@ SPEC = AlgorithmSpec(
             "noisy": True,
             "prioritized": True,
         },
+        "an image and a vector": IMAGE,
     },
     total=400,
     probe={

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from helpers import factored, masked  # registers them
+from helpers.riddles import EYE
 
 from rlox.algorithms import PPO
 
 from . import AlgorithmSpec
 
 MASKED = {"env_id": masked.BY_INFO, "action_mask": "info"}
+IMAGE = {"env_id": EYE, "net_arch": (8,), "encoder_features": 8}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 
 SPEC = AlgorithmSpec(
@@ -21,6 +23,7 @@ SPEC = AlgorithmSpec(
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
         "masked, normalised": {**MASKED, **NORMALISED},
         "factored, masked": {"env_id": factored.BARRED, "action_mask": "info"},
+        "an image and a vector": IMAGE,
     },
     total=1600,
     factored=True,

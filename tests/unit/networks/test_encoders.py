@@ -191,6 +191,8 @@ def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any])
     codec = ObservationCodec.of(spaces.Box(-1, 1, (3,)))
     with pytest.raises(ConfigError, match=rf"algo.{next(iter(options))}=.*world has no image"):
         encoding_of(DQNConfig(**options), codec, "world")
+    with pytest.raises(ConfigError, match=r"algo.share_encoder=false: CartPole-v1 has no image"):
+        PPO("CartPole-v1", share_encoder=False)
 
 
 def test_pixels_are_divided_by_what_their_space_allows() -> None:

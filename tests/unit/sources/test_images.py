@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import DQN, PPO
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import ConfigError, NonFiniteError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.sources.arena import Arena
 from rlox.sources.memory import drawn_bytes, frames_of
 from rlox.types import Clock
@@ -164,6 +164,27 @@ def test_a_number_beside_an_image_that_is_not_finite_stops_the_run(facade: Any) 
         algorithm.predict(
             algorithm.parts.actor.observations.space.sample() | {"speed": [0.0, np.nan]}
         )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (np.zeros((3, 7, 7), np.uint8), r"an image of shape \(3, 7, 7\), expected \(7, 7, 3\)"),
+        (np.zeros((7, 7, 3)), "an image of float64, expected uint8 from 0 to 255"),
+        (np.full((7, 7, 3), 256), "an image of int64, expected uint8 from 0 to 255"),
+    ],
+)
+def test_an_image_in_another_order_or_kind_is_no_observation(given: Any, told: str) -> None:
+    codec = ObservationCodec.of(EYE)
+    seen = {"eye": given, "speed": np.zeros(2)}
+    with pytest.raises(ValueError, match=f"part 'eye': {told}"):
+        codec.encode_one(seen)
+    with pytest.raises(ValueError, match="an image of"):
+        codec.encode_batch({"eye": given[None], "speed": np.zeros((1, 2))})
+    algorithm = PPO(lambda: Samples(EYE, spaces.Discrete(2)), n_envs=1, **SMALL)
+    with pytest.raises(ShapeError, match=r"expected .*'eye': "):
+        algorithm.predict(seen)
+    assert algorithm.predict({"eye": np.zeros((7, 7, 3), np.int64), "speed": [0, 0]}) in (0, 1)
 
 
 class Doors(Samples):
