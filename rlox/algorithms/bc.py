@@ -39,9 +39,9 @@ class BCLearner(PolicyLearner[ActorOfBC]):
     def __init__(self, policy: ActorOfBC, config: BCConfig) -> None:
         super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
         self.config = config
-        fits = ("policy/error",) if isinstance(policy, GaussianActor) else ("policy/accuracy",)
-        if isinstance(policy, FactoredActor) and policy.head.vector:
-            fits = ("policy/accuracy", "policy/error")
+        chooses = not isinstance(policy, GaussianActor)
+        vector = not chooses or (isinstance(policy, FactoredActor) and policy.head.vector)
+        fits = ["policy/accuracy"] * chooses + ["policy/error"] * bool(vector)
         self.names = ("loss/policy", *fits, "train/grad_norm")
 
     def update(self, batch: Transitions, clock: Clock) -> Update:

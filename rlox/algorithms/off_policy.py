@@ -22,7 +22,7 @@ from rlox.networks.encoders import Cost
 from rlox.policies.base import Policy
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
-from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, make_buffer
+from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
@@ -117,7 +117,8 @@ def _memory(
     buffer_config = cast(ReplayConfig, config.buffer)
     buffer, full_bytes = make_buffer(buffer_config, env, config.seed, goals)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
-    memory = Memory(buffer, buffer_config, *sizes, goals)
+    frames = 1 if goals else frames_of(env.observations)
+    memory = Memory(buffer, buffer_config, *sizes, goals, frames)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
         _require_memory(algo, env, memory, said_by, tools.device, encoders)

@@ -62,10 +62,13 @@ class AlgorithmConfig:
 
         Shapes say the rest. A policy of the user's own has what it has.
         """
-        mine, theirs = (getattr(algo, "activation", None) for algo in (self, there))
-        if getattr(self, "policy", None) is not None or mine == theirs:
+        if getattr(self, "policy", None) is not None:
             return ""
-        return f"algo.activation={theirs}, this one {mine}; set algo.activation={theirs}"
+        for name, told in (("activation", ()), ("image_channels", ("auto", None))):
+            mine, theirs = (getattr(algo, name, None) for algo in (self, there))
+            if mine != theirs and mine not in told and theirs not in told:
+                return f"algo.{name}={theirs}, this one {mine}; set algo.{name}={theirs}"
+        return ""
 
     def quantum(self, n_envs: int) -> int:
         """How far one batch takes the run, in its unit: totals are rounded up to whole ones."""

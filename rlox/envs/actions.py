@@ -50,14 +50,14 @@ class ActionCodec:
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ActionCodec:
         """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
-        found = [(part, inner, _kind(name, part, inner)) for part, inner in leaves(space)]
-        counts = [count for _, _, kind in found if kind is not None for count in kind.flat]
-        choices, vector = tuple(int(count) for count in counts), 0
+        found = list(leaves(space))
+        kinds = [_counts(name, part, inner) for part, inner in found]
+        choices = tuple(int(n) for kind in kinds if kind is not None for n in kind.flat)
         parts: list[Part] = []
-        chosen = 0
-        for part, inner, kind in found:
+        chosen, vector = 0, 0
+        for part, inner in found:
             size = int(np.prod(inner.shape or (), dtype=np.int64))
-            if kind is None:
+            if isinstance(inner, spaces.Box):
                 first = len(choices) + vector
                 parts.append(Numbers.of(inner, part, slice(first, first + size)))
                 vector += size
@@ -142,13 +142,8 @@ class ActionCodec:
         rows = np.empty((n, len(self.choices) + self.vector), self.dtype)
         given = taken_apart(self.space, actions, "actions")
         for part, (name, _, values) in zip(self.parts, given, strict=True):
-            width = part.columns.stop - part.columns.start
-            array = None if values is None else np.asarray(values)
-            if array is None or array.size != n * width:
-                shape = (n, *(part.space.shape or ()))
-                said = "no part" if array is None else f"shape {array.shape},"
-                raise ShapeError(f"actions {name} have {said} expected {shape}".replace("  ", " "))
-            rows[:, part.columns] = part.of_env(array.reshape(n, width))
+            array = _numbers(name, values, (n, *(part.space.shape or ())))
+            rows[:, part.columns] = part.of_env(array.reshape(n, -1))
         return rows.reshape(n, *self.shape)
 
     def unit(self, name: str, algo: str) -> UnitCodec:
@@ -188,7 +183,7 @@ class UnitCodec(ActionCodec):
         return super().to_env(self.stretched(actions))
 
 
-def _kind(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
+def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
     """Among how many its choices are; `None` for a Box; `UnsupportedSpaceError` for what is neither."""
     counts = counts_of(space)
     if counts is not None:
@@ -200,6 +195,20 @@ def _kind(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | No
         f"{where} has action space {short(space)}, expected Discrete, MultiDiscrete, MultiBinary, a Box of "
         "numbers, or a Dict or Tuple of them; wrap it with gymnasium.wrappers.TransformAction"
     )
+
+
+def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The actions of a part as an array of that many numbers; `ShapeError` for anything else."""
+    where = f"actions {name}".strip()
+    if values is None:
+        raise ShapeError(f"{where} are missing, expected {shape}")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{where} are of unequal lengths, expected {shape}") from error
+    if array.dtype.kind not in "biuf" or array.size != np.prod(shape):
+        raise ShapeError(f"{where} have shape {array.shape}, {array.dtype}, expected {shape}")
+    return array
 
 
 def _start(space: gym.Space[Any]) -> NDArray[np.int64]:

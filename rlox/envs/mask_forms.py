@@ -36,6 +36,8 @@ class MaskForm:
     def row(self, mask: Any, lead: tuple[int, ...] = ()) -> NDArray[np.int8]:
         """A mask, or with `lead` several, as `[*lead, size]`; `ValueError` that says what it is instead."""
         if lead and isinstance(mask, list) and any(isinstance(m, Mapping | tuple) for m in mask):
+            if len(mask) != lead[0]:
+                raise ValueError(f"has {len(mask)} masks, expected {lead[0]}")
             return np.stack([self.row(each) for each in mask])
         space = self.actions.space
         if not (

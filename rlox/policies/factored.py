@@ -59,7 +59,7 @@ class FactoredHead(Head):
         if len(self.places) < shape[0] * shape[1]:
             wide = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
             logits = wide.index_copy(-1, self.places, logits)
-        return logits.unflatten(-1, shape)
+        return logits.reshape(*logits.shape[:-1], *shape)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         """Weights of a head with the same choices; `ConfigError` for those of another one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from helpers.seen import REFUSED, SEEN, Samples
+from helpers.riddles import EYE
+from helpers.seen import REFUSED, SEEN, Samples, image
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import ALGORITHMS
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import UnsupportedSpaceError
+from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.runs.record import record
+from rlox_cli.main import main
 
 pytestmark = pytest.mark.ci
 
@@ -115,3 +118,24 @@ def test_what_has_no_fixed_size_is_refused_with_the_wrapper_that_helps(
     space, told = REFUSED[kind]
     with pytest.raises(UnsupportedSpaceError, match=told):
         ALGORITHMS[name](env_id=world(name, space), **SMALL, **OPTIONS[name])  # type: ignore[call-arg]
+
+
+def test_a_run_says_at_its_beginning_what_it_makes_of_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = [f"env={EYE}", "env.n_envs=2", "algo.n_steps=8", "algo.batch_size=16", "total_steps=16"]
+    assert main(["train", *line, "eval.episodes=1", "tuned=null"]) == 0
+    said = "eye: 8x8, 3 channels (shape (8, 8, 3), channels last), divided by 255, encoder small"
+    assert f"  image   {said}\n" in capsys.readouterr().out
+    (provenance,) = tmp_path.rglob("provenance.json")
+    assert json.loads(provenance.read_text())["images"] == [said]
+
+
+def test_weights_are_not_taken_over_where_channels_are_read_otherwise(tmp_path: Path) -> None:
+    make = world("ppo", image((8, 8, 8)))
+    first = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"], image_channels="first")  # type: ignore[arg-type]
+    first.save(tmp_path / "saved")
+    last = {**SMALL, **OPTIONS["ppo"], "image_channels": "last", "init_from": tmp_path / "saved"}
+    with pytest.raises(ConfigError, match=r"algo.image_channels=first, this one last"):
+        ALGORITHMS["ppo"](make, **last)  # type: ignore[arg-type]

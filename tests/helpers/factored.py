@@ -182,4 +182,4 @@ def env_id(name: str) -> str:
 for _name in SPACES:
     gym.register(env_id(_name), Match, kwargs={"name": _name})
 BARRED = "BarredNested-v0"
-gym.register(BARRED, Barred, kwargs={"name": "Nested", "parts": True})
+gym.register(BARRED, lambda: Barred("Nested", parts=True))

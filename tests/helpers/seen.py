@@ -53,7 +53,7 @@ SEEN: dict[str, spaces.Space[Any]] = {
     "a board of planes": image((8, 8, 2), high=1),
     "a picture and a vector": spaces.Dict({"eye": image((7, 7, 3)), "speed": box((2,))}),
     "pictures deep inside": spaces.Dict(
-        {"arm": ARM, "e": spaces.Tuple([image((5, 5, 3)), spaces.Dict({"l": image((4, 6, 1)), "z": CHOICES})])}
+        {"arm": ARM, "e": spaces.Tuple([image((5, 5, 3)), spaces.Dict({"l": image((4, 6)), "z": CHOICES})])}
     ),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import gymnasium as gym
 
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
-from rlox.envs.engines.atari import reward_clip_of
+from rlox.envs.engines.atari import plays_games, reward_clip_of
 from rlox.envs.engines.pools import ale_games, lives_of, pooled, require_pool_id
 from rlox.envs.engines.vector import VectorEngine, require_vector
 from rlox.envs.ids import find_spec, vector_factory
@@ -56,8 +56,9 @@ def engine_for(config: EnvConfig, maker: Maker, seed: int, keep_infos: bool) -> 
     """The engine as sources read it."""
     ours = config.backend in ("envpool", "ale")
     clip, lives = (reward_clip_of(config), lives_of(config)) if ours else (config.reward_clip, None)
+    frames = config.atari.stack if ours and plays_games(config) else 1
     env = maker(config.n_envs, True)
-    return VectorEngine(env, seed, config.id, keep_infos, config.reward_scale, clip, lives)
+    return VectorEngine(env, seed, config.id, keep_infos, config.reward_scale, clip, lives, frames)
 
 
 def require_env(config: EnvConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -52,6 +53,7 @@ class VectorEngine:
     scale, clip : rewards as they are learned from are `clip(scale * reward, -clip, clip)`; returns are
         told without that
     lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
+    frames : that an observation is a stack of, oldest first along its first axis
     """
 
     resume_grade = "episode_start"
@@ -66,6 +68,7 @@ class VectorEngine:
         scale: float = 1.0,
         clip: float | None = None,
         lives: Lives | None = None,
+        frames: int = 1,
     ) -> None:
         self.env, self.seed, self.name = env, seed, name
         self.keep_infos = keep_infos
@@ -76,7 +79,8 @@ class VectorEngine:
             env.single_observation_space,
             env.single_action_space,
         )
-        self.observations = ObservationCodec.of(self.observation_space, name)
+        codec = ObservationCodec.of(self.observation_space, name)
+        self.observations = replace(codec, frames=frames)
         self.actions = ActionCodec.of(self.action_space, name)
         self._scale, self._clip = scale, np.inf if clip is None else clip
         self._shapes = scale != 1.0 or clip is not None

@@ -23,7 +23,8 @@ def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
         "anneal_lr": False, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
         "anneal_clip": False, "clip_vloss": False, "normalize_advantages": True, "vf_coef": 0.5,
         "ent_coef": 0.0, "max_grad_norm": 0.5, "target_kl": None, "net_arch": [64, 64],
-        "critic_net_arch": None, "policy": None, "activation": "tanh", "ortho_init": True,
+        "critic_net_arch": None, "policy": None, "encoder": "auto", "encoder_features": None,
+        "image_channels": "auto", "share_encoder": True, "activation": "tanh", "ortho_init": True,
         "log_std_init": 0.0, "use_sde": False, "sde_sample_freq": -1, "backend": "torch", "inference": "auto",
     }  # fmt: skip
 

@@ -71,7 +71,7 @@ def test_choices_come_first_in_a_row_and_numbers_behind_them_in_the_order_of_the
     codec = ActionCodec.of(MIXED)
     assert list(MIXED.spaces) == ["arm", "force"]  # as Gymnasium sorts them
     assert (codec.choices, codec.vector, codec.size, codec.shape) == ((3, 2, 2), 2, 9, (5,))
-    assert (codec.dtype, codec.row_bytes, codec.kind) == (np.float32, 20, "factored")
+    assert (str(codec.dtype), codec.row_bytes, codec.kind) == ("float32", 20, "factored")
     assert codec.names == ("arm[0]", "arm[1][0]", "arm[1][1]")
     given = codec.each(codec.to_env(np.array([[2, 0, 1, 0.5, -7.0]], np.float32)))[0]
     assert (int(given["arm"][0]), given["arm"][1].tolist()) == (1, [0, 1])
@@ -80,17 +80,13 @@ def test_choices_come_first_in_a_row_and_numbers_behind_them_in_the_order_of_the
 
 def test_choices_alone_are_whole_numbers_and_a_single_one_is_no_row() -> None:
     codec = ActionCodec.of(CORNER)
-    assert (codec.choices, codec.dtype, codec.shape) == ((2, 3, 4, 2), np.int64, (4,))
+    assert (codec.choices, str(codec.dtype), codec.shape) == ((2, 3, 4, 2), "int64", (4,))
     assert codec.names == ("[0, 0]", "[0, 1]", "[1, 0]", "[1, 1]")
     given = codec.to_env(np.array([[1, 2, 0, 1], [0, 0, 3, 0]]))
     assert_array_equal(given, np.array([[[1, 1], [7, 2]], [[0, -1], [10, 1]]]))
     single = ActionCodec.of(spaces.Discrete(3, start=5, dtype=np.uint8))
-    assert (single.shape, single.dtype, single.kind, single.names) == (
-        (),
-        np.int64,
-        "Discrete",
-        ("",),
-    )
+    assert (single.shape, str(single.dtype), single.kind) == ((), "int64", "Discrete")
+    assert single.names == ("",)
     given = single.to_env(np.array([0, 2]))
     assert (given.tolist(), given.dtype) == ([5, 7], np.uint8)
 
@@ -121,14 +117,14 @@ def test_several_boxes_are_one_vector_in_minus_one_to_one_for_who_acts_there() -
     whole = spaces.Box(0, 10, (1,), np.int64)
     space = spaces.Tuple([brake, spaces.Dict({"wheel": whole})])
     codec = ActionCodec.of(space).unit("env", "sac")
-    assert (codec.kind, codec.shape, codec.dtype) == ("Box", (3,), np.float32)
+    assert (codec.kind, codec.shape, str(codec.dtype)) == ("Box", (3,), "float32")
     given = codec.each(codec.to_env(np.array([[-1, 0.5, 1], [1, -1, -0.5]], np.float32)))
     assert [g[0].tolist() for g in given] == [[0.0, 2.0], [1.0, -4.0]]
     assert [g[1]["wheel"].tolist() for g in given] == [
         [10],
         [2],
     ]  # 2.5 is nearest to 2, the even one
-    one_sided = spaces.Tuple([brake, spaces.Box(0, np.inf, (1,), np.float32)])
+    one_sided: Any = spaces.Dict({"brake": brake, "on": spaces.Box(0, np.inf, (1,), np.float32)})
     with pytest.raises(
         UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, env"
     ):
@@ -180,8 +176,8 @@ def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> Non
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"force": np.zeros((2, 2))}, r"actions arm\[0\] have no part"),
-        ({"arm": (np.zeros(2), np.zeros((2, 2)))}, r"actions force have no part"),
+        ({"force": np.zeros((2, 2))}, r"actions arm\[0\] are missing, expected \(2,\)"),
+        ({"arm": (np.zeros(2), np.zeros((2, 2)))}, r"actions force are missing, expected"),
         ({"arms": 0}, r"actions: \['arms'\], expected a dict with \['arm', 'force'\]"),
         ([0, 1], "actions: list, expected a dict with"),
         (
@@ -190,7 +186,15 @@ def test_the_dictionary_interface_takes_actions_as_the_environment_does() -> Non
         ),
         (
             {"arm": (np.zeros(2), np.zeros((2, 3))), "force": np.zeros((2, 2))},
-            r"actions arm\[1\] have shape \(2, 3\), expected \(2, 2\)",
+            r"actions arm\[1\] have shape \(2, 3\), float64, expected \(2, 2\)",
+        ),
+        (
+            {"arm": (["a", "b"], np.zeros((2, 2))), "force": np.zeros((2, 2))},
+            r"actions arm\[0\] have shape \(2,\), <U1, expected \(2,\)",
+        ),
+        (
+            {"arm": (np.zeros(2), [[1], [0, 1]]), "force": np.zeros((2, 2))},
+            r"actions arm\[1\] are of unequal lengths, expected \(2, 2\)",
         ),
         (
             {"arm": (np.zeros(2) + 0.5, np.zeros((2, 2))), "force": np.zeros((2, 2))},

@@ -39,12 +39,12 @@ def by_torch(
         logits = outputs[:, at : at + n]
         if masks is not None:
             logits = logits.masked_fill(masks[:, at : at + n] == 0, -1e30)
-        factor = Categorical(logits=logits)
+        factor: Any = Categorical(logits=logits)
         log_prob = log_prob + factor.log_prob(actions[:, k].long())
         entropy = entropy + factor.entropy()
         at += n
     if head.log_std is not None:
-        numbers = Normal(outputs[:, at:], head.log_std.exp())
+        numbers: Any = Normal(outputs[:, at:], head.log_std.exp())
         log_prob = log_prob + numbers.log_prob(actions[:, len(head.choices) :]).sum(-1)
         entropy = entropy + numbers.entropy().sum(-1)
     return log_prob, entropy
@@ -148,8 +148,8 @@ def test_weights_of_other_choices_are_refused_where_their_shapes_are_the_same(
     tmp_path: Path,
 ) -> None:
     """An actor of choices among 3 and 2 has as many outputs as one among 2 and 3."""
-    spaces_of = {"env_id": "MatchMultiDiscrete-v0", "n_envs": 2, "n_steps": 8}
-    PPO(**spaces_of).save(tmp_path / "saved")
+    options: dict[str, Any] = {"env_id": "MatchMultiDiscrete-v0", "n_envs": 2, "n_steps": 8}
+    PPO(**options).save(tmp_path / "saved")
 
     def turned() -> Match:
         env = Match("MultiDiscrete")
@@ -193,7 +193,6 @@ def test_what_is_forbidden_moves_no_parameter() -> None:
     with torch.no_grad():
         scored = policy.scored(obs, torch.zeros(8, 2, dtype=torch.int64))
         scored.learn(torch.ones(8), torch.ones(8), torch.zeros(8))
-    last = policy.actor[-1].weight.grad
-    assert last is not None
-    assert not last[:2].any()
-    assert last[2:].any()
+    last: Any = policy.actor[-1]
+    assert not last.weight.grad[:2].any()
+    assert last.weight.grad[2:].any()

@@ -158,7 +158,7 @@ class OfTwoParts(nn.Module):
 
 def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
     made = PPO(env_id("DictMixed"), policy=OfTwoParts(), n_envs=2, n_steps=16)
-    made.train(64)
+    assert "loss/policy" in made.train(64)
     require_form(SPACES["DictMixed"], made.predict(OBS[0]))
 
 
