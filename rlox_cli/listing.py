@@ -14,7 +14,7 @@ import gymnasium as gym
 
 from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
-from rlox.envs.optional import ATARI_IDS, lacking
+from rlox.envs.optional import ATARI_IDS, LATE_IDS, lacking
 from rlox.errors import ConfigError, RloxError
 from rlox.runs.progress import word
 from rlox_cli import summary
@@ -45,7 +45,7 @@ def _options(config: ListConfig) -> Iterator[tuple[str, str]]:
     registry = next((group.registry for group in RUN.groups if group.name == config.what), {})
     names = set(group_options(config.what, conf_folders()))
     if config.what == "env":
-        names.update(ATARI_IDS)
+        names.update(LATE_IDS)
     for name in sorted(names):
         if (config.contains or "").lower() in name.lower():
             yield name, _line_on(config.what, name, registry)
@@ -63,7 +63,7 @@ def _line_on(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
     offered = [o for o in plugins.offers() if (o.kind, o.name) == (group, name) and not shadows(o)]
     if offered:  # it is not imported to ask it
         return ", ".join(f"of {o.source}: {o.summary}".removesuffix(": ") for o in offered)
-    if group == "env" and (name in gym.registry or name in ATARI_IDS):
+    if group == "env" and (name in gym.registry or name in LATE_IDS):
         return _line_on_env(name)
     if name in registry:
         kind = registry[name]
@@ -89,9 +89,10 @@ def _line_on_env(name: str) -> str:
     """What Gymnasium says of it without making one, and what has to be installed first."""
     from rlox._core import native_env_ids
 
-    if name not in gym.registry:  # ale-py registers its own when it is imported
-        needs = lacking("ale_py")
-        return f"Atari{f', needs: {needs}' if needs else ''}"
+    if name not in gym.registry:  # packages that register theirs when they are imported
+        kind, package = ("Atari", "ale_py") if name in ATARI_IDS else ("MiniGrid", "minigrid")
+        needs = lacking(package)
+        return f"{kind}{f', needs: {needs}' if needs else ''}"
     spec = gym.registry[name]
     if getattr(spec.entry_point, "__module__", "").startswith("gymnasium.envs"):
         return "not in Gymnasium any more"  # a function that says where it went

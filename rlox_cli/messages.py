@@ -13,7 +13,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through om
 from rlox.configs import nearest
 from rlox.configs.names import near_names
 from rlox.configs.secrets import scrubbed
-from rlox.envs.optional import ATARI_IDS
+from rlox.envs.optional import LATE_IDS
 from rlox.errors import ConfigError, MissingExtraError, RloxError, UnknownNameError
 
 MAX_LINES = 8
@@ -92,7 +92,7 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
     if group == "hydra":
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
-        hint = nearest(option, {*names, *ATARI_IDS})
+        hint = nearest(option, {*names, *LATE_IDS})
         if not hint and ":" not in option:
             hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")

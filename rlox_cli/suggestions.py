@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rlox import plugins
-from rlox.envs.optional import ATARI_IDS
+from rlox.envs.optional import LATE_IDS
 from rlox.errors import RloxError
 from rlox_cli import commands
 from rlox_cli.command import Command
@@ -146,7 +146,7 @@ class _Place:
             return ()
         found = set(named_options(group, self.folders))
         if group == "env":
-            found = (found | {*_gymnasium_ids(), *ATARI_IDS}) - {"base"}
+            found = (found | {*_gymnasium_ids(), *LATE_IDS}) - {"base"}
         return _by_step(found, typed, "/")
 
 

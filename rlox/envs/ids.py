@@ -14,7 +14,7 @@ import gymnasium as gym
 
 from rlox.configs import nearest
 from rlox.envs import native_gym
-from rlox.envs.optional import ATARI_IDS
+from rlox.envs.optional import LATE_IDS
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
@@ -52,9 +52,8 @@ def find_spec(env_id: str) -> Any:
         plugged(name)
     _register_package(name)
     if name not in gym.registry:
-        raise UnknownNameError(
-            f"environment '{env_id}' is not registered in Gymnasium{nearest(name, {*env_ids(), *ATARI_IDS})}"
-        )
+        near = nearest(name, {*env_ids(), *LATE_IDS})
+        raise UnknownNameError(f"environment '{env_id}' is not registered in Gymnasium{near}")
     return gym.spec(name)
 
 

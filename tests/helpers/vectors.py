@@ -14,7 +14,11 @@ MODES = tuple(AutoresetMode)
 
 
 class Told(gym.Wrapper[Any, Any, Any, Any]):
-    """Says at the end of an episode which one it was."""
+    """Says at the end of an episode which one it was, and at the start of one which it will be."""
+
+    def reset(self, **options: Any) -> Any:
+        seen, _ = self.env.reset(**options)
+        return seen, {"begins": int(seen[1])}
 
     def step(self, action: Any) -> Any:
         seen, reward, terminated, truncated, info = self.env.step(action)

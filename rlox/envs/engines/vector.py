@@ -115,10 +115,11 @@ class VectorEngine:
         self._paid += rewards
         on = self._going_on(infos, terminated)
         finals = self._finals(seen, infos, ended, idle, on)
-        if len(ended) and self.mode is AutoresetMode.DISABLED:
-            seen = self._begun(terminated | truncated)
-        self._encode(seen, obs)
         self._keep(infos)
+        if len(ended) and self.mode is AutoresetMode.DISABLED:
+            seen, infos = self._begun(terminated | truncated)
+            self._keep(infos, ended)
+        self._encode(seen, obs)
         if self._shapes:
             np.clip(self._scale * rewards, -self._clip, self._clip, out=rewards)
         if self.mode is AutoresetMode.NEXT_STEP:
@@ -187,14 +188,21 @@ class VectorEngine:
         self._paid[ended[~on]] = 0.0
         return told
 
-    def _begun(self, over: NDArray[np.bool_]) -> Any:
-        """Observations of all, once the episodes that are over were followed by others."""
+    def _begun(self, over: NDArray[np.bool_]) -> tuple[Any, Mapping[str, Any]]:
+        """Observations of all and infos, once the episodes that are over were followed by others."""
         options = {"reset_mask": over.copy()}
-        return self._call("reset", lambda: self.env.reset(options=options))[0]
+        begun: tuple[Any, Mapping[str, Any]] = self._call(
+            "reset", lambda: self.env.reset(options=options)
+        )
+        return begun
 
-    def _keep(self, infos: Mapping[str, Any]) -> None:
+    def _keep(self, infos: Mapping[str, Any], envs: NDArray[np.int64] | None = None) -> None:
+        """Infos of all, or of some."""
         if self.keep_infos:
-            self.infos = [info_of(infos, i, self.n_envs) for i in range(self.n_envs)]
+            kept = list(self.infos) or [{} for _ in range(self.n_envs)]
+            for i in range(self.n_envs) if envs is None else envs.tolist():
+                kept[i] = info_of(infos, i, self.n_envs)
+            self.infos = kept
 
     def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
         try:

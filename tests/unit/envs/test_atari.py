@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlox.algorithms import DQN
 from rlox.configs import EnvConfig, make
 from rlox.configs.atari import AtariConfig
 from rlox.envs.base import GOES_ON, TRUE_RETURN
@@ -234,3 +235,40 @@ def test_the_environment_as_it_is_registered_can_be_had() -> None:
     env = single_factory(pong("gymnasium", atari={"preprocess": False}))()
     assert env.observation_space.shape == (210, 160, 3)
     env.close()
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("gymnasium", marks=extra("ale_py")),
+        pytest.param("ale", marks=extra("ale_py")),
+        pytest.param("envpool", marks=extra("envpool")),
+    ],
+)
+def test_a_buffer_gives_games_back_as_they_were_played_and_keeps_each_frame_once(
+    backend: str,
+) -> None:
+    dqn = DQN(
+        "ALE/Breakout-v5", n_envs=2, env_backend=backend, learning_starts=1000, batch_size=64,
+        buffer_size=2000, encoder="nature", encoder_features=8, net_arch=[],
+    )  # fmt: skip
+    memory, pushed = dqn.source.memory, set()
+    push = memory.push
+
+    def seen(stretch: Any) -> None:
+        columns = stretch.columns
+        for obs, after, over in zip(
+            columns["obs"], columns["next_obs"], columns["terminated"], strict=True
+        ):
+            pushed.add((obs.tobytes(), after.tobytes(), bool(over)))
+        push(stretch)
+
+    memory.push = seen
+    dqn.train(total_timesteps=400)  # lives are lost in it
+    assert any(over for *_, over in pushed)
+    batch = memory.sample(4, 0.0, 400)
+    obs, after = (rows.flatten(0, 1).numpy() for rows in (batch.obs, batch.next_obs))
+    for k, discount in enumerate(batch.discounts.flatten().tolist()):
+        assert (obs[k].tobytes(), after[k].tobytes(), discount == 0.0) in pushed
+    assert memory.full_bytes / 2000 < 8000  # of 28,224 bytes of a stack
+    dqn.close()

@@ -154,6 +154,37 @@ def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: Autore
 
 
 @modes
+def test_infos_of_every_step_are_those_of_its_row_where_they_are_kept(mode: AutoresetMode) -> None:
+    vec = make_vec(
+        EnvConfig("Counting", n_envs=2), 7, partial(counting, mode=mode), keep_infos=True
+    )
+    obs, rewards, ends = np.zeros((2, 3), np.float32), np.zeros(2), np.zeros((2, 2), np.bool_)
+    vec.reset_into(obs)
+    told = [[info.get("begins") for info in vec.infos]]
+    for _ in range(4):
+        vec.step_into(np.zeros(2, np.int64), obs, rewards, ends[0], ends[1])
+        told.append([info.get("begins") for info in vec.infos])
+    # the episodes of 2 and 3 steps, and of 4 and 1
+    later = mode is AutoresetMode.NEXT_STEP
+    first = [[0, 0], [None, None], [None, None] if later else [1, None]]
+    assert told[:3] == first
+    assert told[3] == ([1, None] if later else [None, None])
+    assert told[4] == [None, None if later else 1]
+
+
+@modes
+def test_moments_of_rewards_have_transitions_only(mode: AutoresetMode) -> None:
+    config = EnvConfig("Counting", n_envs=4, normalize_reward=True)
+    collector = Collector(partial(counting, mode=mode), n_envs=4, config=config)
+    rollout = collector.collect(DiscretePolicy(3, 2, net_arch=(4,)), 20)
+    assert collector.reward_normalizer is not None
+    counted = collector.reward_normalizer.moments.count - 1e-4
+    assert round(counted) == len(rollout.rows().obs)
+    assert (round(counted) == 80) == (mode is not AutoresetMode.NEXT_STEP)
+    collector.close()
+
+
+@modes
 def test_a_buffer_is_given_transitions_only(mode: AutoresetMode) -> None:
     dqn = DQN(
         partial(counting, mode=mode), n_envs=4, learning_starts=400, buffer_size=1000, n_step=1,
