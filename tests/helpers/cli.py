@@ -59,18 +59,16 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 class DictObservation(gym.Env[Any, Any]):
-    """An observation space that PPO cannot use."""
+    """An observation space that no algorithm can use."""
 
-    observation_space = spaces.Dict(
-        {"body": spaces.Dict({"position": spaces.Box(-1.0, 1.0, (2,))})}
-    )
+    observation_space = spaces.Dict({"place": spaces.Box(-1.0, 1.0, (2,)), "said": spaces.Text(9)})
     action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        return {"body": {"position": np.zeros(2, np.float32)}}, {}
+        return {"place": np.zeros(2, np.float32), "said": "go"}, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return {"body": {"position": np.zeros(2, np.float32)}}, 0.0, True, False, {}
+        return {"place": np.zeros(2, np.float32), "said": "go"}, 0.0, True, False, {}
 
 
 class Breaking(gym.Env[Any, Any]):

@@ -51,10 +51,10 @@ def test_one_that_hangs_is_told_where(cli: Cli) -> None:
 
 def test_wrappers_and_arguments_are_those_of_a_run(cli: Cli) -> None:
     plain = cli("check", "env=Blackjack-v1", "steps=20")
-    assert "algorithms    none: Blackjack-v1 has observation space Tuple" in plain.out
+    assert "observations  Tuple(Discrete(32)" in plain.out
     args = ("env.wrappers=[flatten_observation]", "env.kwargs.natural=true", "steps=20")
     wrapped = cli("check", "env=Blackjack-v1", *args)
-    assert "algorithms    ppo" in wrapped.out
+    assert "observations  Box(0, 1, (45,), int64)" in wrapped.out
 
 
 def test_what_is_wrong_with_the_command_line_ends_it_with_2(cli: Cli) -> None:
