@@ -50,11 +50,14 @@ def test_one_that_hangs_is_told_where(cli: Cli) -> None:
 
 
 def test_wrappers_and_arguments_are_those_of_a_run(cli: Cli) -> None:
-    plain = cli("check", "env=Blackjack-v1", "steps=20")
-    assert "algorithms    none: Blackjack-v1 has observation space Tuple" in plain.out
-    args = ("env.wrappers=[flatten_observation]", "env.kwargs.natural=true", "steps=20")
-    wrapped = cli("check", "env=Blackjack-v1", *args)
+    plain = cli("check", f"env={CHECKED}/mission-v0", "steps=20")
+    assert "checked/mission-v0, part 'mission', has observation space Text" in plain.out
+    wrapped = cli(
+        "check", f"env={CHECKED}/mission-v0", "env.wrappers=[flatten_observation]", "steps=20"
+    )
     assert "algorithms    ppo" in wrapped.out
+    with_arguments = cli("check", "env=Blackjack-v1", "env.kwargs.natural=true", "steps=20")
+    assert "algorithms    ppo" in with_arguments.out
 
 
 def test_what_is_wrong_with_the_command_line_ends_it_with_2(cli: Cli) -> None:

@@ -36,7 +36,7 @@ def test_showing_a_config_never_imports_torch() -> None:
     assert "hydra" in modules
 
 
-@pytest.mark.parametrize("override", ["env=Blackjack-v1", "env=CartPol-v1", "seed=x", "lr=1"])
+@pytest.mark.parametrize("override", ["env.action_mask=info", "env=CartPol-v1", "seed=x", "lr=1"])
 def test_wrong_use_does_not_wait_for_torch(override: str) -> None:
     script = PROBE.replace("sys.exit(code)", "sys.exit(0 if code == 2 else 1)")
     command = [sys.executable, "-c", script, "train", override]
