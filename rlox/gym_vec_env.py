@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import EnvSource, make_vec
-from rlox.errors import ShapeError
 
 __all__ = ["GymVecEnv"]
 
@@ -61,14 +60,15 @@ class GymVecEnv:
         return obs
 
     def step_all(self, actions: Any) -> dict[str, NDArray[Any]]:
-        """Step every environment with `actions` of its space, `[n_envs]` or `[n_envs, act_dim]`.
+        """Step every environment with `actions` of its space, `[n_envs, ...]`; dicts or tuples of such.
 
         Returns `obs` and `final_obs` `[n_envs, obs_dim]` (`final_obs` is the observation the step
         reached: the ended episode's last one where an episode ended), `rewards` float64,
         `terminated`, `truncated`, `final_mask` and `lost` bool, all `[n_envs]`. Where `lost` is true a
-        subprocess failed and nobody knows what the step reached: `final_obs` is from before it.
+        subprocess failed and nobody knows what the step reached, or an engine used the step to begin an
+        episode: the row is no transition, and `final_obs` is from before it.
         """
-        given = self._actions(actions)
+        given = self.vec.actions.of_env(actions, self.n_envs)
         obs = self.vec.observations.rows(self.n_envs)
         rewards = np.empty(self.n_envs, np.float64)
         terminated, truncated = np.zeros(self.n_envs, np.bool_), np.zeros(self.n_envs, np.bool_)
@@ -77,8 +77,8 @@ class GymVecEnv:
         lost = np.zeros(self.n_envs, np.bool_)
         if finals is not None:
             final_obs[finals.envs] = finals.obs
-            final_obs[finals.lost] = self._last[finals.lost]
-            lost[finals.lost] = True
+            final_obs[finals.void] = self._last[finals.void]
+            lost[finals.void] = True
         self._last = obs
         return {
             "obs": obs,
@@ -93,15 +93,3 @@ class GymVecEnv:
     def close(self) -> None:
         """Close the environments."""
         self.vec.close()
-
-    def _actions(self, actions: Any) -> NDArray[Any]:
-        codec = self.vec.actions
-        shape = (self.n_envs,) if codec.discrete else (self.n_envs, codec.size)
-        given = np.asarray(actions, np.int64 if codec.discrete else np.float32)
-        if given.size != np.prod(shape):
-            raise ShapeError(f"actions have shape {given.shape}, expected {shape}")
-        if codec.discrete and (given != np.asarray(actions)).any():
-            raise ShapeError(
-                f"actions {actions} are not whole numbers, as {self.action_space} needs"
-            )
-        return given.reshape(shape) - codec.start

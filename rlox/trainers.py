@@ -59,11 +59,9 @@ class Trainer:
         """`train`, by the name that Stable-Baselines3 has for it."""
         return self.train(total_timesteps, progress)
 
-    def predict(
-        self, obs: Any, deterministic: bool = True, action_masks: Any = None
-    ) -> int | NDArray[Any]:
+    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """The policy's action for an observation or a batch, as the algorithm's `predict`."""
-        action: int | NDArray[Any] = self.algo.predict(obs, deterministic, action_masks)
+        action: Any = self.algo.predict(obs, deterministic, action_masks)
         return action
 
     def save(self, path: str | Path) -> None:
@@ -98,9 +96,9 @@ class RecurrentPPOTrainer(Trainer):
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
-    ) -> tuple[int | NDArray[Any], NDArray[Any]]:
+    ) -> tuple[Any, NDArray[Any]]:
         """The action for an observation or a batch, and the state to give next time: the algorithm's."""
-        given: tuple[int | NDArray[Any], NDArray[Any]] = self.algo.predict(
+        given: tuple[Any, NDArray[Any]] = self.algo.predict(
             obs, state, episode_start, deterministic
         )
         return given

@@ -162,7 +162,7 @@ class Transitions:
     """
 
     obs: Tensor  # [n, B, obs_dim] float32
-    actions: Tensor  # [n, B] int64, or [n, B, act_dim] float32
+    actions: Tensor  # [n, B] int64, or rows [n, B, act_dim]: docs/actions.md
     rewards: Tensor  # [n, B]; of an n-step window the discounted sum
     next_obs: Tensor  # [n, B, obs_dim]: what the step (the window) led to, never a reset's
     discounts: Tensor  # [n, B]: gamma^m of a window of m steps; 0 where it ended in termination
@@ -203,7 +203,7 @@ class Rollout:
     """
 
     obs: Tensor  # [T*N, obs_dim] float32
-    actions: Tensor  # [T*N] int64, or [T*N, act_dim] float32
+    actions: Tensor  # [T*N] int64, or rows [T*N, act_dim]: docs/actions.md
     log_probs: Tensor  # [T*N], of the policy that acted
     values: Tensor  # [T*N]
     rewards: Tensor  # [T*N]

@@ -19,7 +19,13 @@ from rlox.configs import RunConfig
 from rlox.configs.secrets import masked
 
 PACKAGES = ("rlox", "torch", "numpy", "gymnasium", "hydra-core", "omegaconf", "safetensors")
-ENGINES = ("box2d", "mujoco", "ale-py")  # of environments; most machines lack some
+ENGINES = (
+    "box2d",
+    "mujoco",
+    "ale-py",
+    "envpool",
+    "minigrid",
+)  # of environments; most machines lack some
 KINDS = {"cpu family": "family", "model": "model", "stepping": "stepping"}  # of one name, on x86
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

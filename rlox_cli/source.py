@@ -11,14 +11,15 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from rlox.envs.ids import env_ids, find_spec
+from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox_cli.options import own_folders
 
 
 def _known(env_id: str) -> bool:
     try:
-        find_spec(env_id)
+        if vector_factory(env_id) is None:
+            find_spec(env_id)
     except MissingExtraError:
         return True  # the name is fine; the check after composition gives the install line
     except UnknownNameError as error:

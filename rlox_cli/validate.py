@@ -13,7 +13,7 @@ from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConf
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
 from rlox.configs.secrets import meant
-from rlox.envs.ids import find_spec
+from rlox.envs.engines.makers import require_env
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.references import with_references
@@ -30,7 +30,7 @@ def run_config(config: DictConfig) -> RunConfig:
         _require_buffer(data)
     require_known(data, RUN)
     made = make_run(data, begins=True)
-    find_spec(made.env.id)
+    require_env(made.env)
     return made
 
 
@@ -60,11 +60,14 @@ def try_environment(config: RunConfig) -> None:
     A missing package, arguments that do not fit and spaces that no policy takes show up here.
     """
     from rlox.envs.actions import ActionCodec
+    from rlox.envs.films import require_video
     from rlox.envs.make import single_factory, uses_native
     from rlox.envs.spaces import ObservationCodec
 
     if uses_native(config.env):
         return
+    if config.env.record_every:
+        require_video()
     env = single_factory(config.env, training=True)()
     try:
         ObservationCodec.of(env.observation_space, config.env.id)

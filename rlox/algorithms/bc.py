@@ -19,7 +19,7 @@ from rlox.envs.make import EnvSource
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.optim import Adam
-from rlox.policies.actors import CategoricalActor, GaussianActor
+from rlox.policies.actors import CategoricalActor, FactoredActor, GaussianActor
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -30,14 +30,19 @@ from rlox.types import Clock, Transitions, Update
 __all__ = ["BC", "BCLearner"]
 
 
-class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
+ActorOfBC = CategoricalActor | GaussianActor | FactoredActor
+
+
+class BCLearner(PolicyLearner[ActorOfBC]):
     """A policy, and one step for each batch towards the actions of the dataset."""
 
-    def __init__(self, policy: CategoricalActor | GaussianActor, config: BCConfig) -> None:
+    def __init__(self, policy: ActorOfBC, config: BCConfig) -> None:
         super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
         self.config = config
-        fit = "policy/accuracy" if isinstance(policy, CategoricalActor) else "policy/error"
-        self.names = ("loss/policy", fit, "train/grad_norm")
+        chooses = not isinstance(policy, GaussianActor)
+        vector = not chooses or (isinstance(policy, FactoredActor) and policy.head.vector)
+        fits = ["policy/accuracy"] * chooses + ["policy/error"] * bool(vector)
+        self.names = ("loss/policy", *fits, "train/grad_norm")
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch."""
@@ -54,24 +59,40 @@ class BCLearner(PolicyLearner[CategoricalActor | GaussianActor]):
         return Update(metrics, len(batch), batch.rewards.numel())
 
     def _actions(self, batch: Transitions) -> Tensor:
-        """Choices `[n, B]` or vectors `[n, B, act_dim]`, as the policy takes them."""
-        if isinstance(self.policy, GaussianActor):
-            return batch.actions.float()
-        return batch.actions.reshape(batch.rewards.shape).long()
+        """Choices `[n, B]`, vectors or rows of both `[n, B, act_dim]`, as the policy takes them."""
+        if isinstance(self.policy, CategoricalActor):
+            return batch.actions.reshape(batch.rewards.shape).long()
+        return batch.actions.float()
 
     def _step(self, obs: Tensor, actions: Tensor) -> Tensor:
         """One gradient step; its row of metrics."""
         log_prob, best = self.policy.score(obs, actions)
-        if isinstance(self.policy, CategoricalActor):
-            loss, fit = -log_prob.mean(), (best == actions).float().mean()
-        else:
-            error = best - actions
-            squared = self.config.loss == "mse"
-            loss = error.square().mean() if squared else -log_prob.mean()
-            fit = error.detach().abs().mean()
+        squared = self.config.loss == "mse"
+        loss = (best - actions).square().mean() if squared else -log_prob.mean()
+        fits = self._fits(best.detach(), actions)
         norm = self.optimizer.backward(loss, self.config.max_grad_norm)
         self.optimizer.step()
-        return torch.stack([loss.detach(), fit, norm])
+        return torch.stack([loss.detach(), *fits, norm])
+
+    def _fits(self, best: Tensor, actions: Tensor) -> list[Tensor]:
+        """The part of choices that are the dataset's, the mean error of numbers, or both."""
+        if isinstance(self.policy, GaussianActor):
+            return [(best - actions).abs().mean()]
+        if isinstance(self.policy, CategoricalActor):
+            return [(best == actions).float().mean()]
+        chosen = len(self.policy.head.choices)
+        right = (best == actions)[:, :chosen].float().mean()
+        numbers = (best - actions)[:, chosen:].abs()
+        return [right, numbers.mean()] if self.policy.head.vector else [right]
+
+
+def _policy(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> ActorOfBC:
+    """The policy for actions of this kind."""
+    layers = algo.net_arch, algo.activation
+    if actions.kind == "factored":
+        return FactoredActor(obs_dim, actions.choices, actions.vector, *layers)
+    kind = CategoricalActor if actions.discrete else GaussianActor
+    return kind(obs_dim, actions.size, *layers)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -80,14 +101,13 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
     def compose(
         observations: ObservationCodec, actions: ActionCodec, device: torch.device
-    ) -> tuple[CategoricalActor | GaussianActor, BCLearner]:
-        if actions.discrete and algo.loss != "nll":
+    ) -> tuple[ActorOfBC, BCLearner]:
+        if actions.choices and algo.loss != "nll":
             raise ConfigError(
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
-        kind = CategoricalActor if actions.discrete else GaussianActor
         encoding = encoding_of(algo, observations)
-        policy = kind(encoding.features, actions.size, algo.net_arch, algo.activation)
+        policy = _policy(algo, encoding.features, actions)
         policy.net = encoding.before(policy.net)
         policy = policy.to(device)
         return policy, BCLearner(policy, algo)
@@ -101,7 +121,8 @@ class BC(Algorithm):
     Parameters
     ----------
     dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0,
-        vectors floating-point numbers. With `normalize=True` the policy plays by its moments
+        vectors floating-point numbers; of actions of several parts rows have the choices first. With
+        `normalize=True` the policy plays by its moments
     obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
         environment if there is one
     continuous : whether actions are vectors, not choices

@@ -106,7 +106,8 @@ def encoding_of(
         return Encoder(codec.numbers, pictures, kinds, algo.encoder_features)
 
     said = map(_said, codec.images, pictures, kinds)
-    return Encoding(make().features, make, cost_of(make), tuple(said))
+    cost = cost_of(codec.numbers, pictures, kinds, algo.encoder_features)
+    return Encoding(cost.features, make, cost, tuple(said))
 
 
 def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bool) -> None:

@@ -11,7 +11,7 @@ import torch
 from rlox.algorithms.encoding import encoding_of
 from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
-from rlox.envs.actions import ActionCodec
+from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import make_vec, render_factory, single_factory
@@ -38,13 +38,13 @@ __all__ = ["OffPolicy", "off_policy_parts"]
 class OffPolicy:
     """What an off-policy algorithm adds: who acts, who explores, who learns.
 
-    `actions` makes the environment's actions of the policy's, where they are not the same.
+    `actions` makes the environment's rows of the policy's, where they are not the same.
     """
 
     policy: Policy
     behaviour: Behaviour
     learner: Learner[Transitions]
-    actions: ActionCodec | None = None
+    actions: UnitCodec | None = None
 
 
 def off_policy_parts(
@@ -82,7 +82,7 @@ def off_policy_parts(
 
 def _require_actions(config: RunConfig, env: VectorEnv) -> None:
     """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
-    algo, kind = config.algo, "Discrete" if env.actions.discrete else "Box"
+    algo, kind = config.algo, env.actions.kind
     if kind in algo.actions:
         return
     *others, last = (

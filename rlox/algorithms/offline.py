@@ -106,12 +106,17 @@ def _require_sizes(
 ) -> None:
     pairs = {
         "obs_dim": (algo.obs_dim, observations.dim),
-        "act_dim": (algo.act_dim, actions.size),
-        "continuous": (algo.continuous, not actions.discrete),
+        "act_dim": (algo.act_dim, _act_dim(actions)),
+        "continuous": (algo.continuous, not actions.choices),
     }
     for key, (given, there) in pairs.items():
         if given is not None and given != there:
             raise ConfigError(f"algo.{key}={given}: the environment has {there}")
+
+
+def _act_dim(actions: ActionCodec) -> int:
+    """Numbers in an action; of a single choice among how many it is."""
+    return actions.size if actions.discrete else actions.shape[0]
 
 
 def _dataset(
@@ -158,18 +163,21 @@ def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
 
 
 def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
-    """Choices that exist, as whole numbers of any type, or vectors of floating-point numbers."""
-    width, expected = int(taken[0].size), 1 if actions.discrete else actions.size
+    """Choices that exist, as whole numbers of any type, and vectors of floating-point numbers."""
+    width, expected = int(taken[0].size), len(actions.choices) + actions.vector
     if width != expected:
         raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
-    if actions.discrete:
-        exists = (taken >= 0) & (taken < actions.size) & (taken == np.floor(taken))
+    rows = taken.reshape(len(taken), width)
+    for at, n in enumerate(actions.choices):
+        column = rows[:, at]
+        exists = (column >= 0) & (column < n) & (column == np.floor(column))
         if not exists.all():
+            where = f" as its choice {actions.names[at]}" if actions.names[at] else ""
             raise ShapeError(
-                f"{name} has action {taken[~exists][0]}, expected a choice from 0 to "
-                f"{actions.size - 1}; is it of vectors (continuous=True), or of another environment?"
+                f"{name} has action {column[~exists][0]}{where}, expected a choice from 0 to {n - 1}; is it "
+                "of vectors (continuous=True), or of another environment?"
             )
-    elif taken.dtype.kind != "f":
+    if actions.vector and taken.dtype.kind != "f":
         raise ShapeError(
             f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
             "vectors; is it of a Discrete environment (continuous=False)?"

@@ -17,6 +17,7 @@ from rlox.configs.params import is_object_name, object_name
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import render_factory
+from rlox.envs.spaces import short
 from rlox.errors import ConfigError
 from rlox.importing import made
 from rlox.networks.encoders import Cost
@@ -24,7 +25,9 @@ from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
     DiscretePolicy,
+    FactoredPolicy,
     MaskedDiscretePolicy,
+    MaskedFactoredPolicy,
     SDEPolicy,
     as_actor_critic,
     require_takes,
@@ -65,14 +68,18 @@ def make_policy(
         "activation": config.activation,
         "ortho_init": config.ortho_init,
     }
+    if actions.choices and config.use_sde:
+        said = "Discrete" if actions.discrete else short(actions.space)
+        raise ConfigError(
+            f"algo.use_sde=true needs Box actions, this environment's are {said}; leave algo.use_sde out"
+        )
     if actions.discrete:
-        if config.use_sde:
-            raise ConfigError(
-                "algo.use_sde=true needs Box actions, this environment's are Discrete; leave "
-                "algo.use_sde out"
-            )
         kind = MaskedDiscretePolicy if masked else DiscretePolicy
         return kind(obs_dim, actions.size, **shared)
+    if actions.choices:
+        of = MaskedFactoredPolicy if masked else FactoredPolicy
+        parts = actions.choices, actions.vector
+        return of(obs_dim, *parts, log_std_init=config.log_std_init, **shared)
     if config.use_sde:
         frequency = config.sde_sample_freq
         return SDEPolicy(
@@ -191,7 +198,7 @@ def rollout_bytes(
     if device.type != "cpu":
         return arena
     hidden = [*widths[0], *widths[1]]
-    widest, heads = max(hidden, default=0), 8 * (actions.size + 1)  # numbers a row; heads roughly
+    widest, heads = max(hidden, default=0), 8 * (actions.scored + 1)  # numbers a row; heads roughly
     # elu and silu keep what went in beside what came out
     kept = sum(hidden) * (2 if config.activation in ("elu", "silu") else 1)
     if config.use_sde:

@@ -21,6 +21,7 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource, render_factory
 from rlox.errors import ConfigError
 from rlox.networks.encoders import Cost
+from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.policies.scored import Scored, graph
@@ -76,14 +77,9 @@ def make_policy(
     shared = config.share_encoder or config.critic == "shared"
     images = encoding.make is not None
     encoders = encoding.pair(shared, config.ortho_init) if images else None
-    head: Head = (
-        CategoricalHead(actions.size)
-        if actions.discrete
-        else GaussianHead(actions.size, config.log_std_init)
-    )
     return RecurrentActorCritic(
         encoding.features,
-        head,
+        _head(actions, config.log_std_init),
         config.rnn,
         config.lstm_hidden_size,
         config.n_lstm_layers,
@@ -94,6 +90,15 @@ def make_policy(
         config.ortho_init,
         encoders,
     )
+
+
+def _head(actions: ActionCodec, log_std_init: float) -> Head:
+    """The distribution of actions of this space."""
+    if actions.discrete:
+        return CategoricalHead(actions.size)
+    if actions.choices:
+        return FactoredHead(actions.choices, actions.vector, log_std_init)
+    return GaussianHead(actions.size, log_std_init)
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -169,7 +174,7 @@ class RecurrentPPO(Algorithm):
     """Proximal policy optimisation with a memory: an LSTM or GRU before the MLP of actor and critic.
 
     Observation and action spaces come from the environment: choices for Discrete actions, Gaussian
-    vectors for Box.
+    vectors for Box, a distribution of independent factors for spaces of several parts (docs/actions.md).
 
     Parameters
     ----------
@@ -205,7 +210,7 @@ class RecurrentPPO(Algorithm):
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
-    ) -> tuple[int | NDArray[Any], NDArray[Any]]:
+    ) -> tuple[Any, NDArray[Any]]:
         """The policy's action for one raw observation or for a batch, and the state to give next time.
 
         `state` is what the last call returned, `None` where episodes begin; `episode_start` (a bool, or

@@ -25,8 +25,8 @@ class AlgorithmConfig:
     buffers: ClassVar[tuple[str, ...]] = ("rollout",)
     # Defaults outside `algo` that it brings, by dotted key such as "env.n_envs".
     brings: ClassVar[Mapping[str, Any]] = {}
-    # The kinds of action spaces that it learns in.
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    # The kinds of action spaces that it learns in; factored are those of several parts with choices.
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box", "factored")
     # Whether it keeps to masks of actions (env.action_mask).
     masks: ClassVar[bool] = False
 

@@ -194,6 +194,8 @@ def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
     if path == "logger":
         return _loggers(value)
     if is_dataclass(hint):
+        if isinstance(value, cast(type[Any], hint)):
+            return value
         return make(cast(type[Any], hint), _mapping(value, path), path)
     if f.metadata.get("code") in ("one", "many"):
         return as_code(f, value, path)

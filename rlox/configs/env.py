@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlox.configs.atari import AtariConfig
 from rlox.configs.code import Code, code
 from rlox.configs.params import param
 
@@ -26,8 +27,9 @@ class EnvConfig:
     n_envs: int = param(8, "parallel copies", within="[1, 1048576]", source="SB3 zoo, CartPole-v1")
     backend: str = param(
         "auto",
-        "native: Rust; gymnasium: any registered id; auto: native where it exists",
-        choices=("auto", "native", "gymnasium"),
+        "native: Rust; gymnasium: any registered id; auto: native where it exists; envpool: EnvPool; ale: "
+        "ALE's own vectorised games",
+        choices=("auto", "native", "gymnasium", "envpool", "ale"),
     )
     precision: str = param(
         "f64",
@@ -56,6 +58,27 @@ class EnvConfig:
         "its episodes with it",
         within="[1, 1048576]",
     )
+    max_episode_steps: int | None = param(
+        None,
+        "steps of the environment after which an episode is truncated, in place of the limit that it is "
+        "registered with; null: that one",
+        within="[1, inf)",
+    )
+    action_repeat: int = param(
+        1,
+        "steps of the environment with each action: rewards are added up, an end ends them",
+        within="[1, inf)",
+    )
+    repeat_action_probability: float | None = param(
+        None,
+        "how likely each step of the environment repeats the last action instead of the one given; null: "
+        "never, or as the environment is registered (0.25 for ALE/*-v5)",
+        within="[0, 1)",
+        source="Machado et al. 2018, section 5.2",
+    )
+    obs_keys: tuple[str, ...] = param(
+        (), "the parts of Dict observations that are kept; none named: all of them"
+    )
     kwargs: dict[str, Any] = param(
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
         default_factory=dict,
@@ -71,9 +94,25 @@ class EnvConfig:
         many=True,
         plugin="wrapper",
     )
+    reward_scale: float = param(
+        1.0, "what rewards are multiplied by, in training only, after env.reward_wrappers"
+    )
+    reward_clip: float | None = param(
+        None,
+        "rewards are clipped to [-reward_clip, reward_clip], in training only, after env.reward_scale; "
+        "1 makes the sign of whole-numbered rewards",
+        within="(0, inf)",
+    )
+    record_every: int = param(
+        0,
+        "every how many episodes of the first environment one is filmed, into videos/; 0: none. Needs the "
+        "extra video",
+        within="[0, inf)",
+    )
+    atari: AtariConfig = param(doc="the preprocessing of ALE ids", default_factory=AtariConfig)
     action_mask: str = param(
         "none",
-        "where the mask of the allowed actions is, [n] of 0 and 1 (Discrete actions). info: in the info of "
+        "where the mask of the allowed actions is, [n] of 0 and 1 (of each choice). info: in the info of "
         "reset and steps; method: what action_masks() gives; observation: a part of a Dict, not seen",
         choices=("none", "info", "method", "observation"),
         source="Huang and Ontanon 2020",
@@ -87,3 +126,26 @@ class EnvConfig:
     normalize_reward: bool = param(
         False, "divide rewards by the running std of the discounted return, clipped to +-10"
     )
+
+    @property
+    def put_around(self) -> tuple[str, ...]:
+        """The settings of this configuration that Gymnasium's environments have and native ones have not."""
+        default = EnvConfig()
+        return tuple(
+            f"env.{name}" for name in _AROUND if getattr(self, name) != getattr(default, name)
+        )
+
+
+_AROUND = (
+    "kwargs",
+    "max_episode_steps",
+    "action_repeat",
+    "repeat_action_probability",
+    "obs_keys",
+    "wrappers",
+    "reward_wrappers",
+    "reward_scale",
+    "reward_clip",
+    "record_every",
+    "workers",
+)

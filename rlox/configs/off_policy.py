@@ -24,6 +24,7 @@ class OffPolicyConfig(AlgorithmConfig):
 
     batches: ClassVar[str] = "steps of all environments"
     buffers: ClassVar[tuple[str, ...]] = ("uniform", "prioritized")
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     brings: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
     # Networks that see observations with an encoder of their own.
     seers: ClassVar[int] = 1

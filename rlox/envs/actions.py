@@ -1,12 +1,15 @@
 """Between Gymnasium spaces and flat arrays: what an environment is given.
 
-Policies give `int64` indices for `Discrete` and float32 vectors for `Box`, unbounded ones or ones in
-[-1, 1]; the bounds are applied here, at the environment only, so that the stored action and its
-log-probability stay those of the policy.
+A policy's action is a row. Of `Discrete` it is one `int64`, of a `Box` a float32 vector, unbounded or in
+[-1, 1]; of any other space the choices of all its parts, counted from 0, and behind them the numbers of its
+Boxes: int64, or float32 where there is a Box, which has whole numbers up to 2^24 exactly. The bounds are
+applied here, at the environment only, so that the stored action and its log-probability stay those of the
+policy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,56 +18,138 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlox.envs.action_parts import (
+    Choices,
+    Numbers,
+    Part,
+    counts_of,
+    leaves,
+    nested,
+    taken_apart,
+)
 from rlox.envs.spaces import short
-from rlox.errors import UnsupportedSpaceError
+from rlox.errors import ShapeError, UnsupportedSpaceError
 
 __all__ = ["ActionCodec", "UnitCodec"]
 
+EXACT = 1 << 24  # float32 has all whole numbers until here
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class ActionCodec:
-    """What a policy's actions look like and how they reach the environment."""
+    """What a policy's actions look like and how they reach the environment.
+
+    A row has a column for each of `choices`, which says among how many it is, and then `vector` numbers.
+    """
 
     space: gym.Space[Any]
-    discrete: bool
-    size: int  # number of choices, or dimensions of the vector
+    parts: tuple[Part, ...]
+    choices: tuple[int, ...]
+    vector: int
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ActionCodec:
-        """The codec for `space`, or `UnsupportedSpaceError`."""
-        if isinstance(space, spaces.Discrete):
-            return cls(space, True, int(space.n))
-        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-            return cls(space, False, int(np.prod(space.shape, dtype=np.int64)))
-        raise UnsupportedSpaceError(
-            f"{name} has action space {short(space)}, expected Discrete or a floating-point Box; "
-            "wrap it with gymnasium.wrappers.TransformAction"
-        )
+        """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
+        found = list(leaves(space))
+        kinds = [_counts(name, part, inner) for part, inner in found]
+        choices = tuple(int(n) for kind in kinds if kind is not None for n in kind.flat)
+        parts: list[Part] = []
+        chosen, vector = 0, 0
+        for part, inner in found:
+            size = int(np.prod(inner.shape or (), dtype=np.int64))
+            if isinstance(inner, spaces.Box):
+                first = len(choices) + vector
+                parts.append(Numbers.of(inner, part, slice(first, first + size)))
+                vector += size
+            else:
+                parts.append(Choices(inner, part, slice(chosen, chosen + size), _start(inner)))
+                chosen += size
+        if not choices and not vector:
+            raise UnsupportedSpaceError(
+                f"{name} has action space {short(space)}, which has nothing to choose, expected one number "
+                "or choice at least; wrap it with gymnasium.wrappers.TransformAction"
+            )
+        if vector and max(choices, default=0) > EXACT:
+            raise UnsupportedSpaceError(
+                f"{name} has action space {short(space)} with {max(choices)} choices beside a Box, expected "
+                f"{EXACT} at most, which float32 has exactly; wrap it with gymnasium.wrappers.TransformAction"
+            )
+        return cls(space, tuple(parts), choices, vector)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether an action is one choice: a number, not a row of numbers."""
+        return isinstance(self.space, spaces.Discrete)
+
+    @property
+    def kind(self) -> str:
+        """`Discrete`; `Box`, also of several; `factored`: choices, and perhaps numbers beside them."""
+        return "Discrete" if self.discrete else "factored" if self.choices else "Box"
+
+    @property
+    def size(self) -> int:
+        """What a network says of an action: a number for each choice's every value, and of a vector."""
+        return sum(self.choices) + self.vector
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one action of a policy."""
+        return () if self.discrete else (len(self.choices) + self.vector,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a policy's actions."""
+        return np.dtype(np.float32 if self.vector else np.int64)
 
     @property
     def row_bytes(self) -> int:
         """Memory of one action of a policy."""
-        return 8 if self.discrete else 4 * self.size
+        return self.dtype.itemsize * (len(self.choices) + self.vector)
 
     @property
-    def start(self) -> int:
-        """The environment's number for choice 0; 0 for a vector."""
-        return int(self.space.start) if isinstance(self.space, spaces.Discrete) else 0
+    def scored(self) -> int:
+        """Numbers that scoring an action takes: every choice as many as the largest has."""
+        return len(self.choices) * max(self.choices, default=0) + self.vector
 
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Policy actions `[N]` or `[N, size]` as the environment takes them, clipped to its bounds."""
-        if isinstance(self.space, spaces.Discrete):
-            return actions + self.start if self.start else actions
-        assert isinstance(self.space, spaces.Box)
-        shaped = actions.reshape(len(actions), *self.space.shape)
-        clipped = np.clip(shaped, self.space.low, self.space.high)
-        bounded: NDArray[Any] = clipped.astype(self.space.dtype, copy=False)
-        return bounded
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Where each choice is in the space, such as `arm.grip` or `[0, 1]`; empty: it is the whole."""
+        return tuple(
+            f"{part.name}{list(at) if at else ''}"
+            for part in self.parts
+            if isinstance(part, Choices)
+            for at in np.ndindex(part.space.shape or ())
+        )
+
+    def to_env(self, actions: NDArray[Any]) -> Any:
+        """Policy actions `[N, *shape]` as the environment takes them, cut to its bounds.
+
+        In the space's form and dtypes with an axis more, as vector environments of Gymnasium have it:
+        `[N, *shape]`, of a Dict a dict of these, of a Tuple a tuple. `each` has them one by one.
+        """
+        rows = actions.reshape(len(actions), -1)
+        return nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
+
+    def each(self, actions: Any) -> Sequence[Any]:
+        """What `to_env` gave, one environment after the other: something to index."""
+        return _each(self.space, actions)
+
+    def of_env(self, actions: Any, n: int) -> NDArray[Any]:
+        """`n` actions in the form of `to_env` as a policy's, `[n, *shape]`; `ShapeError` for other ones.
+
+        Bounds are not looked at.
+        """
+        rows = np.empty((n, len(self.choices) + self.vector), self.dtype)
+        given = taken_apart(self.space, actions, "actions")
+        for part, (name, _, values) in zip(self.parts, given, strict=True):
+            array = _numbers(name, values, (n, *(part.space.shape or ())))
+            rows[:, part.columns] = part.of_env(array.reshape(n, -1))
+        return rows.reshape(n, *self.shape)
 
     def unit(self, name: str, algo: str) -> UnitCodec:
-        """Of a Box the codec of policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
-        assert isinstance(self.space, spaces.Box)
-        low, high = self.space.low, self.space.high
+        """Of Boxes the codec of policies that act in [-1, 1]; `UnsupportedSpaceError` without bounds."""
+        assert not self.choices
+        low, high = _bounds(self.space)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise UnsupportedSpaceError(
                 f"{algo} needs Box actions with finite bounds, {name} has {short(self.space)}; wrap it "
@@ -75,17 +160,84 @@ class ActionCodec:
         if not narrow:
             raise UnsupportedSpaceError(
                 f"{algo} stretches [-1, 1] over the Box of actions, {name} has {short(self.space)}, whose "
-                f"width is not finite in {self.space.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
+                f"width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
             )
-        return UnitCodec(self.space, self.discrete, self.size)
+        return UnitCodec(self.space, self.parts, self.choices, self.vector, low, high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnitCodec(ActionCodec):
-    """Actions in [-1, 1] that stand for the whole of a Box: -1 is its low end, 1 its high end."""
+    """Actions in [-1, 1] that stand for the whole of Boxes: -1 is the low end, 1 the high end."""
 
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+    low: NDArray[Any]  # [size]
+    high: NDArray[Any]
+
+    def stretched(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Actions `[N, size]` in [-1, 1] as an environment's rows `[N, size]`, within its bounds."""
+        rows = self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
+        within: NDArray[Any] = np.clip(rows, self.low, self.high)
+        return within
+
+    def to_env(self, actions: NDArray[Any]) -> Any:
         """Actions `[N, size]` in [-1, 1] as the environment takes them."""
-        assert isinstance(self.space, spaces.Box)
-        low, high = self.space.low.reshape(-1), self.space.high.reshape(-1)
-        return super().to_env(low + 0.5 * (actions + 1.0) * (high - low))
+        return super().to_env(self.stretched(actions))
+
+
+def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
+    """Among how many its choices are; `None` for a Box; `UnsupportedSpaceError` for what is neither."""
+    counts = counts_of(space)
+    if counts is not None:
+        return counts
+    if isinstance(space, spaces.Box) and space.dtype.kind in "fiu":
+        return None
+    where = f"{name}, part {part}," if part else name
+    raise UnsupportedSpaceError(
+        f"{where} has action space {short(space)}, expected Discrete, MultiDiscrete, MultiBinary, a Box of "
+        "numbers, or a Dict or Tuple of them; wrap it with gymnasium.wrappers.TransformAction"
+    )
+
+
+def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The actions of a part as an array of that many numbers; `ShapeError` for anything else."""
+    where = f"actions {name}".strip()
+    if values is None:
+        raise ShapeError(f"{where} are missing, expected {shape}")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{where} are of unequal lengths, expected {shape}") from error
+    if array.dtype.kind not in "biuf" or array.size != np.prod(shape):
+        raise ShapeError(f"{where} have shape {array.shape}, {array.dtype}, expected {shape}")
+    return array
+
+
+def _start(space: gym.Space[Any]) -> NDArray[np.int64]:
+    """The environment's numbers for choices 0, `[columns]`."""
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return np.asarray(space.start).astype(np.int64).reshape(-1)
+    return np.zeros(int(np.prod(space.shape or (), dtype=np.int64)), np.int64)
+
+
+def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The bounds of all Boxes, `[size]` each, as floating-point numbers."""
+
+    def joined(ends: Iterator[NDArray[Any]]) -> NDArray[Any]:
+        flat = [end.reshape(-1) for end in ends]
+        kinds = [end if end.dtype.kind == "f" else end.astype(np.float64) for end in flat]
+        return np.concatenate(kinds)
+
+    boxes = [box for _, box in leaves(space) if isinstance(box, spaces.Box)]
+    return joined(box.low for box in boxes), joined(box.high for box in boxes)
+
+
+def _each(space: gym.Space[Any], actions: Any) -> Sequence[Any]:
+    if isinstance(space, spaces.Dict):
+        columns = [_each(part, actions[key]) for key, part in space.spaces.items()]
+        return [dict(zip(space.spaces, row, strict=True)) for row in zip(*columns, strict=True)]
+    if isinstance(space, spaces.Tuple):
+        columns = [_each(part, actions[i]) for i, part in enumerate(space.spaces)]
+        return list(zip(*columns, strict=True))
+    if isinstance(space, spaces.Box) and not space.shape:
+        return [actions[i, ...] for i in range(len(actions))]  # arrays without an axis
+    rows: Sequence[Any] = actions
+    return rows

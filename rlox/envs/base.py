@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import ObservationCodec
 
-__all__ = ["NOBODY", "Finals", "VectorEnv"]
+__all__ = ["GOES_ON", "NOBODY", "TRUE_RETURN", "Finals", "VectorEnv"]
+
+# In the info of an episode's last step:
+TRUE_RETURN = "rlox/true_return"  # what the environment paid, where rewards are shaped
+GOES_ON = "rlox/goes_on"  # true where it is an episode for learning only, and the game is not over
 
 NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -25,6 +29,14 @@ class Finals(NamedTuple):
     infos: Sequence[Mapping[str, Any]] = ()  # [k], of the steps that ended them; none from Rust
     lost: NDArray[np.int64] = NOBODY  # whose step was not observed, ascending; none of `envs`
     restarts: int = 0  # failures after which environments had to begin anew
+    idle: NDArray[np.int64] = (
+        NOBODY  # whose step only began an episode, ascending; none of the others
+    )
+
+    @property
+    def void(self) -> NDArray[np.int64]:
+        """Environments whose row is no transition: those of `lost` and `idle`."""
+        return np.concatenate([self.lost, self.idle]) if len(self.idle) else self.lost
 
 
 class VectorEnv(Protocol):
@@ -38,6 +50,10 @@ class VectorEnv(Protocol):
     row is no transition: reward 0, truncated, and row i of `obs` begins another episode. It is in
     `Finals.lost` and not in `Finals.envs`: its episode was cut off where it was last observed, before the
     step, and is not a finished one.
+
+    An engine may need a step of its own to begin an episode after one that ended (Gymnasium's NEXT_STEP).
+    Row i of `obs` is then the ended episode's last observation, and the next step, whose action is
+    ignored, is no transition either: reward 0, truncated, in `Finals.idle`.
 
     The infos of all steps are kept only where they were asked for (`make_vec(keep_infos=True)`): to
     send them from subprocesses costs more than most steps do. `infos[i]` then belongs to row i of

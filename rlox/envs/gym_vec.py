@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ from rlox.envs.base import Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.stacks import frames_in
 from rlox.errors import EnvError
 
 __all__ = ["EnvFactory", "SyncGymVecEnv", "start_seeds"]
@@ -45,7 +47,8 @@ class SyncGymVecEnv:
         self.resume_grade = "exact" if can_save(first) else "episode_start"
         self.observation_space = first.observation_space
         self.action_space = first.action_space
-        self.observations = ObservationCodec.of(first.observation_space, name)
+        codec = ObservationCodec.of(first.observation_space, name)
+        self.observations = replace(codec, frames=frames_in(first))
         self.actions = ActionCodec.of(first.action_space, name)
 
     def reset_into(self, obs: NDArray[Any]) -> None:
@@ -65,7 +68,7 @@ class SyncGymVecEnv:
         truncated: NDArray[np.bool_],
     ) -> Finals | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
-        given = self.actions.to_env(actions)
+        given = self.actions.each(self.actions.to_env(actions))
         index: list[int] = []
         last: list[NDArray[Any]] = []
         infos: list[Mapping[str, Any]] = []

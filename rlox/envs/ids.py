@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -17,15 +19,24 @@ from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec", "plugged"]
+__all__ = ["env_ids", "find_spec", "is_ale", "plugged", "vector_factory"]
 
-# Namespaces that a separate package registers: namespace -> (module, what to install).
-_NAMESPACES = {"ALE": ("ale_py", "ale-py")}
+# Ids that a separate package registers, by how they begin: (module, package, what installs it).
+_PACKAGES = {
+    "ALE/": ("ale_py", "ale-py", "pip install 'rlox[atari]'"),
+    "BabyAI-": ("minigrid", "minigrid", "pip install 'rlox[minigrid]'"),
+    "MiniGrid-": ("minigrid", "minigrid", "pip install 'rlox[minigrid]'"),
+}
 
 
 def env_ids() -> list[str]:
     """Every registered Gymnasium id."""
     return sorted(gym.registry)
+
+
+def is_ale(env_id: str) -> bool:
+    """Whether an id is of a game in the Arcade Learning Environment."""
+    return env_id.rpartition(":")[2].startswith("ALE/")
 
 
 def find_spec(env_id: str) -> Any:
@@ -39,7 +50,7 @@ def find_spec(env_id: str) -> Any:
         native_gym.register(import_module(f"env={env_id}", module))
     elif name not in gym.registry:
         plugged(name)
-    _register_namespace(name)
+    _register_package(name)
     if name not in gym.registry:
         raise UnknownNameError(
             f"environment '{env_id}' is not registered in Gymnasium{nearest(name, {*env_ids(), *ATARI_IDS})}"
@@ -65,13 +76,31 @@ def plugged(env_id: str) -> ModuleType | None:
     return module if isinstance(module, ModuleType) else None
 
 
-def _register_namespace(name: str) -> None:
-    namespace = name.split("/")[0] if "/" in name else ""
-    if namespace not in _NAMESPACES or name in gym.registry:
+def vector_factory(env_id: str) -> Callable[..., Any] | None:
+    """What `module:make_vec` names: a callable with an argument `num_envs`; `None` for anything else.
+
+    An id that the module registers, or offers natively, is that id.
+    """
+    path, _, name = env_id.rpartition(":")
+    if not path or not name.isidentifier():
+        return None
+    found = vars(import_module(f"env={env_id}", path)).get(name)
+    if name in gym.registry or not callable(found):
+        return None
+    parameters = inspect.signature(found).parameters
+    return found if "num_envs" in parameters else None
+
+
+def _register_package(name: str) -> None:
+    known = next((_PACKAGES[start] for start in _PACKAGES if name.startswith(start)), None)
+    if known is None or name in gym.registry:
         return
-    module, package = _NAMESPACES[namespace]
+    module, package, install = known
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(
-            f"env={name} needs the package {package}, which is not installed: pip install {package}"
+            f"env={name} needs the package {package}, which is not installed: {install}"
         )
-    gym.register_envs(importlib.import_module(module))
+    found = importlib.import_module(module)
+    if module == "ale_py":  # which says hello on the terminal for each game
+        found.ALEInterface.setLoggerMode(found.LoggerMode.Error)
+    gym.register_envs(found)

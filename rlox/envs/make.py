@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 from gymnasium import spaces
@@ -13,18 +13,24 @@ from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
+from rlox.envs.engines.atari import ale_arguments
+from rlox.envs.engines.makers import VectorSource, engine_for, maker_of
+from rlox.envs.engines.single import Single
+from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
-from rlox.envs.ids import find_spec
+from rlox.envs.ids import find_spec, is_ale
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
+from rlox.envs.native_gym import NativeGymEnv
 from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.envs.workers.registered import without_script
-from rlox.envs.wrapping import wrapping
+from rlox.envs.wrapping import limited, wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
 __all__ = [
     "EnvSource",
+    "bare_factory",
     "factory_of",
     "make_vec",
     "render_factory",
@@ -33,28 +39,30 @@ __all__ = [
 ]
 
 # What a user may hand over in place of an id.
-EnvSource = str | gym.Env[Any, Any] | EnvFactory
+EnvSource = str | gym.Env[Any, Any] | EnvFactory | VectorSource
 
 # What to install when the import that an id needs is missing.
 _EXTRAS = {
     "box2d": "pip install 'gymnasium[box2d]'",
+    "minigrid": "pip install 'rlox[minigrid]'",
     "mujoco": "pip install 'rlox[mujoco]'",
     "pygame": "pip install 'rlox[video]'",
 }
 
 
 def uses_native(config: EnvConfig) -> bool:
-    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error."""
-    wrapped = config.wrappers or config.reward_wrappers
-    plain = not config.kwargs and not wrapped and config.workers == "sync"
-    native = plain and native_engine(config.id) is not None
+    """Whether this configuration runs in Rust; an explicit `native` that cannot is an error.
+
+    Whatever is put around an environment, or changes how it is made, is there in Gymnasium only.
+    """
+    around = " and ".join(config.put_around)
+    native = not around and native_engine(config.id) is not None
     if config.backend == "native" and not native:
         raise ConfigError(
-            f"env.backend=native cannot run {config.id}"
-            + ("" if plain else " with env.kwargs, wrappers or env.workers=subprocess")
-            + f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
+            f"env.backend=native cannot run {config.id}{around and f' with {around}'}"
+            f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
-    native &= config.backend != "gymnasium"
+    native &= config.backend in ("auto", "native")
     if native and config.action_mask != "none":
         raise ConfigError(
             f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
@@ -63,10 +71,41 @@ def uses_native(config: EnvConfig) -> bool:
     if config.precision != "f64" and not native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "
-            f"Gymnasium here{'' if plain else ' (env.kwargs, env.wrappers and subprocesses do that)'}"
+            f"Gymnasium here{around and f' ({around})'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
         )
     return native
+
+
+def bare_factory(
+    config: EnvConfig, source: EnvSource | None = None, render_mode: str | None = None
+) -> EnvFactory:
+    """A callable that makes one fresh environment with the configured arguments and time limit.
+
+    A native one (`NativeGymEnv`) keeps its own limit besides, so no longer one can be asked of it.
+    """
+    maker = maker_of(config, source)
+    if maker is not None:
+        if render_mode is not None:
+            raise ConfigError(
+                f"{config.id} is stepped by an engine (env.backend={config.backend}) that draws nothing"
+            )
+        return lambda: Single(lambda n_envs: maker(n_envs, False), config.id)
+    options = _arguments(config) if source is None else dict(config.kwargs)
+    make = factory_of(config.id if source is None else source, options, render_mode)
+    limit = config.max_episode_steps
+    return make if limit is None else lambda: _within(make(), config.id, limit)
+
+
+def _arguments(config: EnvConfig) -> dict[str, Any]:
+    """What `gymnasium.make` is told."""
+    given = dict(config.kwargs)
+    for key in ("max_episode_steps", "repeat_action_probability"):
+        if key in given and getattr(config, key) is not None:
+            raise ConfigError(f"env.{key} and env.kwargs.{key} say the same; leave one of them out")
+    if config.max_episode_steps is not None:
+        given["max_episode_steps"] = config.max_episode_steps
+    return given | ale_arguments(config) if is_ale(config.id) else given
 
 
 def single_factory(
@@ -77,9 +116,11 @@ def single_factory(
 ) -> EnvFactory:
     """A callable that makes one fresh environment, wrapped as configured.
 
-    `training` decides whether wrappers of the reward are around it.
+    `training` decides whether what changes rewards is around it.
     """
-    make = factory_of(config.id if source is None else source, config.kwargs, render_mode)
+    make = bare_factory(config, source, render_mode)
+    if maker_of(config, source) is not None:
+        return make  # an engine has nothing put around it
     wrapped, masked = wrapping(config, training), masking(config)
     return lambda: masked(wrapped(make()))
 
@@ -95,6 +136,9 @@ def make_vec(
     config: EnvConfig, seed: int, source: EnvSource | None = None, keep_infos: bool = False
 ) -> VectorEnv:
     """The vectorised training environment; `keep_infos` for a source that reads its `infos`."""
+    maker = maker_of(config, source)
+    if maker is not None:
+        return engine_for(config, maker, seed, keep_infos)
     engine = native_engine(config.id) if source is None and uses_native(config) else None
     if engine is not None:
         name = config.id.rpartition(":")[2]
@@ -108,8 +152,9 @@ def make_vec(
             f"env.precision={config.precision} needs a native environment id, got an environment "
             "object; use f64"
         )
-    make = single_factory(config, source, training=True)
-    factories = [make] * config.n_envs
+    factories = [single_factory(config, source, training=True)] * config.n_envs
+    if config.record_every:
+        factories[0] = _filmed(config, source)
     if config.workers == "subprocess":
         return SupervisedVecEnv(
             factories,
@@ -138,11 +183,29 @@ def factory_of(
         )
     if isinstance(source, gym.Env):
         return _copies_of(source, options)
-    if not callable(source):
+    if isinstance(source, gym.vector.VectorEnv) or not callable(source):
         raise ConfigError(
             f"{source!r} is not an environment: expected an id, a gymnasium.Env or a callable making one"
         )
-    return lambda: _checked(source)
+    return lambda: _checked(cast(EnvFactory, source))
+
+
+def _filmed(config: EnvConfig, source: EnvSource | None) -> EnvFactory:
+    """A training environment that draws pictures, of which some episodes are filmed."""
+    require_video()
+    make = single_factory(config, source, "rgb_array", training=True)
+    return lambda: FilmedEpisodes(make(), config.record_every)
+
+
+def _within(env: gym.Env[Any, Any], name: str, limit: int) -> gym.Env[Any, Any]:
+    """The environment with a time limit, which a native one can only have below its own."""
+    own = env.unwrapped
+    if isinstance(own, NativeGymEnv) and own.core.max_episode_steps < limit:
+        raise ConfigError(
+            f"env.max_episode_steps={limit}: {name} is a native environment whose own limit is "
+            f"{own.core.max_episode_steps}; expected no more than that"
+        )
+    return limited(env, limit)
 
 
 def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]:

@@ -1,7 +1,8 @@
 """Masks of the actions that an environment allows (Huang and Ontanon 2020), on their way to a policy.
 
 Wherever an environment tells its mask, `MaskActions` puts it beside the observation and `MaskedCodec` behind
-it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed. So a mask goes
+it, into the same row: `[obs_dim + n_actions]`, 1 where an action is allowed, of actions of several
+parts a mask of each choice after another (`rlox.envs.mask_forms`). So a mask goes
 where its observation goes: through subprocesses, resets and last observations, into rollouts, buffers,
 n-step windows and saved states, and nothing on the way has to know of it but what standardises
 observations (`rlox.envs.normalize`) and what acts (`rlox.policies.masking`).
@@ -19,6 +20,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
+from rlox.envs.actions import ActionCodec
+from rlox.envs.mask_forms import MaskForm
 from rlox.envs.spaces import CodedSpace, ObservationCodec, short
 from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
 
@@ -44,18 +47,18 @@ class MaskedSpace(CodedSpace):
     was told apart from it.
     """
 
-    def __init__(self, observation: gym.Space[Any], n_actions: int, part: str | None) -> None:
-        super().__init__({SEEN: observation, MASK: spaces.MultiBinary(n_actions)})
-        self.n_actions, self.part = n_actions, part
+    def __init__(self, observation: gym.Space[Any], form: MaskForm, part: str | None) -> None:
+        super().__init__({SEEN: observation, MASK: spaces.MultiBinary(form.size)})
+        self.form, self.part = form, part
 
     def codec(self, name: str) -> MaskedCodec:
         """The observation's own codec, with the mask behind it."""
         inner = ObservationCodec.of(self[SEEN], name)
-        dim = inner.dim + self.n_actions
+        dim = inner.dim + self.form.size
         parts = {SEEN: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
-        return MaskedCodec(
-            self, dim, parts, self.n_actions, inner.images, inner=inner, part=self.part
-        )
+        size, form = self.form.size, self.form
+        images = inner.images
+        return MaskedCodec(self, dim, parts, size, images, inner=inner, part=self.part, form=form)
 
 
 class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
@@ -63,7 +66,7 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
 
     Parameters
     ----------
-    env : with Discrete actions; the mask has a number for each choice, 0 or 1
+    env : whose actions are choices, or have some among their parts; the mask is of a `MaskForm`
     source : `info`: `info[key]` of reset and of every step; `method`: `action_masks()`, also of
         what is wrapped; `observation`: the part `key` of a Dict, which is then no part of it
     key : the name of the mask
@@ -78,18 +81,18 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
         self._source, self._key, self._name = source, key, name
         self._tells: Callable[[], Any] | None = None
         actions, seen = env.action_space, env.observation_space
-        if not isinstance(actions, spaces.Discrete):
+        self._form = MaskForm(ActionCodec.of(actions, name))
+        if not self._form.size:
             raise UnsupportedSpaceError(
-                f"env.action_mask={source}: masks are of Discrete actions, {name} has {short(actions)}; "
-                "set env.action_mask=none"
+                f"env.action_mask={source}: masks are of choices, {name} has {short(actions)}; set "
+                "env.action_mask=none"
             )
-        self._n = int(actions.n)
         if source == "method":
             self._tells = self._method(env)
         elif source == "observation":
             seen = self._without_mask(seen)
         part = key if source == "observation" else None
-        self.observation_space = MaskedSpace(seen, self._n, part)
+        self.observation_space = MaskedSpace(seen, self._form, part)
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Reset, with the mask of the first action."""
@@ -107,7 +110,7 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
     ) -> dict[str, Any]:
         """The observation and its mask; of ones where the episode is over."""
         if over:
-            mask = np.ones(self._n, np.int8)
+            mask = np.ones(self._form.size, np.int8)
         elif self._tells is not None:
             mask = self._checked(self._tells(), f"action_masks() after {call}")
         else:
@@ -132,12 +135,13 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
 
     def _checked(self, mask: Any, where: str) -> NDArray[np.int8]:
         said = f"the action mask of {self._name}, {where},"
-        if wrong := _wrong(mask, (self._n,)):
-            raise EnvError(f"{said} {wrong}")
-        given = np.array(mask, np.int8)
-        if not given.any():
+        try:
+            given = self._form.row(mask)
+        except ValueError as error:
+            raise EnvError(f"{said} {error}") from error
+        if empty := self._form.empty(given):
             raise EnvError(
-                f"{said} allows no action, expected one at least wherever an action can follow; end the "
+                f"{said} {empty}, expected one choice at least wherever an action can follow; end the "
                 "episode (terminated) where there is none"
             )
         return given
@@ -150,7 +154,7 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
         if not callable(method):
             raise ConfigError(
                 f"env.action_mask=method: {self._name} has no method action_masks(), which gives "
-                f"[{self._n}] of 0 and 1; set env.action_mask=info, observation or none"
+                f"[{self._form.size}] of 0 and 1; set env.action_mask=info, observation or none"
             )
         return cast(Callable[[], Any], method)
 
@@ -170,6 +174,7 @@ class MaskedCodec(ObservationCodec):
 
     inner: ObservationCodec  # of the observation alone
     part: str | None  # of a user's observation that is the mask; None where it is given apart
+    form: MaskForm
 
     @property
     def shape(self) -> Any:
@@ -203,7 +208,8 @@ class MaskedCodec(ObservationCodec):
         """An observation as the environment gives it, or a batch, with its masks beside it.
 
         Masks are taken out of the observation where they are a part of it. Elsewhere they are `masks`,
-        `[n_actions]` or `[N, n_actions]`; without them every action counts as allowed.
+        `[n_actions]` or `[N, n_actions]`, or by parts (`MaskForm`); without them every action counts as
+        allowed.
         """
         said = "action_masks"
         if self.part is not None:
@@ -216,14 +222,15 @@ class MaskedCodec(ObservationCodec):
             said = f"part {self.part!r} of the observation"
         single = self.inner.is_single(observation)
         count = () if single else (len(self.inner.encode_batch(observation)),)
-        shape = (*count, self.masked)
         if masks is None:
-            masks = np.ones(shape, np.int8)
-        elif wrong := _wrong(masks, shape):
-            raise ShapeError(f"{said} {wrong}")
-        elif not np.asarray(masks).any(-1).all():
-            raise ShapeError(f"{said} allows no action, expected one at least in each row")
-        return {SEEN: observation, MASK: masks}
+            return {SEEN: observation, MASK: np.ones((*count, self.masked), np.int8)}
+        try:
+            rows = self.form.row(masks, count)
+        except ValueError as error:
+            raise ShapeError(f"{said} {error}") from error
+        if empty := self.form.empty(rows):
+            raise ShapeError(f"{said} {empty}, expected one choice at least in each row")
+        return {SEEN: observation, MASK: rows}
 
     def _taken_apart(self, observation: Any) -> tuple[Any, Any]:
         """The observation without its mask, and the mask; of N observations in a list as well."""
@@ -234,18 +241,3 @@ class MaskedCodec(ObservationCodec):
         if not isinstance(observation, Mapping) or part not in observation:
             raise ValueError(f"has no part {part!r}")
         return {k: v for k, v in observation.items() if k != part}, observation[part]
-
-
-def _wrong(mask: Any, shape: tuple[int, ...]) -> str:
-    """What a mask is that is not 0 and 1 of this shape; empty where it is."""
-    expected = f"expected {list(shape)} of 0 and 1, or of bool"
-    try:
-        given = np.asarray(mask)
-    except ValueError:
-        return f"is of lists of unequal lengths, {expected}"
-    if given.shape != shape:
-        return f"has shape {list(given.shape)}, {expected}"
-    if given.dtype.kind not in "biuf":
-        return f"is of {given.dtype}, {expected}"
-    odd = (given != 0) & (given != 1)
-    return f"has {given[odd][0]}, {expected}" if odd.any() else ""

@@ -29,10 +29,11 @@ ATARI_IDS = tuple(f"ALE/{game}-v5" for game in _GAMES)
 
 # Where an environment's class is -> (what it imports, what installs that).
 _NEEDS = {
-    "ale_py": ("ale_py", "pip install ale-py"),
+    "ale_py": ("ale_py", "pip install 'rlox[atari]'"),
     "gymnasium.envs.box2d": ("Box2D", "pip install 'rlox[box2d]'"),
     "gymnasium.envs.mujoco": ("mujoco", "pip install 'rlox[mujoco]'"),
     "gymnasium.envs.phys2d": ("jax", "pip install 'gymnasium[jax]'"),
+    "minigrid": ("minigrid", "pip install 'rlox[minigrid]'"),
     "gymnasium.envs.tabular": ("jax", "pip install 'gymnasium[jax]'"),
 }
 

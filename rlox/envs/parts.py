@@ -81,7 +81,8 @@ class PartsCodec(ObservationCodec):
         bytes_of = {key: sum(i.size for i in codec.images) for key, codec in codecs.items()}
         count = sum(codec.numbers for codec in codecs.values())
         dim = FLOAT.itemsize * count + sum(bytes_of.values()) if images else count
-        return cls(space, dim, parts, 0, images, codecs, _in_turn(bytes_of))
+        pictures = _in_turn(bytes_of)
+        return cls(space, dim, parts, 0, images, codecs=codecs, pictures=pictures)
 
     @property
     def shape(self) -> Any:

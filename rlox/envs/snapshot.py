@@ -1,9 +1,9 @@
 """Saving and restoring Gymnasium environments that can be saved; the others say so.
 
-Exact: Gymnasium's classic-control and toy-text environments, and any environment whose unwrapped
-object has `save_state() -> tree` and `load_state(tree)` (numbers, text, arrays, lists, dicts), under
-wrappers whose own state is known or that have these two methods as well. Everything else resumes at
-the start of an episode.
+Exact: Gymnasium's classic-control and toy-text environments, those of the engines in
+`rlox.envs.engines.states`, and any environment whose unwrapped object has `save_state() -> tree` and
+`load_state(tree)` (numbers, text, arrays, lists, dicts), under wrappers whose own state is known or that
+have these two methods as well. Everything else resumes at the start of an episode.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from rlox.envs.engines.states import engine_of
 from rlox.errors import CheckpointError
 
 __all__ = ["can_save", "restore_env", "save_env"]
@@ -26,34 +27,43 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 # The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` put around it.
 _WRAPPERS: dict[str, tuple[str, ...]] = {
+    "ActionRepeat": (),
     "ClipAction": (),
     "ClipReward": (),
+    "FilterObservation": (),
+    "FlatObsWrapper": (),  # keeps the code of the last mission, made again from it
     "FlattenObservation": (),
     "HideVelocities": (),
+    "ImgObsWrapper": (),
     "MaskActions": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),
     "RescaleAction": (),
+    "ShapedReward": (),
     "TimeAwareObservation": ("timesteps",),
     "TimeLimit": ("_elapsed_steps",),
-    "TrueReturn": ("total",),
+    "TrueReturn": ("total", "on"),
     "TellTrueReturn": (),
 }
-_OURS = ("gymnasium.wrappers", "rlox.envs.masks", "rlox.envs.velocities", "rlox.envs.wrapping")
+_OURS = ("gymnasium.wrappers", "minigrid.wrappers", "rlox.envs.")
 
 
 def can_save(env: gym.Env[Any, Any]) -> bool:
     """Whether `save_env` holds everything that the environment's future depends on."""
     known = all(_has_own(w) or _known(w) is not None for w in _wrappers(env))
-    return known and (_has_own(env.unwrapped) or _fields(env.unwrapped) is not None)
+    inner = env.unwrapped
+    return known and (_has_own(inner) or engine_of(inner) is not None or _fields(inner) is not None)
 
 
 def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     """The state of the environment, its wrappers and its random generator."""
     inner: Any = env.unwrapped
     state: dict[str, Any] = {"wrappers": [_save_wrapper(w) for w in _wrappers(env)]}
+    engine = engine_of(inner)
     if _has_own(inner):
         state["own"] = copy.deepcopy(inner.save_state())
+    elif engine is not None:
+        state["own"] = engine.save(inner)
     else:
         names = [n for n in _fields(inner) or () if n in vars(inner)]
         state["fields"] = {n: _tagged(getattr(inner, n)) for n in names}
@@ -80,6 +90,10 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
         inner.np_random.bit_generator.state = state["random"]
     if _has_own(inner):
         inner.load_state(copy.deepcopy(state["own"]))
+        return
+    engine = engine_of(inner)
+    if engine is not None:
+        engine.load(inner, state["own"])
         return
     allowed = _fields(inner) or ()
     for name, saved in state["fields"].items():

@@ -75,6 +75,7 @@ class ObservationCodec:
     parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple, in its numbers
     masked: int = 0  # columns at the end of a row that are a mask of actions (`rlox.envs.masks`)
     images: tuple[Image, ...] = ()  # in the order of their bytes
+    frames: int = 1  # that an observation is a stack of, oldest first (`rlox.envs.stacks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
@@ -294,6 +295,6 @@ def shape_of(observation: Any) -> Any:
 
 
 def short(space: gym.Space[Any]) -> str:
-    """The text of a space for messages, of 120 letters at most."""
-    text = str(space)
+    """The text of a space for messages, one line of 120 letters at most."""
+    text = " ".join(str(space).split())
     return text if len(text) <= 120 else text[:117] + "..."

@@ -1,24 +1,29 @@
-"""What is put around an environment: wrappers by name, by `module:Name`, or the user's own objects."""
+"""What is put around an environment: by a key of its own, by name, by `module:Name`, or an object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
-from rlox.configs import EnvConfig
+from rlox.configs import EnvConfig, nearest
 from rlox.configs.code import Code, arguments_of, name_of
+from rlox.envs.base import GOES_ON, TRUE_RETURN
+from rlox.envs.engines.atari import AtariGame, plays_games, reward_clip_of
+from rlox.envs.ids import is_ale
+from rlox.envs.repeats import ActionRepeat, StickyActions
+from rlox.envs.spaces import short
 from rlox.envs.velocities import HideVelocities
 from rlox.errors import ConfigError
 from rlox.importing import load, made
 
-__all__ = ["TRUE_RETURN", "wrapping"]
+__all__ = ["limited", "wrapping"]
 
 Env = gym.Env[Any, Any]
-
-TRUE_RETURN = "rlox/true_return"  # in the info of an episode's last step, where rewards are shaped
 
 BY_NAME: dict[str, Callable[[Env], Env]] = {
     "flatten_observation": gym.wrappers.FlattenObservation,
@@ -29,52 +34,129 @@ BY_NAME: dict[str, Callable[[Env], Env]] = {
 
 
 def wrapping(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
-    """What puts the configured wrappers around an environment; in training those of the reward too.
+    """What puts all that is configured around an environment; in training what changes rewards too.
+
+    Innermost first: the preprocessing of Atari games, sticky actions, action repeat, the chosen parts
+    of Dict observations, `env.wrappers`; then what is for training only, `env.reward_wrappers`, the scale
+    and the clip. The return that is told is counted beneath these. A time limit is beneath everything
+    (`limited`).
 
     What they name is imported now. Own code is called as `Name(env, **arguments)`.
     """
-    inner = [_wrapper(spec, "env.wrappers", config.id) for spec in config.wrappers]
-    shaping = config.reward_wrappers if training else ()
-    outer = [_wrapper(spec, "env.reward_wrappers", config.id) for spec in shaping]
+    inner = [
+        *_settings(config, training),
+        *(_wrapper(w, "env.wrappers", config.id) for w in config.wrappers),
+    ]
+    outer: list[Callable[[Env], Env]] = []
+    if training:
+        outer += [_wrapper(w, "env.reward_wrappers", config.id) for w in config.reward_wrappers]
+        clip = reward_clip_of(config)
+        if config.reward_scale != 1.0 or clip is not None:
+            outer.append(lambda env: ShapedReward(env, config.reward_scale, clip))
 
     def wrapped(env: Env) -> Env:
         for wrap in inner:
             env = wrap(env)
-        if not outer:
-            return env
-        counted = env = TrueReturn(env)
-        for wrap in outer:
-            env = wrap(env)
-            if isinstance(env, (gym.ObservationWrapper, gym.ActionWrapper)):
-                raise ConfigError(
-                    f"env.reward_wrappers: {type(env).__name__} changes more than rewards, which evaluations "
-                    "would not have; put it into env.wrappers"
-                )
-        for name in ("observation_space", "action_space"):
-            if getattr(env, name) != getattr(counted, name):
-                raise ConfigError(
-                    f"env.reward_wrappers change the {name}, which evaluations would not have; put what does "
-                    "into env.wrappers"
-                )
-        return TellTrueReturn(env, counted)
+        return _shaped(env, outer) if outer else env
 
     return wrapped
 
 
+def limited(env: Env, max_steps: int) -> Env:
+    """An environment that somebody made, truncated after so many steps in place of its own limit."""
+    found = env
+    while isinstance(found, gym.Wrapper):
+        if isinstance(found, gym.wrappers.TimeLimit):
+            found._max_episode_steps = max_steps
+            return env
+        found = found.env
+    return gym.wrappers.TimeLimit(env, max_steps)
+
+
+def _settings(config: EnvConfig, training: bool) -> Iterator[Callable[[Env], Env]]:
+    """The wrappers that are keys of their own."""
+    if plays_games(config):
+        yield lambda env: AtariGame(env, config.atari, training)
+    probability, times = config.repeat_action_probability, config.action_repeat
+    if probability and not is_ale(config.id):  # which has a switch of its own for it
+        yield lambda env: StickyActions(env, probability)
+    if times > 1:
+        yield lambda env: ActionRepeat(env, times)
+    if config.obs_keys:
+        yield lambda env: _chosen(env, config)
+
+
+def _chosen(env: Env, config: EnvConfig) -> Env:
+    """The parts of Dict observations that are asked for; a mask of actions among them is one of them."""
+    space, keys = env.observation_space, set(config.obs_keys)
+    if not isinstance(space, spaces.Dict):
+        raise ConfigError(
+            f"env.obs_keys={list(config.obs_keys)}: {config.id} has observation space {short(space)}, "
+            "expected a Dict; leave env.obs_keys out"
+        )
+    if config.action_mask == "observation":
+        keys.add(config.action_mask_key)
+    for key in config.obs_keys:
+        if key not in space.spaces:
+            raise ConfigError(
+                f"env.obs_keys: {config.id} has no part '{key}', expected some of "
+                f"{', '.join(space)}{nearest(key, list(space))}"
+            )
+    return gym.wrappers.FilterObservation(env, [key for key in space if key in keys])
+
+
+def _shaped(env: Env, outer: Sequence[Callable[[Env], Env]]) -> Env:
+    """With wrappers of the reward, and the return that was paid beneath them told at the end."""
+    counted = env = TrueReturn(env)
+    for wrap in outer:
+        env = wrap(env)
+        if isinstance(env, (gym.ObservationWrapper, gym.ActionWrapper)):
+            raise ConfigError(
+                f"env.reward_wrappers: {type(env).__name__} changes more than rewards, which evaluations "
+                "would not have; put it into env.wrappers"
+            )
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name) != getattr(counted, name):
+            raise ConfigError(
+                f"env.reward_wrappers change the {name}, which evaluations would not have; put what does "
+                "into env.wrappers"
+            )
+    return TellTrueReturn(env, counted)
+
+
+class ShapedReward(gym.RewardWrapper[Any, Any]):
+    """`clip(scale * reward, -clip, clip)`; without a clip where that is `None`."""
+
+    def __init__(self, env: Env, scale: float, clip: float | None) -> None:
+        super().__init__(env)
+        self._scale, self._most = scale, math.inf if clip is None else clip
+
+    def reward(self, reward: Any) -> float:
+        """What is learned from."""
+        return min(max(self._scale * float(reward), -self._most), self._most)
+
+
 class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds up what the environment itself pays in an episode, beneath wrappers that change it."""
+    """Adds up what the environment itself pays in an episode, beneath wrappers that change it.
+
+    A game that goes on behind a lost life is one episode.
+    """
 
     total = 0.0
+    on = False
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Begin at 0."""
-        self.total = 0.0
+        if not self.on or options.get("seed") is not None:
+            self.total = 0.0
+        self.on = False
         return self.env.reset(**options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and add."""
         result = self.env.step(action)
         self.total += float(result[1])
+        self.on = bool(result[4].get(GOES_ON))
         return result
 
 

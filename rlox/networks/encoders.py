@@ -174,17 +174,26 @@ class Encoder(nn.Module):
 
 def _net(picture: Picture, kind: str, features: int | None) -> tuple[nn.Module, int]:
     """The network of a picture `[B, C, H, W]`, and how many features it gives."""
-    channels, height, width = picture.planes
     if kind == "mlp":
-        return nn.Flatten(), channels * height * width
+        return nn.Flatten(), math.prod(picture.shape)
+    convolutions, size = _convolutions(picture, kind, features)
+    return nn.Sequential(
+        *convolutions, nn.Linear(_flat(convolutions, picture), size), nn.ReLU()
+    ), size
+
+
+def _convolutions(picture: Picture, kind: str, features: int | None) -> tuple[nn.Sequential, int]:
+    """What a linear layer of so many features comes behind."""
     made = CONVOLUTIONS[kind]
-    convolutions, size = made.make(channels), features or made.features
+    return made.make(picture.planes[0]), features or made.features
+
+
+def _flat(convolutions: nn.Sequential, picture: Picture) -> int:
+    """How many numbers convolutions make of a picture."""
+    device = next(convolutions.parameters()).device
     with torch.no_grad():
-        blank = torch.zeros(
-            1, channels, height, width, device=next(convolutions.parameters()).device
-        )
-        flat = convolutions(blank).shape[-1]
-    return nn.Sequential(*convolutions, nn.Linear(flat, size), nn.ReLU()), size
+        out: Tensor = convolutions(torch.zeros(1, *picture.planes, device=device))
+    return out.shape[-1]
 
 
 def orthogonal_encoder(encoder: Encoder) -> None:
@@ -202,20 +211,38 @@ class Cost(NamedTuple):
     parameters: int
     kept: int  # of a row, for going back
     widest: int  # of a row, at once, where nobody goes back
+    features: int = 0  # that it gives
 
 
-def cost_of(make: Callable[[], Encoder]) -> Cost:
-    """What the encoder that is made will take, without its memory."""
-    sizes: list[int] = []
-    with torch.device("meta"), torch.no_grad():
-        encoder = make()
-        for module in encoder.modules():
-            if not list(module.children()):
-                module.register_forward_hook(lambda m, given, out: sizes.append(out.numel()))
-        encoder(torch.zeros(1, encoder.dim, dtype=torch.uint8))
-    sizes.append(encoder.dim)  # the pixels as floating-point numbers
-    widest = sum(sorted(sizes)[-2:])
-    return Cost(sum(p.numel() for p in encoder.parameters()), sum(sizes), widest)
+def cost_of(
+    numbers: int, pictures: Sequence[Picture], kinds: Sequence[str], features: int | None = None
+) -> Cost:
+    """What the encoder of these arguments takes, before there is one: its linear layers may be huge."""
+    pixels = sum(math.prod(picture.shape) for picture in pictures)
+    sizes, parameters, width = [4 * numbers + pixels], 0, numbers
+    with torch.random.fork_rng(devices=[]):  # the weights here are nobody's
+        for picture, kind in zip(pictures, kinds, strict=True):
+            if kind == "mlp":
+                sizes.append(math.prod(picture.shape))
+                width += sizes[-1]
+                continue
+            convolutions, size = _convolutions(picture, kind, features)
+            given = _given(convolutions, picture)
+            sizes += [*given, size, size]
+            flat = given[-1]
+            parameters += sum(p.numel() for p in convolutions.parameters()) + (flat + 1) * size
+            width += size
+    return Cost(parameters, sum(sizes), sum(sorted(sizes)[-2:]), width)
+
+
+def _given(convolutions: nn.Sequential, picture: Picture) -> list[int]:
+    """How many numbers each layer makes of a picture."""
+    found: list[int] = []
+    for layer in convolutions.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(lambda m, given, out: found.append(out.numel()))
+    _flat(convolutions, picture)
+    return found
 
 
 class Behind(nn.Module):

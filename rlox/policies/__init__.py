@@ -3,6 +3,7 @@
 from rlox.policies.base import ActorCritic
 from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
 from rlox.policies.discrete import DiscretePolicy
+from rlox.policies.factored import FactoredPolicy, MaskedFactoredPolicy
 from rlox.policies.masking import MaskedDiscretePolicy
 from rlox.policies.scored import Scored
 from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
@@ -11,7 +12,9 @@ __all__ = [
     "ActorCritic",
     "ContinuousPolicy",
     "DiscretePolicy",
+    "FactoredPolicy",
     "MaskedDiscretePolicy",
+    "MaskedFactoredPolicy",
     "SDEPolicy",
     "Scored",
     "UserPolicy",

@@ -11,9 +11,10 @@ from torch.nn import functional
 from rlox.networks import mlp
 from rlox.networks.density import log_normal
 from rlox.policies.base import Policy
+from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import sample_choices, sample_vectors
 
-__all__ = ["CategoricalActor", "GaussianActor"]
+__all__ = ["CategoricalActor", "FactoredActor", "GaussianActor"]
 
 
 class CategoricalActor(Policy):
@@ -64,3 +65,32 @@ class GaussianActor(Policy):
         """Log-density `[B]` of vectors `[B, act_dim]`, dimensions independent, and the means."""
         mean = self.mode(obs)
         return log_normal(actions, mean, self.log_std).sum(-1), mean
+
+
+class FactoredActor(Policy):
+    """Several choices, and perhaps a vector: an MLP gives what a `FactoredHead` takes."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        choices: Sequence[int],
+        vector: int,
+        net_arch: Sequence[int],
+        activation: str,
+    ) -> None:
+        super().__init__()
+        self.head = FactoredHead(choices, vector)
+        self.net = mlp((obs_dim, *net_arch, self.head.size), activation)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The most likely choices and the means, `[B, len(choices) + vector]`."""
+        return self.head.mode(self.net(obs))
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled action `[B, len(choices) + vector]`."""
+        return self.head.sample(self.net(obs), generator)
+
+    def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability `[B]` of rows `[B, len(choices) + vector]`, and the best rows."""
+        outputs = self.net(obs)
+        return self.head.score(outputs, actions)[0], self.head.mode(outputs)

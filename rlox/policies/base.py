@@ -20,7 +20,8 @@ from rlox.policies.scored import Scored, graph
 
 __all__ = ["ActorCritic", "Policy", "Sampler", "acting"]
 
-# Maps the observations `[N, obs_dim]` of rollout step t to actions `[N]` or `[N, act_dim]`.
+# Maps the observations `[N, obs_dim]` of rollout step t to actions, rows of `rlox.envs.actions`: `[N]` or
+# `[N, act_dim]`.
 Sampler = Callable[[Tensor, int], Tensor]
 
 # Noise is drawn in blocks of at most this many numbers.

@@ -12,7 +12,7 @@ from rlox.policies.base import ActorCritic
 __all__ = ["MLPActorCritic"]
 
 
-EVALUATING = ("evaluate_actions", "get_value", "logits")
+EVALUATING = ("evaluate_actions", "get_value", "logits", "outputs")
 
 
 class MLPActorCritic(ActorCritic):

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from rlox.networks import Traced, gradient_of, learned, way_back
 from rlox.networks.density import LOG_SQRT_2PI
 
-__all__ = ["Scored", "choices", "graph", "vectors"]
+__all__ = ["Scored", "choices", "graph", "of_logits", "of_means", "vectors"]
+
+# from the gradients of log-probabilities and of entropies (None: 0) to those of what they came from
+Back = Callable[[Tensor, Tensor | None], Tensor]
+Backs = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class Scored(NamedTuple):
@@ -36,42 +40,66 @@ def graph(
     return Scored(log_probs, entropy, values, way_back(outputs, learned(parameters)))
 
 
-def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
-    """Of choices `[B]` by logits `[B, n]`; gradients written out."""
-    log_p = torch.log_softmax(actor.out, -1)
-    index = actions.unsqueeze(-1)
+def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
+    """log softmax(logits) at `index` `[..., 1]` and the entropy, `[...]` each, of logits `[..., n]`.
+
+    The third takes the gradients of both (None: 0) to that of the logits.
+    """
+    log_p = torch.log_softmax(logits, -1)
     p = log_p.exp()
     entropy = (p * log_p).sum(-1).neg_()
 
-    def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
+    def back(to_log_probs: Tensor, to_entropy: Tensor | None) -> Tensor:
         slope = to_log_probs.unsqueeze(-1)
         to_logits = (p * slope).neg_().scatter_add_(-1, index, slope)
         if to_entropy is not None:  # dH / d logit_a = -p_a (log p_a + H)
             spread = (log_p + entropy.unsqueeze(-1)).mul_(p)
             to_logits.addcmul_(spread, to_entropy.unsqueeze(-1), value=-1.0)
-        actor.learn(to_logits)
+        return to_logits
+
+    return log_p.gather(-1, index).squeeze(-1), entropy, back
+
+
+def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Backs]:
+    """Log-density of vectors `[B, n]` and the entropy, `[B]` each, by means `[B, n]` and `log_std` `[n]`.
+
+    The third takes the gradients of both (None: 0) to those of the means and of `log_std`.
+    """
+    per_std = (-log_std).exp()
+    z = (actions - mean).mul_(per_std)
+    squares = z.square()
+    constant = (log_std + LOG_SQRT_2PI).sum()
+
+    def back(to_log_probs: Tensor, to_entropy: Tensor | None) -> tuple[Tensor, Tensor]:
+        slope = to_log_probs.unsqueeze(-1)
+        to_log_std = (squares - 1.0).mul_(slope).sum(0)  # d log p / d log_std = z^2 - 1
+        if to_entropy is not None:  # dH / d log_std = 1
+            to_log_std.add_(to_entropy.sum())
+        return (z * per_std).mul_(slope), to_log_std
+
+    log_probs = squares.sum(-1).mul_(-0.5).sub_(constant)
+    return log_probs, (constant + 0.5 * len(log_std)).expand(len(z)), back
+
+
+def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
+    """Of choices `[B]` by logits `[B, n]`; gradients written out."""
+    log_probs, entropy, back = of_logits(actor.out, actions.unsqueeze(-1))
+
+    def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
+        actor.learn(back(to_log_probs, to_entropy))
         critic.learn(to_values.unsqueeze(-1))
 
-    log_probs = log_p.gather(-1, index).squeeze(-1)
     return Scored(log_probs, entropy, critic.out.squeeze(-1), learn)
 
 
 def vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
     """Of vectors `[B, n]` by means `[B, n]` and the parameter `log_std` `[n]`; gradients written out."""
-    per_std = (-log_std).exp()
-    z = (actions - actor.out).mul_(per_std)
-    squares = z.square()
-    constant = (log_std + LOG_SQRT_2PI).sum()
+    log_probs, entropy, back = of_means(actor.out, log_std, actions)
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
-        slope = to_log_probs.unsqueeze(-1)
-        actor.learn((z * per_std).mul_(slope))
-        to_log_std = (squares - 1.0).mul_(slope).sum(0)  # d log p / d log_std = z^2 - 1
-        if to_entropy is not None:  # dH / d log_std = 1
-            to_log_std.add_(to_entropy.sum())
+        to_means, to_log_std = back(to_log_probs, to_entropy)
+        actor.learn(to_means)
         gradient_of(log_std).copy_(to_log_std)
         critic.learn(to_values.unsqueeze(-1))
 
-    log_probs = squares.sum(-1).mul_(-0.5).sub_(constant)
-    entropy = (constant + 0.5 * len(log_std)).expand(len(z))
     return Scored(log_probs, entropy, critic.out.squeeze(-1), learn)

@@ -59,6 +59,9 @@ def _probe(policy: ActorCritic, obs: Tensor, actions: ActionCodec) -> None:
 def _require_actions(method: str, found: Tensor, actions: ActionCodec) -> None:
     """`ValueError` unless these are two actions of the environment's kind."""
     size, said = actions.size, f"{list(found.shape)} of {str(found.dtype).removeprefix('torch.')}"
+    if actions.kind == "factored":
+        _require_row(method, found, said, actions)
+        return
     if actions.discrete:
         right = found.shape == (2,) and not found.is_floating_point()
         expected = f"whole numbers [B] from 0 to {size - 1}"
@@ -69,6 +72,20 @@ def _require_actions(method: str, found: Tensor, actions: ActionCodec) -> None:
         expected = f"float [B, {size}]"
     if not right:
         raise ValueError(f"{method} gave {said}, the environment takes {expected}")
+
+
+def _require_row(method: str, found: Tensor, said: str, actions: ActionCodec) -> None:
+    """The same for actions of several parts: choices, then numbers."""
+    expected = f"[B, {actions.shape[0]}]: choices from 0, of {list(actions.choices)}"
+    expected += (
+        f", then {actions.vector} numbers of float32" if actions.vector else ", whole numbers"
+    )
+    if found.shape != (2, *actions.shape) or found.is_floating_point() != (actions.vector > 0):
+        raise ValueError(f"{method} gave {said}, the environment takes {expected}")
+    chosen = found[:, : len(actions.choices)]
+    inside = (chosen >= 0) & (chosen < chosen.new_tensor(actions.choices))
+    if not bool((inside & (chosen == chosen.floor())).all()):
+        raise ValueError(f"{method} gave {chosen.tolist()}, the environment takes {expected}")
 
 
 class UserPolicy(ActorCritic):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self, cast
 
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from rlox._core import OfflineDatasetBuffer
@@ -266,14 +265,13 @@ class Algorithm(ABC):
             row["train/success_rate"] = rate
         return row | self.recent.failures | {"mean_reward": float("nan") if mean is None else mean}
 
-    def predict(
-        self, obs: Any, deterministic: bool = True, action_masks: Any = None
-    ) -> int | NDArray[Any]:
+    def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """The policy's action for one raw observation (an `int` for Discrete) or for a batch.
 
-        Normalised as in training, with frozen statistics; Box actions are within the bounds.
-        `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a batch, say
-        what is allowed, for a policy that learned with masks.
+        It has the form of the action space: an array, or a dict or tuple of parts; of a batch each array
+        is `[N, ...]`. Normalised as in training, with frozen statistics; Box actions are within the
+        bounds. `deterministic=False` samples. `action_masks` `[n_actions]`, or `[N, n_actions]` for a
+        batch, say what is allowed, for a policy that learned with masks.
         """
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 from rlox.configs import RunConfig
+from rlox.disk import replace_file
+from rlox.envs.films import FILM
 from rlox.errors import StorageError
 from rlox.loggers import METRICS, Delivery, JsonLines, Row, finish, open_loggers, read_rows
 from rlox.runs.checkpoint import Checkpoint
 from rlox.types import Episode, Unit
 
-__all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "offsets_of"]
+__all__ = ["EPISODES", "METRICS", "Journal", "best_evaluation", "keep_films", "offsets_of"]
+
+log = logging.getLogger("rlox.session")
 
 EPISODES = "episodes.jsonl"
+VIDEOS = "videos"
 CLOSE_SECONDS = (
     4.0  # after the last row, that the end of a run waits for its loggers: it is over within 5 s
 )
@@ -84,6 +90,20 @@ class Journal:
         self.deliveries = finish(
             self._loggers, max(CLOSE_SECONDS - since, min(LEAST_SECONDS, CLOSE_SECONDS))
         )
+
+
+def keep_films(folder: Path, episodes: Iterable[Episode]) -> None:
+    """Write the films of training episodes to `videos/`; a disk that is full costs the film only."""
+    for episode in episodes:
+        film = (episode.info or {}).get(FILM)
+        if film is None:
+            continue
+        path = folder / VIDEOS / f"train-{episode.env_steps:012d}.mp4"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, film)
+        except (OSError, StorageError) as error:
+            log.warning("%s: a film of a training episode is lost: %s", path, error)
 
 
 def offsets_of(folder: Path, resumed: Checkpoint, finished: bool) -> dict[str, int]:

@@ -89,12 +89,12 @@ def _play(
     obs, player = _encoded(actor, env.reset(seed=seed)[0]), actor.player(1)
     while True:
         action = player.act(obs, generator)
-        raw, reward, terminated, truncated, _ = env.step(action[0])
+        raw, reward, terminated, truncated, _ = env.step(actor.actions.each(action)[0])
         after = _encoded(actor, raw)
         row = {
             "obs": obs[0, :seen],
             "next_obs": after[0, :seen],
-            "actions": _stored(action[0], actor.actions.start, actor.actions.discrete),
+            "actions": actor.actions.of_env(action, 1)[0],
             "rewards": float(reward),
             "terminated": bool(terminated),
             "truncated": bool(truncated),
@@ -110,7 +110,3 @@ def _encoded(actor: ActorOf[Any], raw: Any) -> NDArray[np.float32]:
     row = actor.observations.rows(1)
     actor.observations.encode_into(raw, row[0])
     return row
-
-
-def _stored(action: Any, start: int, discrete: bool) -> NDArray[Any] | np.int64:
-    return np.int64(action - start) if discrete else np.asarray(action, np.float32).ravel()

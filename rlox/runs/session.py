@@ -18,7 +18,7 @@ from rlox.loggers import Delivery, read_rows
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import REPLAY, Checkpoint, checkpoint_bytes
 from rlox.runs.checkpoint_store import CheckpointStore, replay_name
-from rlox.runs.journal import METRICS, Journal, best_evaluation, offsets_of
+from rlox.runs.journal import METRICS, Journal, best_evaluation, keep_films, offsets_of
 from rlox.runs.means import Means
 from rlox.runs.preflight import require_disk
 from rlox.runs.progress import Snapshot
@@ -210,6 +210,7 @@ class Session:
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         self._means.add(update.metrics)
         self._journal.write_episodes(progress.episodes)
+        keep_films(self.folder, progress.episodes)
         passed, finished = _Passed(self._before, clock.now), not clock.left
         self._before = clock.now
         minutes = self.config.stop.minutes

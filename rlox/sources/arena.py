@@ -38,11 +38,7 @@ class Arena:
     ) -> None:
         self.shape = (n_steps, n_envs)
         self.obs = np.zeros((n_steps + 1, n_envs, obs_dim), obs_dtype)
-        self.actions: NDArray[np.int64] | NDArray[np.float32] = (
-            np.zeros((n_steps, n_envs), np.int64)
-            if actions.discrete
-            else np.zeros((n_steps, n_envs, actions.size), np.float32)
-        )
+        self.actions: NDArray[Any] = np.zeros((*self.shape, *actions.shape), actions.dtype)
         self.rewards = np.zeros(self.shape, np.float32)
         self.terminated = np.zeros(self.shape, np.bool_)
         self.truncated = np.zeros(self.shape, np.bool_)

@@ -29,24 +29,22 @@ class Chunk:
 
     obs: NDArray[Any]  # [T + 1, N, obs_dim], raw; row t + 1 after a reset where one ended
     next_obs: NDArray[Any]  # [T, N, obs_dim]: what the step led to, an episode's last one too
-    actions: NDArray[Any]  # [T, N] int64, or [T, N, act_dim] float32
+    actions: NDArray[Any]  # [T, N, ...], the policy's: rows of `rlox.envs.actions`
     rewards: NDArray[np.float64]  # [T, N], the environment's own
     terminated: NDArray[np.bool_]  # [T, N]
     truncated: NDArray[np.bool_]  # [T, N]
     numbers_of: Callable[[NDArray[Any]], NDArray[Any]]  # of rows, that might not be finite
     lost: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # t and whose step
+    idle: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # the same
 
     @classmethod
     def of(cls, n_steps: int, env: VectorEnv) -> Chunk:
         """An empty one for `env`."""
         shape, blank = (n_steps, env.n_envs), env.observations.rows
-        discrete = env.actions.discrete
         return cls(
             obs=blank(n_steps + 1, env.n_envs),
             next_obs=blank(*shape),
-            actions=np.zeros(shape, np.int64)
-            if discrete
-            else np.zeros((*shape, env.actions.size), np.float32),
+            actions=np.zeros((*shape, *env.actions.shape), env.actions.dtype),
             rewards=np.zeros(shape, np.float64),
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
@@ -58,21 +56,32 @@ class Chunk:
         self.next_obs[t] = self.obs[t + 1]
         if finals is not None:
             self.next_obs[t, finals.envs] = finals.obs
+            self.next_obs[t, finals.void] = self.obs[t, finals.void]
             if len(finals.lost):
-                self.next_obs[t, finals.lost] = self.obs[t, finals.lost]
                 self.lost.append((t, finals.lost))
+            if len(finals.idle):
+                self.idle.append((t, finals.idle))
+
+    def clear(self) -> None:
+        """Forget which rows were no transitions, before it is filled again."""
+        self.lost.clear()
+        self.idle.clear()
 
     def stretches(self, n_steps: int) -> Iterator[Stretch]:
         """The transitions of the first `n_steps`, in stretches that end where episodes were lost."""
         n_envs = self.rewards.shape[1]
         columns, everyone = self.columns(n_steps), np.tile(np.arange(n_envs), n_steps)
+        kept = np.ones(len(everyone), np.bool_)
+        for t, envs in (*self.lost, *self.idle):
+            kept[t * n_envs + envs] = False
         begin = 0
         for t, lost in self.lost:
             end = (t + 1) * n_envs
-            rows = np.delete(np.arange(begin, end), lost + t * n_envs - begin)
+            rows = begin + np.flatnonzero(kept[begin:end])
             yield Stretch({k: v[rows] for k, v in columns.items()}, everyone[rows], lost)
             begin = end
-        yield Stretch({k: v[begin:] for k, v in columns.items()}, everyone[begin:])
+        rest: Any = begin + np.flatnonzero(kept[begin:]) if self.idle else slice(begin, None)
+        yield Stretch({k: v[rest] for k, v in columns.items()}, everyone[rest])
 
     def columns(self, n_steps: int) -> dict[str, NDArray[Any]]:
         """The first `n_steps` as rows `[n_steps * N, ...]`, for `push_batch`."""

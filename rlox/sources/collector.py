@@ -177,9 +177,11 @@ class Collector:
             if finals is not None:
                 episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
                 arena.finals.append((t, finals))
+                self.tracker.skip(finals.idle)
                 if finals.restarts:
                     self.tracker.lose(finals.lost, finals.restarts)
-                    arena.lose(t, finals.lost)
+                if finals.restarts or len(finals.idle):
+                    arena.lose(t, finals.void)
             self._normalize(arena, t, finals)
         return episodes
 
@@ -197,8 +199,8 @@ class Collector:
         """Write the rewards the learner sees and standardise what the step observed, in place."""
         if self.reward_normalizer:
             ended = arena.terminated[t] | arena.truncated[t]
-            lost = NOBODY if finals is None else finals.lost
-            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, lost)
+            void = NOBODY if finals is None else finals.void
+            arena.rewards[t] = self.reward_normalizer.scale(self._rewards, ended, void)
         else:
             arena.rewards[t] = self._rewards
         if self.obs_normalizer:

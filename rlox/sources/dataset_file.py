@@ -2,8 +2,9 @@
 
 Columns, one row a transition, in time order, episode after episode: `obs` and `next_obs` `[n, obs_dim]`
 float32, or uint8 with images in them, as policies see them before any normaliser, `actions` `[n]` int64
-(choices from 0) or `[n, act_dim]` float32, `rewards` `[n]` float32, `terminated` and `truncated` `[n]`
-bool. The document says where they come from and has the digest of the columns.
+(choices from 0) or `[n, act_dim]` float32 (of several parts choices, then numbers, int64 where all are
+choices: docs/actions.md), `rewards` `[n]` float32, `terminated` and `truncated` `[n]` bool. The document
+says where they come from and has the digest of the columns.
 """
 
 from __future__ import annotations

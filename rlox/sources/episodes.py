@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.wrapping import TRUE_RETURN
+from rlox.envs.base import GOES_ON, TRUE_RETURN
 from rlox.types import Episode, Progress
 
 __all__ = ["EpisodeTracker", "RecentEpisodes"]
@@ -32,7 +32,13 @@ class EpisodeTracker:
     def finish(
         self, index: NDArray[np.int64], env_steps: int, infos: Sequence[Mapping[str, Any]] = ()
     ) -> list[Episode]:
-        """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`."""
+        """Close the episodes of the environments `index`, which ended at `env_steps` with `infos`.
+
+        One that ended for learning only, at the loss of a life, goes on to be counted.
+        """
+        if any(info.get(GOES_ON) for info in infos):
+            over = [k for k, info in enumerate(infos) if not info.get(GOES_ON)]
+            index, infos = index[over], [infos[k] for k in over]
         ended = [self._ended(int(i), env_steps, info) for i, info in zip_longest(index, infos)]
         self.returns[index] = 0.0
         self.lengths[index] = 0
@@ -44,6 +50,10 @@ class EpisodeTracker:
         self.lengths[index] = 0
         self._lost += len(index)
         self._restarts += restarts
+
+    def skip(self, index: NDArray[np.int64]) -> None:
+        """The last step of the environments `index` was none."""
+        self.lengths[index] -= 1
 
     def progress(self, env_steps: int, episodes: Iterable[Episode]) -> Progress:
         """That many steps and these episodes, with what was lost since the last call."""

@@ -44,7 +44,7 @@ class Memory:
         frames: int = 1,
     ) -> None:
         self.buffer = buffer
-        self._frames = frames  # of an observation, stored one by one
+        self.frames = frames  # that an observation is a stack of
         self.config = config
         self.full_bytes = full_bytes
         self.goals = goals
@@ -63,9 +63,9 @@ class Memory:
         """Store transitions of the environments in time order."""
         given = stretch.columns
         rows: dict[str, Any] = self.goals.split(given) if self.goals else dict(given)
-        if self._frames > 1:
+        if self.frames > 1:
             for name in ("obs", "next_obs"):
-                rows[name] = rows[name].reshape(len(rows[name]), self._frames, -1)
+                rows[name] = given[name].reshape(len(given[name]), self.frames, -1)
         rows["env_ids"] = stretch.env_ids if self.buffer.n_envs > 1 else None
         if len(stretch.env_ids):
             self.buffer.push_batch(**rows)
@@ -89,7 +89,7 @@ class Memory:
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
         )
         if out is None:
-            out = self._out[count] = self.last, _tensors(self.last, self._frames > 1)
+            out = self._out[count] = self.last, _tensors(self.last, self.frames)
         return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
 
     def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -118,11 +118,10 @@ def make_buffer(
 
     `ConfigError` for a `buffer.memory` that holds too few transitions or too many.
     """
-    discrete = env.actions.discrete
     columns: dict[str, Any] = {
         **({"obs_spaces": goals.spaces} if goals else _seen(env.observations)),
-        "action_shape": () if discrete else (env.actions.size,),
-        "action_dtype": "int64" if discrete else "float32",
+        "action_shape": env.actions.shape,
+        "action_dtype": str(env.actions.dtype),
         "n_envs": env.n_envs,
         "seed": seed,
     }
@@ -132,8 +131,7 @@ def make_buffer(
     else:
         kind = ReplayBuffer
     probe = kind(capacity=1024 * env.n_envs, **columns)
-    seen_bytes = env.observations.row_bytes // (1 if goals else frames_of(env.observations))
-    row_bytes = -(-probe.nbytes // probe.capacity) + seen_bytes
+    row_bytes = -(-probe.nbytes // probe.capacity) + _kept_bytes(env.observations)
     rows = config.rows or _rows_in(config, row_bytes, env.n_envs)
     buffer: Buffer = kind(capacity=max(rows // env.n_envs, 1) * env.n_envs, **columns)
     return buffer, buffer.capacity * row_bytes
@@ -142,11 +140,12 @@ def make_buffer(
 def frames_of(codec: ObservationCodec) -> int:
     """How many frames an observation stacks along its first dimension, so that each is stored once.
 
-    Of an image alone: its first dimension of four, or of three where that is the smallest and neither one
-    grey nor three colours. Where it was no stack after all, nothing is shared, and nothing else is lost.
+    Where nobody says so, by the shape of an image alone: its first dimension of four, or of three where
+    that is the smallest and neither one grey nor three colours. If it is no stack after all, nothing is
+    shared, and nothing else is lost.
     """
-    if len(codec.images) != 1 or codec.numbers or codec.masked:
-        return 1
+    if codec.frames > 1 or len(codec.images) != 1 or codec.numbers or codec.masked:
+        return codec.frames
     first, *rest = codec.images[0].shape
     if len(rest) == 2 and (first >= min(rest) or first == 3):
         return 1
@@ -160,6 +159,16 @@ def _seen(codec: ObservationCodec) -> dict[str, Any]:
         return {"obs_dim": codec.dim, "obs_dtype": kind}
     shape = (frames, codec.dim // frames)
     return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
+
+
+def _kept_bytes(codec: ObservationCodec) -> int:
+    """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
+    if codec.frames == 1:
+        return codec.row_bytes
+    frame = codec.row_bytes // codec.frames
+    # its frame, the numbers of the stack's, and those that beginnings and ends of episodes have besides: one
+    # in 32 are as many as episodes of 64 steps have
+    return frame + frame // 32 + 8 * codec.frames
 
 
 def drawn_bytes(env: VectorEnv, goals: bool = False) -> int:
@@ -184,10 +193,10 @@ def _rows_in(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
     return rows
 
 
-def _tensors(drawn: Mapping[str, Any], stacked: bool = False) -> dict[str, Any]:
-    """Tensors of the same memory, in which the frames of a stack are one row again."""
+def _tensors(drawn: Mapping[str, Any], frames: int = 1) -> dict[str, Any]:
+    """Views of what was drawn; stacks of frames are rows again."""
     names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
     tensors = {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
-    if stacked:
-        tensors |= {name: tensors[name].flatten(2) for name in ("obs", "next_obs")}
+    if frames > 1:
+        tensors |= {name: tensors[name].flatten(-2) for name in ("obs", "next_obs")}
     return tensors

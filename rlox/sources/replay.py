@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.actions import ActionCodec
+from rlox.envs.actions import UnitCodec
 from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
 from rlox.errors import CheckpointError
@@ -72,7 +72,7 @@ class ReplaySource:
         cadence: Cadence,
         obs_normalizer: ObservationNormalizer | None = None,
         reward_normalizer: RewardNormalizer | None = None,
-        actions: ActionCodec | None = None,
+        actions: UnitCodec | None = None,
     ) -> None:
         self.env = env
         self.actions = actions
@@ -200,7 +200,7 @@ class ReplaySource:
         if len(self._chunk.rewards) < n_steps:
             self._chunk = Chunk.of(n_steps, self.env)
         self._filled = 0
-        self._chunk.lost.clear()
+        self._chunk.clear()
         self._start()
         with torch.inference_mode():
             self._step(n_steps, clock)
@@ -237,7 +237,7 @@ class ReplaySource:
                 chunk.actions[t] = self.behaviour.act(seen, self.steps, elapsed)
             given = chunk.actions[t]
             if self.actions is not None:
-                given = self.actions.to_env(given)
+                given = self.actions.stretched(given)
             rewards, ended = chunk.rewards[t], (chunk.terminated[t], chunk.truncated[t])
             finals = self.env.step_into(given, chunk.obs[t + 1], rewards, *ended)
             chunk.follow(t, finals)
@@ -246,11 +246,12 @@ class ReplaySource:
             if finals is not None:
                 self._episodes += self.tracker.finish(finals.envs, self.steps * n, finals.infos)
                 self.tracker.lose(finals.lost, finals.restarts)
+                self.tracker.skip(finals.idle)
             if self.obs_normalizer:
                 self.obs_normalizer.learn(chunk.obs[t + 1])
             if self.reward_normalizer:
-                lost = NOBODY if finals is None else finals.lost
-                self.reward_normalizer.scale(rewards, ended[0] | ended[1], lost)
+                void = NOBODY if finals is None else finals.void
+                self.reward_normalizer.scale(rewards, ended[0] | ended[1], void)
 
     def _start(self) -> None:
         if not self._started:

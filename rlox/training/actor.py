@@ -27,7 +27,7 @@ P = TypeVar("P", bound=nn.Module)
 class Player(Protocol):
     """What plays episodes side by side, one in each place, all of them new at first."""
 
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> NDArray[Any]:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
 
     def begin(self, place: int) -> None:
@@ -64,8 +64,8 @@ class ActorOf(ABC, Generic[P]):
             self.normalizer.apply(rows)
         return torch.from_numpy(rows).to(self.device)
 
-    def given(self, chosen: Tensor) -> NDArray[Any]:
-        """What the policy chose as the environment takes it."""
+    def given(self, chosen: Tensor) -> Any:
+        """What the policy chose as environments take it, `ActionCodec.to_env`."""
         actions: NDArray[Any] = chosen.cpu().numpy()
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
@@ -97,17 +97,18 @@ class ActorOf(ABC, Generic[P]):
             )
         return rows, single
 
-    def told(self, actions: NDArray[Any], single: bool) -> int | NDArray[Any]:
-        """Actions `[B, ...]` as `predict` gives them."""
+    def told(self, actions: Any, single: bool) -> Any:
+        """Actions of environments as `predict` gives them."""
         if not single:
             return actions
-        return int(actions[0]) if self.actions.discrete else actions[0]
+        first = self.actions.each(actions)[0]
+        return int(first) if self.actions.discrete else first
 
 
 class Actor(ActorOf[Policy]):
     """An actor without a memory: an action depends on nothing but what is seen."""
 
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> NDArray[Any]:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
 
         The best ones, or sampled ones if there is a generator to sample with.
@@ -123,8 +124,8 @@ class Actor(ActorOf[Policy]):
 
     def predict(
         self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None
-    ) -> int | NDArray[Any]:
-        """The action for one raw observation (an `int` for Discrete) or for a batch."""
+    ) -> Any:
+        """The action for one raw observation (an `int` for Discrete) or for a batch, as the space has it."""
         rows, single = self.encoded(obs, action_masks)
         with self.ready():
             actions = self.act(rows, generator)
@@ -137,7 +138,7 @@ class _Forgetful:
 
     actor: Actor
 
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> NDArray[Any]:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)
 
     def begin(self, place: int) -> None:

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlox.envs.films import frame_of, write_mp4
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
-from rlox.training.video import write_mp4
 
 __all__ = ["Evaluation", "Evaluator"]
 
@@ -119,7 +119,7 @@ class Evaluator:
             encode_into(env.reset(seed=seed + k)[0], rows[k])
         upcoming, player = len(envs), self.actor.player(len(envs))
         while envs and not stopped():
-            given = player.act(rows, generator)
+            given = self.actor.actions.each(player.act(rows, generator))
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
@@ -169,7 +169,4 @@ class _Filmed(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _keep(self) -> None:
-        frame = self.env.render()
-        if not isinstance(frame, np.ndarray):
-            raise ConfigError(f"{self.env} does not render frames: no render_mode='rgb_array'")
-        self.frames.append(frame)
+        self.frames.append(frame_of(self.env))

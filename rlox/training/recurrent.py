@@ -23,7 +23,7 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
 
     def act(
         self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
-    ) -> tuple[NDArray[Any], State]:
+    ) -> tuple[Any, State]:
         """Actions for encoded observations `[B, obs_dim]`, and the states after them; inside `ready`.
 
         The best ones, or sampled ones if there is a generator to sample with. What is given stays as
@@ -52,7 +52,7 @@ class RecurrentActor(ActorOf[RecurrentActorCritic]):
         generator: torch.Generator | None = None,
         state: Any = None,
         episode_start: Any = None,
-    ) -> tuple[int | NDArray[Any], State]:
+    ) -> tuple[Any, State]:
         """The action for one raw observation or for a batch, and the states after it `[B, acting_size]`.
 
         `state` is what the last call gave (`None`: episodes begin), `episode_start` says whose episode
@@ -107,7 +107,7 @@ class _Remembering:
         self._actor = actor
         self._state = actor.begun(places)
 
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> NDArray[Any]:
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         actions, self._state = self._actor.act(rows, self._state, generator)
         return actions
 

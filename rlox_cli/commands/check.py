@@ -39,11 +39,11 @@ SCHEMA = Schema("check", CheckConfig, primary="check", groups=(ENV,))
 def check(composed: DictConfig) -> CheckConfig:
     """The validated configuration of one check."""
     from rlox.configs import make
-    from rlox.envs.ids import find_spec
+    from rlox.envs.engines.makers import require_env
     from rlox_cli import validate
 
     config = make(CheckConfig, validate.known_data(composed, SCHEMA))
-    find_spec(config.env.id)
+    require_env(config.env)
     return config
 
 

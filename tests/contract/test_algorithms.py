@@ -39,7 +39,10 @@ def test_a_configuration_says_which_actions_its_algorithm_takes_and_the_page_say
     None
 ):
     said = {name: kind.actions for name, kind in ALGO_CONFIGS.items()}
-    kinds = {n: {"Discrete": s.choices, "Box": s.vectors} for n, s in SPECS.items()}
+    kinds = {
+        n: {"Discrete": s.choices, "Box": s.vectors, "factored": s.factored}
+        for n, s in SPECS.items()
+    }
     assert said == {n: tuple(kind for kind in of if of[kind]) for n, of in kinds.items()}
     rows = re.findall(
         r"^\| (`.*`) \|.*\| ([^|]*) \|$", PAGE.read_text("utf-8").split("\n\n")[2], re.M

@@ -225,6 +225,25 @@ def test_wrappers_are_checked_with_what_they_wrap() -> None:
     assert [f.code for f in check_config(config, 60, 0).findings] == ["observation-bounds"]
 
 
+@pytest.mark.parametrize(
+    ("mask", "code", "told"),
+    [
+        ([1, 1, 1], "mask-length", r"has shape \[3\], expected \[5\] of 0 and 1"),
+        ([1, 1, 1, 0, 0], "mask-empty", r"allows nothing of \[1\], expected one choice"),
+    ],
+)
+def test_a_mask_of_several_choices_is_looked_at_choice_by_choice(
+    mask: list[int], code: str, told: str
+) -> None:
+    class Wrong(GOOD["WalledWithSpeed"]):  # type: ignore[name-defined,misc]
+        def told(self) -> Any:
+            return {"action_mask": np.array(mask)}
+
+    found = check_env(Wrong, steps=STEPS, limits=LIMITS)
+    assert {finding.code for finding in found} == {code}
+    assert re.search(told, found[0].message)
+
+
 @pytest.mark.parametrize(("source", "code"), [("info", None), ("method", "mask-missing")])
 def test_masks_are_looked_for_where_the_run_looks(source: str, code: str | None) -> None:
     config = EnvConfig("Taxi-v4", action_mask=source)

@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ MARKS = {
 }
 # Built once and used by all of its tests: one process runs the whole folder.
 TOGETHER = ("packaging",)
+# Few tests that take minutes: begun last, they would leave the other processes with nothing to do.
+FIRST = ("packaging", "learning")
 
 
 def folder_of(nodeid: str) -> str:
@@ -79,6 +82,23 @@ def examples(default: int, ci: int, full: int) -> int:
     return ci if os.environ.get("RLOX_TIER") in ("ci", "all") else default
 
 
+def scope_of(nodeid: str) -> str:
+    """What one process runs as a whole: a file, or a folder of `TOGETHER`."""
+    folder = folder_of(nodeid)
+    return folder if folder in TOGETHER else nodeid.split("::")[0]
+
+
+def longest_first(nodeids: Sequence[str]) -> list[int]:
+    """The places of tests in the order in which processes that share them should take them."""
+    sizes = Counter(map(scope_of, nodeids))
+
+    def key(at: int) -> tuple[int, int, str]:
+        folder, scope = folder_of(nodeids[at]), scope_of(nodeids[at])
+        return (FIRST.index(folder) if folder in FIRST else len(FIRST), -sizes[scope], scope)
+
+    return sorted(range(len(nodeids)), key=key)
+
+
 class Selection:
     """The plugin that leaves out the other tiers' tests."""
 
@@ -116,6 +136,8 @@ class Selection:
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = kept
+        if self.parallel:
+            items[:] = [items[at] for at in longest_first([item.nodeid for item in items])]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -131,9 +153,9 @@ class Selection:
 
         class ByFile(LoadScopeScheduling):
             def _split_scope(self, nodeid: str) -> str:
-                folder = folder_of(nodeid)
-                return folder if folder in TOGETHER else nodeid.split("::")[0]
+                return scope_of(nodeid)
 
+        config.option.loadscopereorder = False  # the collection has its order
         return ByFile(config, log)
 
 

@@ -138,6 +138,8 @@ def test_a_command_that_a_page_shows_is_a_valid_configuration(page, line, workdi
     show = [] if "--cfg" in arguments else ["--cfg", "job"]
     code = main([*arguments, *show])
     captured = capsys.readouterr()
+    if "pip install 'rlox[" in captured.err:
+        pytest.skip(f"extra not installed: {captured.err.strip()}")
     assert code == 0, captured.err
     (env,) = [a.partition("=")[2] for a in arguments if a.startswith("env=")]
     assert f"id: {env}" in captured.out

@@ -174,3 +174,16 @@ def test_seconds_of_children_count_and_too_many_fail_the_run(workers, tmp_path):
     assert "unit/part: over budget, which fails this run" in output
     (line,) = [line for line in output.splitlines() if line.endswith("  unit/part")]
     assert 0.4 <= float(line.split()[0]) < 10
+
+
+def test_processes_begin_with_what_takes_minutes_and_then_with_the_largest_files(tmp_path):
+    two = "def test_{0}1(): assert 1\ndef test_{0}2(): assert 1\n"
+    more = {
+        "learning/test_long.py": "def test_l(): assert 1\n",
+        "packaging/test_build.py": "def test_p(): assert 1\n",
+        "property/test_large.py": two.format("x"),
+    }
+    code, output = ran(made(tmp_path, **more), "-n", "1", RLOX_TIER="ci")
+    order = [line.split("::")[1].split()[0] for line in output.splitlines() if "PASSED" in line]
+    assert code == 0
+    assert order == ["test_p", "test_l", "test_x1", "test_x2", "test_law", "test_all", "test_long"]

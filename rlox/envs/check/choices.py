@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rlox.envs.check.player import Player
 from rlox.envs.check.subject import Subject
-from rlox.envs.check.values import brief
+from rlox.envs.check.values import brief, same
 from rlox.importing import failure
 
 __all__ = ["try_choices"]
@@ -22,7 +22,7 @@ MANY = 24  # of more choices than this some are tried
 def try_choices(subject: Subject, player: Player) -> None:
     """One step with each, from a start of its own."""
     _find_mask(subject, player)
-    if not isinstance(subject.action_space, spaces.Discrete):
+    if not isinstance(subject.action_space, spaces.Discrete) and subject.mask.source == "none":
         player.step(subject.actions(1)[0])
     refused: list[tuple[Any, BaseException]] = []
     taken: list[Any] = []
@@ -50,8 +50,8 @@ def _find_mask(subject: Subject, player: Player) -> None:
     seen, info = player.reset(subject.seeds(1)[0])
     subject.mask = subject.mask.found(player.env, seen, info)
     if subject.mask.source != "none":
-        n = int(subject.action_space.n)
-        wrong = subject.mask.misfit(subject.mask.mask(player.env, seen, info), n)
+        mask = subject.mask.mask(player.env, seen, info)
+        wrong = subject.mask.misfit(mask, subject.action_space)
         if wrong:
             subject.report.stop(wrong[0], f"after {player.where} {wrong[1]}")
 
@@ -71,7 +71,7 @@ def _extremes(subject: Subject) -> Iterator[Any]:
 
 def _allowed(subject: Subject, player: Player, action: Any, seen: Any, info: Any) -> bool:
     mask = subject.mask.mask(player.env, seen, info)
-    return mask is None or bool(np.asarray(mask)[int(action) - int(subject.action_space.start)])
+    return mask is None or same(subject.mask.kept(mask, subject.action_space, action), action)
 
 
 def _tell(subject: Subject, action: Any, error: BaseException, others: bool) -> None:

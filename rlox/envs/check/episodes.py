@@ -70,8 +70,7 @@ class _Watched:
         mask = self.subject.mask.mask(self.player.env, seen, info)
         if mask is None:
             return self._space.sample()
-        allowed = np.asarray(mask).astype(np.int8)
-        return self._space.sample(mask=allowed) if allowed.any() else None
+        return self.subject.mask.kept(mask, self._space, self._space.sample())
 
     def step(self, action: Any) -> tuple[Any, Any]:
         """Take one step and look at all of it."""
@@ -143,7 +142,7 @@ class _Watched:
         if place.source == "none":
             return
         mask = place.mask(self.player.env, seen, info)
-        wrong = place.misfit(mask, int(self.subject.action_space.n))
+        wrong = place.misfit(mask, self.subject.action_space)
         if wrong is not None:
             self.report.error(wrong[0], f"after {self.player.where} {wrong[1]}")
             if wrong[0] in ("mask-length", "mask-values"):

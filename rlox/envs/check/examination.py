@@ -24,7 +24,7 @@ from rlox.envs.check.sharing import look_at_sharing, try_copies
 from rlox.envs.check.subject import Limits, Subject, closed, takes_render_mode
 from rlox.envs.check.surroundings import Watch, kept, seed_globally
 from rlox.envs.check.values import brief
-from rlox.envs.make import EnvSource, factory_of
+from rlox.envs.make import EnvSource, bare_factory, factory_of
 from rlox.envs.wrapping import wrapping
 
 __all__ = ["Checked", "check_config", "check_env"]
@@ -87,7 +87,7 @@ def check_config(
     """The check of what a run of this configuration would train on, its wrappers included."""
     wrapped = wrapping(config, training=True)
     subject = Subject(
-        lambda mode: wrapped(factory_of(config.id, config.kwargs, mode)()),
+        lambda mode: wrapped(bare_factory(config, render_mode=mode)()),
         Report(told),
         steps,
         seed,

@@ -88,7 +88,7 @@ def _look_at_actions(report: Report, space: Any) -> None:
         report.warning(
             "actions-whole",
             f"its actions are a Box of {space.dtype}, expected float32: policies of a Box give real numbers, "
-            "which are cut to whole ones; use MultiDiscrete, or Discrete",
+            "which are rounded to whole ones; use MultiDiscrete, or Discrete",
         )
     elif not (np.isfinite(low).all() and np.isfinite(high).all()):
         report.warning(

@@ -9,6 +9,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlox.envs.action_parts import nested, taken_apart
+from rlox.envs.actions import ActionCodec
+from rlox.envs.mask_forms import MaskForm
+from rlox.errors import UnsupportedSpaceError
+
 __all__ = ["MaskPlace"]
 
 
@@ -21,7 +26,7 @@ class MaskPlace:
 
     def found(self, env: Any, seen: Any, info: Any) -> MaskPlace:
         """Where the mask is, after a reset; the source stays `none` where there is no mask."""
-        if self.source != "none" or not isinstance(env.action_space, spaces.Discrete):
+        if self.source != "none" or form_of(env.action_space) is None:
             return self
         if isinstance(info, Mapping) and self.key in info:
             return MaskPlace("info", self.key)
@@ -37,15 +42,17 @@ class MaskPlace:
         there = {"info": info, "observation": seen}.get(self.source)
         return there.get(self.key) if isinstance(there, Mapping) else None
 
-    def misfit(self, mask: Any, n: int) -> tuple[str, str] | None:
-        """Code and text of what is wrong with a mask of `n` choices."""
+    def misfit(self, mask: Any, space: Any) -> tuple[str, str] | None:
+        """Code and text of what is wrong with a mask of the choices of an action space."""
         told = {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
         if mask is None:
             return "mask-missing", (
                 f"{told} is not told, but was before, expected one after each reset and step that an action "
                 "follows; tell it there too"
             )
-        given = np.asarray(mask)
+        if not isinstance(space, spaces.Discrete):
+            return _misfit_of_parts(mask, space, told)
+        n, given = int(space.n), np.asarray(mask)
         if given.shape != (n,):
             return "mask-length", (
                 f"{told} has shape {given.shape}, expected ({n},): a number for each choice; count the "
@@ -61,6 +68,48 @@ class MaskPlace:
                 "(terminated) where there is none"
             )
         return None
+
+    def kept(self, mask: Any, space: Any, action: Any) -> Any:
+        """An action that `mask` allows, in place of one that it may forbid; `None` where there is none."""
+        form = form_of(space)
+        assert form is not None
+        row = form.row(mask)
+        if form.empty(row):
+            return None
+        codec, begin = form.actions, 0
+        parts = taken_apart(space, action, "the action")
+        alone = nested(space, (np.asarray(value)[None] for _, _, value in parts))
+        chosen = codec.of_env(alone, 1).reshape(1, -1)
+        for k, n in enumerate(codec.choices):
+            allowed, choice = np.flatnonzero(row[begin : begin + n]), int(chosen[0, k])
+            if not row[begin + choice]:
+                chosen[0, k] = allowed[choice % len(allowed)]
+            begin += n
+        return codec.each(codec.to_env(chosen.reshape(1, *codec.shape)))[0]
+
+
+def form_of(space: Any) -> MaskForm | None:
+    """The form of masks of an action space; `None` where it has no choices."""
+    try:
+        form = MaskForm(ActionCodec.of(space))
+    except UnsupportedSpaceError:
+        return None
+    return form if form.size else None
+
+
+def _misfit_of_parts(mask: Any, space: Any, told: str) -> tuple[str, str] | None:
+    form = form_of(space)
+    assert form is not None
+    try:
+        row = form.row(mask)
+    except ValueError as error:
+        return "mask-length", f"{told} {error}; count the values of each choice of the action_space"
+    if empty := form.empty(row):
+        return "mask-empty", (
+            f"{told} {empty}, expected one choice at least where an action can follow; end the episode "
+            "(terminated) where there is none"
+        )
+    return None
 
 
 def _method(env: Any) -> Callable[[], Any] | None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rlox.envs.check.subject import Subject
 from rlox.envs.check.surroundings import seed_globally
 from rlox.envs.check.values import brief
@@ -181,13 +179,7 @@ class _Masked:
         mask = self.place.mask(self.env, seen, info)
         if mask is None:
             return action
-        if not np.any(mask):
-            return None
-        start = int(self.env.action_space.start)
-        choices = np.flatnonzero(mask)
-        return (
-            action if mask[action - start] else type(action)(start + choices[action % len(choices)])
-        )
+        return self.place.kept(mask, self.env.action_space, action)
 
 
 def _kind(value: Any) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rlox._core import set_num_threads
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import shape_of
+from rlox.envs.stacks import frames_in
 from rlox.envs.workers.job import Failure, Job, Report, Told
 from rlox.envs.workers.memory import Rows, codecs_of
 from rlox.envs.workers.wire import Gone, Wire, pickled
@@ -97,7 +98,9 @@ class _Worker:
             except (Exception, SystemExit) as error:
                 self.unmade.add(i)
                 failures.append(self.failure(i, "__init__", error))
-        return Report(self.spaces, all(map(can_save, self.envs.values())), failures)
+        envs = list(self.envs.values())
+        frames = frames_in(envs[0]) if envs else 1
+        return Report(self.spaces, all(map(can_save, envs)), frames, failures)
 
     def put(self, i: int, env: gym.Env[Any, Any]) -> None:
         """Keep an environment; those of a run have the same spaces."""
@@ -132,8 +135,8 @@ class _Worker:
     def step(self) -> Told:
         """A step of every environment, with the reset that follows where it ended an episode."""
         told, rows = Told(), self.rows
-        given = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
-        for action, i in zip(given, self.index, strict=True):
+        chosen = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
+        for action, i in zip(self.actions.each(chosen), self.index, strict=True):
             call, env = "step", self.envs[i]
             try:
                 seen, reward, terminated, truncated, info = env.step(action)

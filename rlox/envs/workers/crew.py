@@ -52,7 +52,7 @@ class Crew:
         asked = {worker: ("make", self.job.envs_of(worker)) for worker in self._workers}
         answers = self._ask("__init__", asked, self._patience)
         reports = [
-            Report(None, False, [each]) if isinstance(each, Failure) else each
+            Report(None, False, 1, [each]) if isinstance(each, Failure) else each
             for each in answers.values()
         ]
         for worker, report in zip(answers, reports, strict=True):

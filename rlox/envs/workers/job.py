@@ -51,6 +51,7 @@ class Report(NamedTuple):
 
     spaces: tuple[gym.Space[Any], gym.Space[Any]] | None  # of observations and actions
     exact: bool  # all of the worker's can be saved
+    frames: int  # that their observations are stacks of
     failures: list[Failure]
 
 

@@ -65,8 +65,7 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 def _forms(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iterator[Form]:
     """Shape and type of each array, in the order of the memory."""
-    policy = np.dtype(np.int64 if actions.discrete else np.float32)
-    yield (n,) if actions.discrete else (n, actions.size), policy
+    yield (n, *actions.shape), actions.dtype
     yield from [((n, observations.dim), observations.dtype)] * 2
     yield (n,), np.dtype(np.float64)
     yield from [((n,), np.dtype(np.bool_))] * 2

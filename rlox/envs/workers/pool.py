@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ class SupervisedVecEnv:
         self.observation_space, self.action_space = self._crew.spaces
         exact = all(report.exact for report in reports)
         self.resume_grade = "exact" if exact else "episode_start"
-        self.observations, self.actions = codecs_of(*self._crew.spaces, name)
+        codec, self.actions = codecs_of(*self._crew.spaces, name)
+        self.observations = replace(codec, frames=reports[0].frames)
         self.rows = Rows(self._crew.memory, self.n_envs, self.observations, self.actions)
         if keep_infos:
             self.infos = [{} for _ in factories]

@@ -48,6 +48,7 @@ class AlgorithmSpec:
     action: Callable[[Any, Any], Any] = lambda algorithm, obs: algorithm.predict(obs)
     vectors: bool = True  # whether it takes Box actions
     choices: bool = True  # whether it takes Discrete ones
+    factored: bool = False  # whether it takes those of several parts with choices
     # Parts of the state whose change no continuation shows, each with its reason.
     without_effect: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,6 +18,7 @@ SPEC = AlgorithmSpec(
         "tensorflow's rule": {"env_id": "CartPole-v1", "rms_prop_tf_like": True},
     },
     total=400,
+    factored=True,
     probe={"n_envs": 4, "learning_rate": 1e-2, "anneal_lr": True, "net_arch": (16,)},
     probe_total=6_000,
     steady={"anneal_lr": False},

@@ -24,6 +24,7 @@ SPEC = AlgorithmSpec(
         "box, squared error": {**on("Pendulum-v1"), "loss": "mse"},
     },
     total=40,
+    factored=True,
     steady={"anneal_lr": False},
     tiny={"net_arch": (4,)},
     leaf_cases={"discrete": 20, "box": 20},

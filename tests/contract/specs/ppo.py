@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import masked  # registers it
+from helpers import factored, masked  # registers them
 from helpers.riddles import EYE
 
 from rlox.algorithms import PPO
@@ -23,8 +23,10 @@ SPEC = AlgorithmSpec(
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
         "masked, normalised": {**MASKED, **NORMALISED},
         "an image and a vector": IMAGE,
+        "factored, masked": {"env_id": factored.BARRED, "action_mask": "info"},
     },
     total=1600,
+    factored=True,
     probe={"n_envs": 4, "n_steps": 32, "learning_rate": 5e-3, "net_arch": (16,)},
     probe_total=2_500,
     steady={"anneal_lr": False},

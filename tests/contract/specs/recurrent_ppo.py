@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from helpers.factored import env_id
 
 from rlox.algorithms import RecurrentPPO
 
@@ -32,8 +33,10 @@ SPEC = AlgorithmSpec(
             **NORMALISED,
         },
         "critic without a memory": {"env_id": "CartPole-v1", "enable_critic_lstm": False},
+        "factored": {"env_id": env_id("Nested")},
     },
     total=400,
+    factored=True,
     probe={
         "n_envs": 4,
         "n_steps": 32,

@@ -41,6 +41,37 @@ class MaskByMethod(Walled):
 
 
 @good
+class WalledWithSpeed(Walled):
+    """Two choices, of which the first may not go on where it stands at the side; told of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([3, 2])
+
+    def told(self) -> Any:
+        return {"action_mask": np.append(self.mask(), [1, 1])}
+
+    def push(self, action: Any) -> float:
+        return super().push(int(action[0])) * (1 + int(action[1])) / 2
+
+
+@good
+class WalledByParts(Walled):
+    """Tells what is allowed of the only part that is a choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        force = spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = spaces.Dict({"way": spaces.Discrete(3), "force": force})
+
+    def told(self) -> Any:
+        return {"action_mask": {"way": self.mask()}}
+
+    def push(self, action: Any) -> float:
+        return super().push(int(action["way"])) * abs(float(action["force"][0]))
+
+
+@good
 class Bits(Line):
     def __init__(self) -> None:
         super().__init__()

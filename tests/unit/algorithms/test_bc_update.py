@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.envs import Countdown
+from helpers.factored import env_id
 from torch import nn
 
 from rlox import OfflineDatasetBuffer
@@ -19,7 +20,7 @@ from rlox.algorithms import BC, PPO
 from rlox.algorithms.bc import BCLearner
 from rlox.configs import BCConfig
 from rlox.errors import CheckpointError, ConfigError, ShapeError
-from rlox.policies.actors import CategoricalActor, GaussianActor
+from rlox.policies.actors import CategoricalActor, FactoredActor, GaussianActor
 from rlox.rng import Streams
 from rlox.runs.record import record, write_dataset
 from rlox.sources.dataset_file import read_dataset
@@ -396,3 +397,78 @@ def test_a_policy_plays_without_its_dataset_and_does_not_go_on_with_another(tmp_
     write_dataset(other, moved)
     with pytest.raises(CheckpointError, match="another dataset"):
         BC.from_checkpoint(tmp_path / "saved")
+
+
+def test_actions_of_several_parts_are_learned_by_their_joint_likelihood() -> None:
+    torch.manual_seed(0)
+    policy, twin = (FactoredActor(3, (3, 2), 1, (8,), "relu") for _ in range(2))
+    twin.load_state_dict(policy.state_dict())
+    g = torch.Generator().manual_seed(1)
+    choices = torch.stack([torch.randint(n, (4, 10), generator=g) for n in (3, 2)], -1)
+    actions = torch.cat([choices.float(), torch.randn(4, 10, 1, generator=g)], -1)
+    data = batches(actions)
+    update = BCLearner(policy, BCConfig(learning_rate=0.01)).update(data, Clock())
+    optimizer, found = torch.optim.Adam(twin.parameters(), 0.01), []
+    for i in range(4):
+        first, second, mean = twin.net(data.obs[i]).split((3, 2, 1), -1)
+        numbers = torch.distributions.Normal(mean, twin.head.log_std.exp())
+        loss = -numbers.log_prob(actions[i, :, 2:]).sum(-1).mean()
+        right = []
+        for logits, taken in zip((first, second), choices[i].unbind(-1), strict=True):
+            loss = loss + nn.CrossEntropyLoss()(logits, taken)
+            right.append((logits.argmax(-1) == taken).float().mean())
+        error = (mean - actions[i, :, 2:]).abs().mean()
+        found.append([float(x.detach()) for x in (loss, torch.stack(right).mean(), error)])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(flat(policy), flat(twin))
+    names = ("loss/policy", "policy/accuracy", "policy/error")
+    assert [update.metrics[name] for name in names] == pytest.approx(np.mean(found, 0), rel=1e-5)
+
+
+def test_a_recording_of_several_parts_has_the_choices_from_0_and_then_the_numbers() -> None:
+    played = record(PPO(env_id("Nested"), n_envs=1, n_steps=16), 1, deterministic=False)
+    actions = played.columns["actions"]
+    assert (actions.shape, actions.dtype) == ((8, 4), np.float32)
+    assert set(actions[:, 0]) <= {0.0, 1.0, 2.0}  # the gear, which is -1, 0 or 1 in the environment
+    assert set(actions[:, 1]) <= {0.0, 1.0}
+    learned = BC(played.buffer(), env_id=env_id("Nested"), batch_size=4, act_dim=4)
+    assert "policy/error" in learned.train(4)
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "told"),
+    [
+        ("MultiDiscrete", np.zeros((8, 3), np.int64), "has actions of 3 numbers, MatchMultiDisc"),
+        (
+            "MultiDiscrete",
+            np.full((8, 2), 2),
+            r"has action 2 as its choice \[1\], expected a choice fr",
+        ),
+        (
+            "DictMixed",
+            np.full((8, 2), 0.5, np.float32),
+            "has action 0.5 as its choice gear, expected",
+        ),
+        (
+            "DictMixed",
+            np.zeros((8, 2), np.int64),
+            "are int64, which are choices, expected floating",
+        ),
+    ],
+)
+def test_a_dataset_of_other_parts_is_refused_by_its_choice(
+    space: str, actions: Any, told: str
+) -> None:
+    obs, ends = np.zeros((8, 4), np.float32), np.zeros(8, bool)
+    data = OfflineDatasetBuffer(obs, obs, actions, np.zeros(8, np.float32), ends, ends)
+    with pytest.raises(ShapeError, match=told):
+        BC(data, env_id=env_id(space))
+
+
+@pytest.mark.parametrize("given", [{"loss": "mse"}, {"continuous": True}, {"act_dim": 3}])
+def test_settings_of_vectors_are_refused_beside_choices(given: dict[str, Any]) -> None:
+    data = record(PPO(env_id("DictMixed"), n_envs=1, n_steps=16), 1).buffer()
+    with pytest.raises(ConfigError, match=f"algo.{next(iter(given))}="):
+        BC(data, env_id=env_id("DictMixed"), **given)

@@ -42,7 +42,9 @@ def test_an_environment_that_needs_a_package_is_found_with_the_line_that_install
     absent = ("ale_py", "mujoco", "Box2D")
     find = lambda name, *rest: None if name in absent else real(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    assert cli("list", "env", "pong").out == "ALE/Pong-v5  Atari, needs: pip install ale-py\n"
+    assert (
+        cli("list", "env", "pong").out == "ALE/Pong-v5  Atari, needs: pip install 'rlox[atari]'\n"
+    )
     (ant,) = cli("list", "env", "Ant-v5").out.splitlines()
     assert ant == "Ant-v5  at most 1,000 steps, solved at 6000, needs: pip install 'rlox[mujoco]'"
     assert "pip install 'rlox[box2d]'" in cli("list", "env", "LunarLander-v3").out

@@ -80,10 +80,11 @@ def test_an_unknown_command_names_the_nearest(cli: Cli, tmp_path: Path) -> None:
 def test_atari_without_its_package_gets_the_install_line(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ids._NAMESPACES, "ALE", ("ale_py_not_installed", "ale-py"))
+    _, *told = ids._PACKAGES["ALE/"]
+    monkeypatch.setitem(ids._PACKAGES, "ALE/", ("ale_py_not_installed", *told))
     for name in [n for n in gymnasium.registry if n.startswith("ALE/")]:
         monkeypatch.delitem(gymnasium.registry, name)
-    assert_explained(cli("train", "env=ALE/Pong-v5"), "pip install ale-py", tmp_path)
+    assert_explained(cli("train", "env=ALE/Pong-v5"), "pip install 'rlox[atari]'", tmp_path)
 
 
 def test_an_environment_without_its_engine_gets_the_install_line(

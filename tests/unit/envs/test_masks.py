@@ -212,7 +212,7 @@ def test_environments_that_tell_no_mask_are_refused_before_they_are_stepped() ->
         vec_of(options("info"), "method")
     with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
         vec_of(options("info"), "observation")
-    with pytest.raises(UnsupportedSpaceError, match="of Discrete actions, doors has Box"):
+    with pytest.raises(UnsupportedSpaceError, match="masks are of choices, doors has Box"):
         vec_of(Bounded, "info")
     with pytest.raises(EnvError, match="doors tells no action mask: the info of reset has nothing"):
         vec_of(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))

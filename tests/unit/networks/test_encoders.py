@@ -204,7 +204,7 @@ def test_pixels_are_divided_by_what_their_space_allows() -> None:
 
 
 def test_the_cost_of_an_encoder_is_what_its_layers_give() -> None:
-    cost = cost_of(lambda: Encoder(0, [ATARI], ["nature"]))
+    cost = cost_of(0, [ATARI], ["nature"])
     convolutions = [32 * 20 * 20, 64 * 9 * 9, 64 * 7 * 7]
     pixels = 4 * 84 * 84
     assert cost.parameters == count(Encoder(0, [ATARI], ["nature"]))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.factored import SPACES, env_id, require_form
 from helpers.policies import UserMlp
 from torch import Tensor, nn
 
@@ -123,3 +124,68 @@ def test_the_help_names_every_method_that_is_asked_for() -> None:
     for facade in (PPO, A2C):
         shown = " ".join(inspect.getdoc(facade).split())  # type: ignore[union-attr]
         assert [name for name in lacks if f"`{name}`" not in shown] == []
+
+
+class OfTwoParts(nn.Module):
+    """A gear of three and a force, written with torch.distributions."""
+
+    def __init__(self, gears: int = 3) -> None:
+        super().__init__()
+        self.actor, self.critic = nn.Linear(4, gears + 1), nn.Linear(4, 1)
+
+    def of(self, obs: Tensor) -> tuple[Any, Any]:
+        said = self.actor(obs)
+        gear = torch.distributions.Categorical(logits=said[:, :-1])
+        return gear, torch.distributions.Normal(said[:, -1], 0.5)
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        gear, force = self.of(obs)
+        action = torch.stack([gear.sample().float(), force.sample()], -1)
+        return action, self.get_logprob_and_entropy(obs, action)[0]
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        gear, force = self.of(obs)
+        log_prob = gear.log_prob(actions[:, 0]) + force.log_prob(actions[:, 1])
+        return log_prob, gear.entropy() + force.entropy()
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        return self.critic(obs).squeeze(-1)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        said = self.actor(obs)
+        return torch.stack([said[:, :-1].argmax(-1).float(), said[:, -1]], -1)
+
+
+def test_a_policy_of_ones_own_may_act_in_several_parts() -> None:
+    made = PPO(env_id("DictMixed"), policy=OfTwoParts(), n_envs=2, n_steps=16)
+    assert "loss/policy" in made.train(64)
+    require_form(SPACES["DictMixed"], made.predict(OBS[0]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "space", "told"),
+    [
+        (
+            lambda: OfTwoParts(9),
+            "DictMixed",
+            r"gave \[\[8.0\], .* choices from 0, of \[3\], then 1 num",
+        ),
+        (OfTwoParts, "MultiDiscrete", r"gave \[2, 2\] of float32, .* of \[3, 2\], whole numbers"),
+        (
+            lambda: UserMlp(4, 2),
+            "DictMixed",
+            r"gave \[2\] of int64, the environment takes \[B, 2\]: cho",
+        ),
+    ],
+)
+def test_one_that_acts_in_other_parts_is_refused_before_training(
+    policy: Any, space: str, told: str
+) -> None:
+    made = policy()
+    torch.nn.init.constant_(
+        made.actor[-1].bias if isinstance(made, UserMlp) else made.actor.bias, 0
+    )
+    if isinstance(made, OfTwoParts):
+        torch.nn.init.constant_(made.actor.bias[-2], 100.0)  # always takes the last
+    with pytest.raises(ConfigError, match=f"fails on observations of .*{told}"):
+        PPO(env_id(space), policy=made)

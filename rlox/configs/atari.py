@@ -1,0 +1,45 @@
+"""How games of the Arcade Learning Environment are shown and played: the standard preprocessing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.params import param
+
+_DQN = "Mnih et al. 2015, methods and extended data table 1"
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """The preprocessing of `ALE/*` ids; each step can be changed or left out."""
+
+    preprocess: bool = param(
+        True, "false: the environment as it is registered, RGB [210, 160, 3], without any of these"
+    )
+    noop_max: int = param(
+        30,
+        "frames at most that pass at the start of a game, drawn from 1 on, that of FIRE among them; 0: none",
+        within="[0, inf)",
+        source=_DQN,
+    )
+    frame_skip: int = param(4, "frames that an action is held for", within="[1, inf)", source=_DQN)
+    max_pool: bool = param(
+        True, "what is seen is the brighter of the last two frames, pixel by pixel", source=_DQN
+    )
+    screen_size: int = param(
+        84, "height and width of what is seen, by area", within="[8, 160]", source=_DQN
+    )
+    stack: int = param(4, "frames in an observation, newest last", within="[1, 64]", source=_DQN)
+    fire_reset: bool = param(
+        True,
+        "a game that has FIRE gets it at the start and after a lost life",
+        source="OpenAI Baselines, FireResetEnv",
+    )
+    life_loss: bool = param(
+        True,
+        "in training an episode ends with a lost life; what is told is the score of whole games",
+        source=_DQN,
+    )
+    clip_rewards: bool = param(
+        True, "in training rewards are their sign; env.reward_clip wins over it", source=_DQN
+    )

@@ -1,0 +1,162 @@
+"""The parts of an action space: from columns of a policy's row to what an environment is given, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.errors import ShapeError
+
+__all__ = ["Choices", "Numbers", "Part", "counts_of", "leaves", "nested", "taken_apart"]
+
+Space = gym.Space[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part(ABC):
+    """A part without parts: `columns` of a row `[..., width]` are its."""
+
+    space: Space
+    name: str  # where it is in the space, such as `arm.grip` or `[0]`; empty: it is the whole
+    columns: slice
+
+    def to_env(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows `[N, columns]` as the environment takes them, `[N, *shape]` of the space's dtype."""
+        return self.values(rows).reshape(len(rows), *(self.space.shape or ()))
+
+    @abstractmethod
+    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows `[N, columns]` as numbers of the space `[N, columns]`, of its dtype."""
+
+    @abstractmethod
+    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the space `[N, columns]` as a policy's row has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(Part):
+    """Of Discrete, MultiDiscrete or MultiBinary: a column for each choice, counted from 0."""
+
+    start: NDArray[np.int64]  # [columns], the environment's number for choice 0
+
+    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The environment's numbers of the choices."""
+        whole = rows.astype(np.int64, copy=False)
+        moved = whole + self.start if self.start.any() else whole
+        return moved.astype(self.space.dtype, copy=False)
+
+    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Choices from 0, int64; `ShapeError` for numbers that are not whole or no choice."""
+        if (np.asarray(actions, np.int64) != actions).any():
+            raise ShapeError(f"actions {actions} are not whole numbers, as {self.space} needs")
+        return actions.astype(np.int64) - self.start
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(Part):
+    """Of a Box: its numbers, cut to the bounds `[columns]`; of whole ones the nearest, half to even."""
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    @classmethod
+    def of(cls, space: spaces.Box, name: str, columns: slice) -> Numbers:
+        """The part for `space`; where there is no bound, the dtype's own."""
+        assert space.dtype is not None
+        limit: Any = np.finfo(space.dtype) if space.dtype.kind == "f" else np.iinfo(space.dtype)
+        low, high = np.maximum(space.low, limit.min), np.minimum(space.high, limit.max)
+        return cls(space, name, columns, low.reshape(-1), high.reshape(-1))
+
+    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Numbers within the bounds."""
+        if self.low.dtype.kind == "f":
+            cut: NDArray[Any] = np.clip(rows, self.low, self.high).astype(
+                self.low.dtype, copy=False
+            )
+            return cut
+        near = np.rint(rows, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # of those outside, which take the bounds
+            whole = near.astype(self.low.dtype)
+        return np.where(near <= self.low, self.low, np.where(near >= self.high, self.high, whole))
+
+    def of_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The same numbers, float32."""
+        return actions.astype(np.float32)
+
+
+def counts_of(space: Space) -> NDArray[np.int64] | None:
+    """Among how many numbers each choice of a part is, `[...]`; `None` where it is no choice."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([space.n], np.int64)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.nvec.astype(np.int64)
+    if isinstance(space, spaces.MultiBinary):
+        return np.full(space.shape, 2, np.int64)
+    return None
+
+
+def leaves(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
+    """The parts of Dicts and Tuples that have none, with their names, in the order of the space."""
+    for key, part in _inner(space, name):
+        if isinstance(part, spaces.Dict | spaces.Tuple) and part.spaces:
+            yield from leaves(part, key)
+        else:
+            yield key, part
+
+
+def nested(space: Space, values: Iterator[Any]) -> Any:
+    """A value for each of the `leaves` in the form of the space: dicts, tuples, or the only value."""
+    if isinstance(space, spaces.Dict):
+        return {key: nested(part, values) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(nested(part, values) for part in space.spaces)
+    return next(values)
+
+
+def taken_apart(space: Space, given: Any, said: str) -> Iterator[tuple[str, Space, Any]]:
+    """The reverse of `nested`: name, space and value of each of the `leaves`; `None` for an absent one.
+
+    `ShapeError` for other forms than that of the space, and for parts that it has not. `said` is what
+    is given, for messages.
+    """
+    yield from _apart(space, given, said, "")
+
+
+def _apart(space: Space, given: Any, said: str, name: str) -> Iterator[tuple[str, Space, Any]]:
+    where = f"{said} {name}".strip()
+    if isinstance(space, spaces.Dict):
+        if not isinstance(given, Mapping) or (odd := given.keys() - space.spaces.keys()):
+            there = sorted(map(str, odd)) if isinstance(given, Mapping) else type(given).__name__
+            raise ShapeError(f"{where}: {there}, expected a dict with {list(space.spaces)}")
+        values = [given.get(key) for key in space.spaces]
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(given, tuple | list) or len(given) != len(space.spaces):
+            raise ShapeError(
+                f"{where}: {type(given).__name__}, expected a tuple of {len(space.spaces)} parts"
+            )
+        values = list(given)
+    else:
+        yield name, space, given
+        return
+    for (key, part), value in zip(_inner(space, name), values, strict=True):
+        if value is None:
+            yield from ((leaf, inner, None) for leaf, inner in leaves(part, key))
+        else:
+            yield from _apart(part, value, said, key)
+
+
+def _inner(space: Space, name: str) -> Iterator[tuple[str, Space]]:
+    """The parts of a Dict or a Tuple with their names; of another space itself."""
+    if isinstance(space, spaces.Dict):
+        yield from ((f"{name}.{k}" if name else str(k), p) for k, p in space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        yield from ((f"{name}[{i}]", part) for i, part in enumerate(space.spaces))
+    else:
+        yield name, space

@@ -1,0 +1,199 @@
+"""Games of the Arcade Learning Environment in this process, with the standard preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig
+from rlox.configs.atari import AtariConfig
+from rlox.envs.base import GOES_ON
+from rlox.envs.ids import is_ale
+from rlox.errors import ConfigError
+
+__all__ = ["AtariGame", "ale_arguments", "by_area", "plays_games", "reward_clip_of"]
+
+NOOP, FIRE = 0, 1  # the numbers of actions in a minimal set that has them
+# What the preprocessing is made of, and the key that says it.
+_TAKEN = {"frameskip": "env.atari.frame_skip", "obs_type": "env.atari.preprocess=false"}
+
+
+def plays_games(config: EnvConfig) -> bool:
+    """Whether the environment is a game that is to be preprocessed."""
+    return is_ale(config.id) and config.atari.preprocess
+
+
+def reward_clip_of(config: EnvConfig) -> float | None:
+    """What rewards are clipped to in training; those of games are whole numbers, so that 1 is their sign."""
+    if config.reward_clip is None and plays_games(config) and config.atari.clip_rewards:
+        return 1.0
+    return config.reward_clip
+
+
+def ale_arguments(config: EnvConfig) -> dict[str, Any]:
+    """What `gymnasium.make` is told of a game: single gray frames, which `AtariGame` makes the rest of."""
+    given: dict[str, Any] = {}
+    if config.repeat_action_probability is not None:
+        given["repeat_action_probability"] = config.repeat_action_probability
+    if not config.atari.preprocess:
+        return given
+    for name, key in _TAKEN.items():
+        if name in config.kwargs:
+            raise ConfigError(
+                f"env.kwargs.{name}: {config.id} is preprocessed; set {key}, or env.atari.preprocess=false "
+                "to have the environment as it is"
+            )
+    return {**given, "frameskip": 1, "obs_type": "grayscale"}
+
+
+class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
+    """What is seen of a game, uint8 `[stack, size, size]`, and when an episode of it ends.
+
+    At the start of a game 1 to `noop_max` frames pass, drawn from the environment's own generator; in the
+    last one FIRE is pressed where the game has it, and after a lost life too. An action is held for
+    `frame_skip` frames; of the last two the brighter is seen, pixel by pixel, scaled by area. With
+    `training` and `life_loss` a lost life ends the episode, not the game: the last info says so
+    (`GOES_ON`), and a reset without a seed goes on with it. What is paid while a game begins is paid with
+    the first step.
+
+    Parameters
+    ----------
+    env : the game, a frame a step, gray `[height, width]`
+    settings : the steps of the preprocessing
+    training : whether lives count
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], settings: AtariConfig, training: bool) -> None:
+        super().__init__(env)
+        self.settings = settings
+        self._counts_lives = training and settings.life_loss
+        inner: Any = env.unwrapped
+        self._fires = settings.fire_reset and inner.get_action_meanings()[FIRE:2] == ["FIRE"]
+        size, shape = settings.screen_size, env.observation_space.shape
+        assert shape is not None
+        self._frame = np.zeros((2, *shape), np.uint8)  # the last two
+        self._stack = np.zeros((settings.stack, size, size), np.uint8)
+        self.observation_space = spaces.Box(0, 255, self._stack.shape, np.uint8)
+        self._lives = 0
+        self._goes_on = False
+        self._owed = 0.0  # paid while the game began
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Begin a game, or go on with the next life."""
+        on = self._goes_on and seed is None
+        self._owed, self._goes_on = 0.0, False
+        info = {} if on else self._begin(seed, options)
+        over = False
+        for action in [FIRE if self._fires else NOOP] if on else self._opening():
+            over, info = self._press(action)
+            if over:
+                info = self._begin(None, None)
+        seen = self._scaled(self._frame[1])
+        if on and not over:
+            self._push(seen)
+        else:
+            self._stack[:] = seen
+        self._lives = int(info["lives"])
+        return self._stack.copy(), info
+
+    def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Hold an action."""
+        total, self._owed = self._owed, 0.0
+        for _ in range(self.settings.frame_skip):
+            frame, reward, terminated, truncated, info = self.env.step(action)
+            self._take(frame)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        pooled = self.settings.max_pool and self.settings.frame_skip > 1
+        self._push(self._scaled(self._frame.max(0) if pooled else self._frame[1]))
+        lives = int(info["lives"])
+        if self._counts_lives and 0 < lives < self._lives and not (terminated or truncated):
+            terminated = self._goes_on = True
+            info = {**info, GOES_ON: True}
+        self._lives = lives
+        return self._stack.copy(), total, terminated, truncated, info
+
+    def save_state(self) -> dict[str, Any]:
+        """What is seen, and where in a game it is."""
+        return {
+            "frames": self._frame.copy(),
+            "stack": self._stack.copy(),
+            "lives": self._lives,
+            "goes_on": self._goes_on,
+            "owed": self._owed,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `save_state()`."""
+        self._frame[:], self._stack[:] = state["frames"], state["stack"]
+        self._lives, self._goes_on = int(state["lives"]), bool(state["goes_on"])
+        self._owed = float(state["owed"])
+
+    def _begin(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
+        frame, info = self.env.reset(seed=seed, options=options)
+        self._frame[:] = frame
+        return info
+
+    def _opening(self) -> list[int]:
+        """The frames at the start of a game, FIRE the last of them."""
+        most = self.settings.noop_max
+        count = int(self.env.unwrapped.np_random.integers(1, most + 1)) if most else 0
+        fire = [FIRE] * self._fires
+        return [NOOP] * (count - len(fire)) + fire
+
+    def _press(self, action: int) -> tuple[bool, dict[str, Any]]:
+        """A frame with an action; whether the game is over."""
+        frame, reward, terminated, truncated, info = self.env.step(action)
+        self._take(frame)
+        self._owed += float(reward)
+        return terminated or truncated, info
+
+    def _take(self, frame: NDArray[np.uint8]) -> None:
+        self._frame[0], self._frame[1] = self._frame[1], frame
+
+    def _push(self, seen: NDArray[np.uint8]) -> None:
+        self._stack[:-1] = self._stack[1:]
+        self._stack[-1] = seen
+
+    def _scaled(self, frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return by_area(frame, self.settings.screen_size)
+
+
+def by_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """A gray frame `[height, width]` as `[size, size]`: each pixel the mean of the area it covers.
+
+    In whole numbers, from running sums: what is rounded (half to even, as OpenCV does) is the exact mean.
+    They fit 32 bits up to 250 x 160 pixels and a size of 160.
+    """
+    rows = _covered(frame.astype(np.int32), size)
+    sums = _covered(np.ascontiguousarray(rows.T), size).T
+    scaled: NDArray[np.uint8] = np.rint(sums / frame.size).astype(np.uint8)
+    return scaled
+
+
+def _covered(pixels: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+    """Sums over `size` equal parts of the rows `[n, width]`, times `size`; `[size, width]`."""
+    whole, last, part = _ends(len(pixels), size)
+    before = np.zeros((len(pixels) + 1, pixels.shape[1]), np.int32)
+    np.cumsum(pixels, axis=0, out=before[1:])
+    until = before[whole] * np.int32(size) + pixels[last] * part
+    sums: NDArray[np.int32] = until[1:] - until[:-1]
+    return sums
+
+
+@cache
+def _ends(length: int, size: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int32]]:
+    """Where `size` equal parts of `length` rows end: whole rows before it, the row it is in, and how
+    much of that row, in parts of `1 / size`.
+    """
+    whole, part = np.divmod(np.arange(size + 1) * length, size)
+    return whole, np.minimum(whole, length - 1), part.astype(np.int32)[:, None]

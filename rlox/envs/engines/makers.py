@@ -1,0 +1,140 @@
+"""Which engine a configuration or a user's object means, and what can be put around it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+
+from rlox.configs import EnvConfig
+from rlox.configs.secrets import revealed
+from rlox.envs.engines.atari import plays_games, reward_clip_of
+from rlox.envs.engines.pools import ale_games, lives_of, pooled, require_pool_id
+from rlox.envs.engines.vector import VectorEngine, require_vector
+from rlox.envs.ids import find_spec, vector_factory
+from rlox.errors import ConfigError, RloxError
+from rlox.importing import failure
+
+__all__ = ["Maker", "VectorSource", "engine_for", "maker_of", "require_env", "takes_num_envs"]
+
+Vector = gym.vector.VectorEnv[Any, Any, Any]
+# A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
+VectorSource = Vector | Callable[..., Vector]
+Maker = Callable[[int, bool], Vector]  # of so many environments, for training or not
+
+# What only single environments have around them.
+_SINGLE = (
+    "env.action_repeat",
+    "env.obs_keys",
+    "env.wrappers",
+    "env.reward_wrappers",
+    "env.record_every",
+    "env.workers",
+)
+
+
+def maker_of(config: EnvConfig, source: Any = None) -> Maker | None:
+    """What makes the engine that is meant; `None` for environments that are stepped one by one."""
+    if source is None and config.backend in ("envpool", "ale"):
+        make = pooled if config.backend == "envpool" else ale_games
+        maker: Maker = partial(_in_order, make, config)
+    elif isinstance(source, gym.vector.VectorEnv):
+        maker = partial(_itself, source, config)
+    else:
+        factory = vector_factory(config.id) if source is None else source
+        if not (callable(factory) and takes_num_envs(factory)):
+            return None
+        maker = partial(_made, factory, config)
+    _require_fits(config, source)
+    return maker
+
+
+def engine_for(config: EnvConfig, maker: Maker, seed: int, keep_infos: bool) -> VectorEngine:
+    """The engine as sources read it."""
+    ours = config.backend in ("envpool", "ale")
+    clip, lives = (reward_clip_of(config), lives_of(config)) if ours else (config.reward_clip, None)
+    frames = config.atari.stack if ours and plays_games(config) else 1
+    env = maker(config.n_envs, True)
+    return VectorEngine(env, seed, config.id, keep_infos, config.reward_scale, clip, lives, frames)
+
+
+def require_env(config: EnvConfig) -> None:
+    """Raise where nothing of the configured id is there: `UnknownNameError`, `MissingExtraError`."""
+    if config.backend == "envpool":
+        require_pool_id(config)
+    elif vector_factory(config.id) is None:
+        find_spec(config.id)
+
+
+def takes_num_envs(make: Any) -> bool:
+    """Whether a callable makes a vectorised environment: it has an argument `num_envs`."""
+    try:
+        return "num_envs" in inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _in_order(
+    make: Callable[[EnvConfig, int, bool], Vector], config: EnvConfig, n_envs: int, training: bool
+) -> Vector:
+    return require_vector(make(config, n_envs, training), n_envs, config.id)
+
+
+def _made(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bool) -> Vector:
+    """What a factory of the user's makes."""
+    try:
+        made = make(num_envs=n_envs, **revealed(config.kwargs))
+    except RloxError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"env={config.id} fails with num_envs={n_envs}: {failure(error)}"
+        ) from error
+    return require_vector(made, n_envs, config.id)
+
+
+def _itself(env: Vector, config: EnvConfig, n_envs: int, training: bool) -> Vector:
+    """The user's own object, which trains; it cannot be had a second time."""
+    if not training:
+        raise ConfigError(
+            f"{config.id}: an evaluation needs an environment of its own, and a vectorised one cannot be "
+            "copied; pass what makes it instead: PPO(lambda num_envs: MyVectorEnv(num_envs))"
+        )
+    if config.kwargs:
+        raise ConfigError(f"env.kwargs={config.kwargs} need an id or a factory, got an environment")
+    if env.num_envs != n_envs:
+        raise ConfigError(
+            f"n_envs={n_envs}: {config.id} has {env.num_envs} environments; give n_envs={env.num_envs}"
+        )
+    return require_vector(env, n_envs, config.id)
+
+
+def _require_fits(config: EnvConfig, source: Any) -> None:
+    """Raise `ConfigError` for settings that there are for single environments only."""
+    engine = config.backend in ("envpool", "ale") and source is None
+    alone = (
+        [*_SINGLE]
+        if engine
+        else [*_SINGLE, "env.max_episode_steps", "env.repeat_action_probability"]
+    )
+    found = [key for key in config.put_around if key in alone]
+    if config.action_mask != "none":
+        found.append("env.action_mask")
+    if found:
+        told = (
+            f"env.backend={config.backend}" if engine else f"{config.id}, a vectorised environment,"
+        )
+        raise ConfigError(
+            f"{told} has no {', '.join(found)}: they are put around single environments; leave "
+            f"{'it' if len(found) == 1 else 'them'} out, or use env.backend=gymnasium"
+        )
+    if config.precision != "f64" or (config.backend == "native"):
+        key = (
+            "env.backend=native"
+            if config.backend == "native"
+            else f"env.precision={config.precision}"
+        )
+        raise ConfigError(f"{key} needs a native environment, {config.id} has an engine of its own")

@@ -1,0 +1,199 @@
+"""EnvPool and ALE's own vectorised games, as makers of `gymnasium.vector.VectorEnv`s."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from rlox.configs import EnvConfig, nearest
+from rlox.configs.secrets import revealed
+from rlox.envs.engines.atari import plays_games
+from rlox.envs.engines.vector import Lives
+from rlox.envs.ids import is_ale
+from rlox.envs.workers.crew import cpus
+from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+
+__all__ = ["Pool", "ale_games", "lives_of", "pooled", "require_pool_id"]
+
+STICKY = 0.25  # of ALE/*-v5; Machado et al. 2018
+FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
+
+
+class Pool(gym.vector.VectorEnv[Any, Any, Any]):
+    """An EnvPool; environment i is seeded with `seed + i`, for which a pool is made anew.
+
+    `make(seeds)` makes one. EnvPool takes seeds when it is made, and resets in the step after an end.
+    """
+
+    def __init__(self, make: Callable[[list[int]], Any], n_envs: int) -> None:
+        self._make, self.num_envs = make, n_envs
+        self._pool = make(list(range(n_envs)))
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.single_observation_space = self._pool.observation_space
+        self.single_action_space = self._pool.action_space
+        self.observation_space = batch_space(self.single_observation_space, n_envs)
+        self.action_space = batch_space(self.single_action_space, n_envs)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode of all."""
+        if seed is not None:
+            assert isinstance(seed, int)
+            self._pool.close()
+            self._pool = self._make([(seed + i) % (1 << 31) for i in range(self.num_envs)])
+        result: tuple[Any, dict[str, Any]] = self._pool.reset()
+        return result
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all."""
+        result: tuple[Any, Any, Any, Any, dict[str, Any]] = self._pool.step(actions)
+        return result
+
+    def close(self, **kwargs: Any) -> None:
+        """Release the pool with its threads."""
+        self._pool.close()
+
+
+def pooled(config: EnvConfig, n_envs: int, training: bool) -> Pool:
+    """`env.backend=envpool`: the EnvPool of an id of Gymnasium's, or of one of its own."""
+    engine = _module("envpool", config)
+    name = require_pool_id(config)
+    given = {"num_threads": min(n_envs, cpus()), **_pool_arguments(config, training)}
+    options = given | revealed(config.kwargs)
+
+    def make(seeds: list[int]) -> Any:
+        try:
+            with (
+                warnings.catch_warnings()
+            ):  # its bounds are float64, which Gymnasium's spaces lower
+                warnings.filterwarnings("ignore", message=".*precision lowered")
+                return engine.make(
+                    name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options
+                )
+        except TypeError as error:
+            raise ConfigError(f"env={config.id}: env.kwargs do not fit EnvPool: {error}") from error
+
+    return Pool(make, n_envs)
+
+
+def require_pool_id(config: EnvConfig) -> str:
+    """What EnvPool calls an id; `UnknownNameError` where it has none."""
+    name = config.id.rpartition(":")[2].removeprefix("ALE/")
+    known = _module("envpool", config).list_all_envs()
+    if name not in known:
+        raise UnknownNameError(f"env.backend=envpool: EnvPool has no {name}{nearest(name, known)}")
+    return name
+
+
+def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
+    limit, sticky, atari = (
+        config.max_episode_steps,
+        config.repeat_action_probability,
+        config.atari,
+    )
+    if not is_ale(config.id):
+        if sticky is not None:
+            raise ConfigError(
+                "env.repeat_action_probability: EnvPool has sticky actions for Atari games only; set "
+                "env.backend=gymnasium, or leave it out"
+            )
+        return {} if limit is None else {"max_episode_steps": limit}
+    _require_preprocessing(config)
+    if not atari.max_pool and atari.frame_skip > 1:
+        raise ConfigError(
+            "env.atari.max_pool=false: EnvPool always takes the brighter of two frames"
+        )
+    return {
+        "max_episode_steps": -(-(limit or FRAMES) // atari.frame_skip),
+        "noop_max": max(atari.noop_max, 1),
+        "frame_skip": atari.frame_skip,
+        "img_height": atari.screen_size,
+        "img_width": atari.screen_size,
+        "stack_num": atari.stack,
+        "use_fire_reset": atari.fire_reset,
+        "episodic_life": training and atari.life_loss,
+        "reward_clip": False,  # here, so that true scores are told
+        "repeat_action_probability": STICKY if sticky is None else sticky,
+    }
+
+
+def lives_of(config: EnvConfig) -> Lives | None:
+    """Where the engine of these games says that one goes on behind a lost life, if that ends episodes."""
+    if not (is_ale(config.id) and config.atari.life_loss):
+        return None
+    if config.backend == "envpool":
+        return Lives(lambda infos: np.asarray(infos["terminated"]) == 0, rests=True)
+    return Lives(lambda infos: np.asarray(infos["lives"]) > 0, rests=False)
+
+
+def ale_games(
+    config: EnvConfig, n_envs: int, training: bool
+) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """`env.backend=ale`: the games of `ale_py.vector_env.AtariVectorEnv`."""
+    if not is_ale(config.id):
+        raise ConfigError(
+            f"env.backend=ale plays Atari games, env=ALE/Pong-v5 for one; {config.id} is none; use auto"
+        )
+    _require_preprocessing(config)
+    engine = _module("ale_py", config)
+    registered = gym.spec(config.id.rpartition(":")[2]).kwargs
+    atari, sticky = config.atari, config.repeat_action_probability
+    given = {
+        "max_num_frames_per_episode": config.max_episode_steps or FRAMES,
+        "repeat_action_probability": STICKY if sticky is None else sticky,
+        "num_threads": min(n_envs, cpus()),
+        "img_height": atari.screen_size,
+        "img_width": atari.screen_size,
+        "stack_num": atari.stack,
+        "frameskip": atari.frame_skip,
+        "maxpool": atari.max_pool,
+        "noop_max": atari.noop_max,
+        # not `episodic_life`: in ale-py 0.12 that begins a new game, so that only first lives are played
+        "life_loss_info": training and atari.life_loss,
+        "reward_clipping": False,  # here, so that true scores are told
+        "use_fire_reset": atari.fire_reset,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+    try:
+        made: gym.vector.VectorEnv[Any, Any, Any] = engine.AtariVectorEnv(
+            registered["game"], n_envs, **given | revealed(config.kwargs)
+        )
+    except TypeError as error:
+        raise ConfigError(
+            f"env={config.id}: env.kwargs do not fit AtariVectorEnv: {error}"
+        ) from error
+    return made
+
+
+def _require_preprocessing(config: EnvConfig) -> None:
+    if not plays_games(config):
+        raise ConfigError(
+            f"env.atari.preprocess=false: env.backend={config.backend} always preprocesses; use "
+            "env.backend=gymnasium"
+        )
+
+
+_EXTRA = {"envpool": "envpool", "ale_py": "atari"}
+
+
+def _module(name: str, config: EnvConfig) -> Any:
+    """The package of an engine; `MissingExtraError` with the line that installs it."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"env.backend={config.backend} needs the package {name.replace('_', '-')}, which cannot be "
+            f"imported: pip install 'rlox[{_EXTRA[name]}]'"
+        ) from error
+    if name == "ale_py":
+        gym.register_envs(module)
+        return importlib.import_module("ale_py.vector_env")
+    return module

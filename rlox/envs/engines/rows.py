@@ -1,0 +1,38 @@
+"""What belongs to one environment in what a vectorised one says of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["info_of", "row_of"]
+
+
+def row_of(batch: Any, i: int) -> Any:
+    """Observation `i` of a batch: an array, an array of objects, or a Dict or Tuple of batches."""
+    if isinstance(batch, Mapping):
+        return {name: row_of(part, i) for name, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(row_of(part, i) for part in batch)
+    return batch[i]
+
+
+def info_of(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]:
+    """The info of environment `i` in the infos of all `n_envs`.
+
+    As Gymnasium has them: `infos[key]` is an array with a row each, `infos["_" + key]` says which rows
+    were given. What is no row of each is of all, and left out.
+    """
+    found: dict[str, Any] = {}
+    for key, value in infos.items():
+        given = infos.get(f"_{key}")
+        if (key.startswith("_") and key[1:] in infos) or (given is not None and not given[i]):
+            continue
+        if isinstance(value, Mapping):
+            found[key] = info_of(value, i, n_envs)
+        elif isinstance(value, (np.ndarray, list, tuple)) and np.shape(value)[:1] == (n_envs,):
+            row = value[i]
+            found[key] = row.copy() if isinstance(row, np.ndarray) else row
+    return found

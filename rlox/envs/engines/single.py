@@ -1,0 +1,51 @@
+"""A vectorised environment of one, as a plain Gymnasium environment: for evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
+
+from rlox.envs.engines.rows import info_of, row_of
+from rlox.envs.engines.vector import autoreset_of, require_vector
+
+__all__ = ["Single"]
+
+
+class Single(gym.Env[Any, Any]):
+    """One environment of an engine; `make(1)` gives a `gymnasium.vector.VectorEnv` of one.
+
+    Each episode begins with a `reset` of the whole engine, so that its way of resetting does not matter.
+    """
+
+    def __init__(self, make: Callable[[int], Any], name: str) -> None:
+        self._env = require_vector(make(1), 1, name)
+        self._same = autoreset_of(self._env, name) is AutoresetMode.SAME_STEP
+        self.observation_space = self._env.single_observation_space
+        self.action_space = self._env.single_action_space
+        self._actions = batch_space(self.action_space, 1)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        seen, infos = self._env.reset(seed=seed, options=options)
+        return row_of(seen, 0), info_of(infos, 0, 1)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """A step."""
+        room: Any = create_empty_array(self.action_space, 1)
+        given = concatenate(self.action_space, [action], room)
+        seen, paid, terminated, truncated, infos = self._env.step(given)
+        over = bool(terminated[0]), bool(truncated[0])
+        if self._same and any(over):
+            seen, infos = infos["final_obs"], infos.get("final_info", {})
+        return row_of(seen, 0), float(paid[0]), *over, info_of(infos, 0, 1)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._env.close()

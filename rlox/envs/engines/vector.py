@@ -1,0 +1,239 @@
+"""Any `gymnasium.vector.VectorEnv` behind the common interface, whichever way it resets itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from rlox._core import stream_seed
+from rlox.envs.actions import ActionCodec
+from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
+from rlox.envs.engines.rows import info_of, row_of
+from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.errors import ConfigError, EnvError, RloxError
+
+__all__ = ["Lives", "VectorEngine", "autoreset_of", "require_vector"]
+
+Vector = gym.vector.VectorEnv[Any, Any, Any]
+SEEDS = 1 << 31  # what engines in C++ take
+
+
+class Lives(NamedTuple):
+    """Where an engine says that a game goes on behind a lost life."""
+
+    left: Callable[[Mapping[str, Any]], NDArray[np.bool_]]  # of the infos of a step, `[n_envs]`
+    rests: bool  # whether the step after a lost life is none, as that after a game
+
+
+class VectorEngine:
+    """Environments that are stepped all at once by an engine of their own.
+
+    How it begins episodes is read from `metadata["autoreset_mode"]`:
+
+    - SAME_STEP: in the step that ends one; the last observation is in `info["final_obs"]`.
+    - DISABLED: they are reset here, by `reset(options={"reset_mask": ...})`, in the same step.
+    - NEXT_STEP: in the step after it, whose action is ignored. That step is no transition: it pays
+      nothing, its row is cut off (`Finals.idle`), and the row before has the episode's last observation.
+
+    The engine is seeded once, by `reset(seed=seed)`, and cannot be saved: a resumed run begins new
+    episodes, from other seeds.
+
+    Parameters
+    ----------
+    env : the engine
+    seed : of the run
+    name : of the environment, for messages
+    keep_infos : whether the infos of every step are kept
+    scale, clip : rewards as they are learned from are `clip(scale * reward, -clip, clip)`; returns are
+        told without that
+    lives : of games that have some: a lost life ends an episode for learning only, what is told is the game
+    frames : that an observation is a stack of, oldest first along its first axis
+    """
+
+    resume_grade = "episode_start"
+    infos: Sequence[Mapping[str, Any]] = ()
+
+    def __init__(
+        self,
+        env: Vector,
+        seed: int,
+        name: str,
+        keep_infos: bool = False,
+        scale: float = 1.0,
+        clip: float | None = None,
+        lives: Lives | None = None,
+        frames: int = 1,
+    ) -> None:
+        self.env, self.seed, self.name = env, seed, name
+        self.keep_infos = keep_infos
+        self.mode = autoreset_of(env, name)
+        self.n_envs = env.num_envs
+        self.starts = 0
+        self.observation_space, self.action_space = (
+            env.single_observation_space,
+            env.single_action_space,
+        )
+        codec = ObservationCodec.of(self.observation_space, name)
+        self.observations = replace(codec, frames=frames)
+        self.actions = ActionCodec.of(self.action_space, name)
+        self._scale, self._clip = scale, np.inf if clip is None else clip
+        self._shapes = scale != 1.0 or clip is not None
+        self._lives = lives
+        self._paid = np.zeros(self.n_envs, np.float64)  # in the episodes under way
+        self._over = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
+
+    def reset_into(self, obs: NDArray[Any]) -> None:
+        """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
+        seed = self.seed if not self.starts else stream_seed(self.seed, f"restart-{self.starts}", 0)
+        self.starts += 1
+        self._paid[:], self._over[:] = 0.0, False
+        seen, infos = self._call("reset", lambda: self.env.reset(seed=seed % SEEDS))
+        self._encode(seen, obs)
+        self._keep(infos)
+
+    def step_into(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[Any],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Step every environment at once."""
+        given = self.actions.to_env(actions)
+        stepped = self._call("step", lambda: self.env.step(given))
+        seen, rewards[:], terminated[:], truncated[:], infos = stepped
+        idle = np.flatnonzero(self._over) if self._over.any() else NOBODY
+        rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
+        ended = np.flatnonzero(terminated | truncated)
+        self._paid += rewards
+        on = self._going_on(infos, terminated)
+        finals = self._finals(seen, infos, ended, idle, on)
+        if len(ended) and self.mode is AutoresetMode.DISABLED:
+            seen = self._begun(terminated | truncated)
+        self._encode(seen, obs)
+        self._keep(infos)
+        if self._shapes:
+            np.clip(self._scale * rewards, -self._clip, self._clip, out=rewards)
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self._over[:] = terminated | truncated
+            if self._lives is not None and not self._lives.rests:
+                self._over &= ~on
+        truncated[idle] = True  # nothing flows into a row that is no transition
+        return finals
+
+    def state(self) -> dict[str, Any]:
+        """How often it was started: all that can be saved of it."""
+        return {"starts": self.starts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Begin new episodes, other ones than the run began with."""
+        self.starts = int(state["starts"])
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.env.close()
+
+    def _finals(
+        self,
+        seen: Any,
+        infos: Mapping[str, Any],
+        ended: NDArray[np.int64],
+        idle: NDArray[np.int64],
+        on: NDArray[np.bool_],
+    ) -> Finals | None:
+        """Last observations and infos of the episodes that ended, from where the engine has them."""
+        if not len(ended) and not len(idle):
+            return None
+        last = self.observations.rows(len(ended))
+        told: list[Mapping[str, Any]] = []
+        same = self.mode is AutoresetMode.SAME_STEP
+        if same and len(ended) and "final_obs" not in infos:
+            raise EnvError(
+                f"{self.name} resets in the step that ends an episode (SAME_STEP) and gave no 'final_obs' "
+                "in its infos, without which truncated episodes cannot be learned from"
+            )
+        lasts, last_infos = (
+            (infos.get("final_obs"), infos.get("final_info", {})) if same else (seen, infos)
+        )
+        for k, i in enumerate(ended):
+            self.observations.encode_into(row_of(lasts, int(i)), last[k])
+            told.append(info_of(last_infos, int(i), self.n_envs))
+        return Finals(ended, last, self._told(told, ended, on[ended]), idle=idle)
+
+    def _going_on(
+        self, infos: Mapping[str, Any], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Whose game goes on behind the end of its episode, `[n_envs]`."""
+        if self._lives is None or not terminated.any():
+            return np.zeros(self.n_envs, np.bool_)
+        return terminated & self._lives.left(infos)
+
+    def _told(
+        self, told: list[Mapping[str, Any]], ended: NDArray[np.int64], on: NDArray[np.bool_]
+    ) -> list[Mapping[str, Any]]:
+        """The last infos of `ended` with what was paid, and which of their games go on."""
+        for k, i in enumerate(ended):
+            if on[k]:
+                told[k] = {**told[k], GOES_ON: True}
+            elif self._shapes:
+                told[k] = {**told[k], TRUE_RETURN: float(self._paid[i])}
+        self._paid[ended[~on]] = 0.0
+        return told
+
+    def _begun(self, over: NDArray[np.bool_]) -> Any:
+        """Observations of all, once the episodes that are over were followed by others."""
+        options = {"reset_mask": over.copy()}
+        return self._call("reset", lambda: self.env.reset(options=options))[0]
+
+    def _keep(self, infos: Mapping[str, Any]) -> None:
+        if self.keep_infos:
+            self.infos = [info_of(infos, i, self.n_envs) for i in range(self.n_envs)]
+
+    def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
+        try:
+            obs[:] = self.observations.encode_batch(seen)
+        except (ValueError, TypeError, IndexError) as error:
+            raise EnvError(
+                f"{self.name} gave observations of shape {shape_of(seen)}, expected {self.n_envs} of "
+                f"{self.observation_space}: {error}"
+            ) from error
+
+    def _call(self, what: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except RloxError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise EnvError(
+                f"{self.name} raised {type(error).__name__} in {what}: {error}"
+            ) from error
+
+
+def autoreset_of(env: Vector, name: str) -> AutoresetMode:
+    """How an engine begins episodes; `ConfigError` where it does not say so."""
+    said = env.metadata.get("autoreset_mode")
+    try:
+        return said if isinstance(said, AutoresetMode) else AutoresetMode(said)
+    except ValueError as error:
+        modes = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
+        raise ConfigError(
+            f"{name}: metadata['autoreset_mode'] of {type(env).__name__} is {said!r}, expected one of "
+            f"{modes} (gymnasium.vector)"
+        ) from error
+
+
+def require_vector(env: Any, n_envs: int, name: str) -> Vector:
+    """What a factory gave, if it is a `gymnasium.vector.VectorEnv` of that size."""
+    if not isinstance(env, gym.vector.VectorEnv):
+        raise EnvError(f"{name} gave a {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
+    if env.num_envs != n_envs:
+        raise EnvError(f"{name} gave {env.num_envs} environments, expected num_envs={n_envs}")
+    autoreset_of(env, name)
+    return env

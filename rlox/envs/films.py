@@ -1,0 +1,134 @@
+"""Films of episodes as mp4 files, with the optional imageio package: of evaluations, and of training."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.errors import ConfigError, MissingExtraError
+
+__all__ = ["FILM", "FilmedEpisodes", "frame_of", "require_video", "write_mp4"]
+
+FILM = (
+    "rlox/film"  # in the info of the last step of an episode that was filmed: the bytes of an mp4
+)
+
+
+def require_video() -> None:
+    """Raise now, before hours of training, if videos cannot be written."""
+    try:
+        import imageio.v2  # noqa: F401
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("videos need imageio: pip install 'rlox[video]'") from error
+
+
+def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> None:
+    """Write RGB frames `[H, W, 3]` as H.264."""
+    require_video()
+    if not frames:
+        raise ConfigError(f"no frames to write to {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _writer(path, fps) as writer:
+        for frame in frames:
+            writer.append_data(frame)
+
+
+def frame_of(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
+    """What an environment shows now, RGB `[H, W, 3]`."""
+    frame = env.render()
+    if not isinstance(frame, np.ndarray):
+        raise ConfigError(f"{env} does not render frames: no render_mode='rgb_array'")
+    return frame
+
+
+class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
+    """Films every `every`-th episode, the first one among them.
+
+    Frames go into a temporary file as they come, since those of a long episode are gigabytes; the mp4,
+    which is small, is in the info of the last step under `FILM`. An episode that is cut off by a reset,
+    or that a resumed run has the second half of, is no film.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], every: int) -> None:
+        super().__init__(env)
+        require_video()
+        if env.render_mode != "rgb_array":
+            raise ConfigError(
+                f"env.record_every={every}: {env} has render_mode={env.render_mode}, expected "
+                "'rgb_array'; make it with that, or leave env.record_every out"
+            )
+        self._every = every
+        self._begun = 0  # episodes
+        self._fps = float(env.metadata.get("render_fps", 30))
+        self._film: _Film | None = None
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, and a film where it is its turn."""
+        self._stop()
+        result = self.env.reset(**options)
+        if self._begun % self._every == 0:
+            self._film = _Film(self._fps)
+            self._film.add(frame_of(self.env))
+        self._begun += 1
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, with a frame of the film under way."""
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        if self._film is not None:
+            self._film.add(frame_of(self.env))
+            if terminated or truncated:
+                info = {**info, FILM: self._film.finished()}
+                self._film = None
+        return seen, reward, terminated, truncated, info
+
+    def close(self) -> None:
+        """Leave no half film behind."""
+        self._stop()
+        super().close()
+
+    def save_state(self) -> dict[str, Any]:
+        """How many episodes there were: which one is filmed next."""
+        return {"begun": self._begun}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `save_state()`, with the next film."""
+        self._stop()
+        self._begun = int(state["begun"])
+
+    def _stop(self) -> None:
+        if self._film is not None:
+            self._film.finished()
+            self._film = None
+
+
+class _Film:
+    """An mp4 under way."""
+
+    def __init__(self, fps: float) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rlox-film-")
+        self._path = Path(self._folder.name) / "film.mp4"
+        self._writer = _writer(self._path, fps)
+
+    def add(self, frame: NDArray[np.uint8]) -> None:
+        self._writer.append_data(frame)
+
+    def finished(self) -> bytes:
+        """The whole file, which is gone then."""
+        self._writer.close()
+        content = self._path.read_bytes()
+        self._folder.cleanup()
+        return content
+
+
+def _writer(path: Path, fps: float) -> Any:
+    import imageio.v2 as imageio
+
+    return imageio.get_writer(path, fps=fps, macro_block_size=2)

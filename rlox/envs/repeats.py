@@ -1,0 +1,92 @@
+"""Actions that are taken more than once: action repeat, and sticky actions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from rlox._core import stream_seed
+
+__all__ = ["ActionRepeat", "StickyActions"]
+
+Result = tuple[Any, Any, bool, bool, dict[str, Any]]
+_KEYS = 1 << 63  # `stream_seed` gives numbers below it
+
+
+class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
+    """Takes each action `times` times, or until the episode ends.
+
+    What is seen, and the info, are those of the last step taken; the reward is the sum. An end in the
+    middle, of either kind, is the end of the whole.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], times: int) -> None:
+        super().__init__(env)
+        self._times = times
+
+    def step(self, action: Any) -> Result:
+        """The steps with one action."""
+        total = 0.0
+        for _ in range(self._times):
+            seen, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return seen, total, terminated, truncated, info
+
+
+class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
+    """At each step takes the action of the step before, with a probability, instead of the one given.
+
+    After Machado et al. 2018, section 5.2: what is repeated is the action that was taken, so that it may
+    stick for several steps. The first action of an episode is always the one given. The draw of a step is
+    a function of the seed of the last seeded reset and of the steps taken since then.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], probability: float) -> None:
+        super().__init__(env)
+        self._probability = probability
+        self._key: int | None = None
+        self._drawn = 0
+        self._last: Any = (
+            None  # the action taken in the step before; None at the start of an episode
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; with a seed, the draws too."""
+        if seed is not None:
+            self._key, self._drawn = stream_seed(seed, "sticky-actions", 0), 0
+        self._last = None
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Result:
+        """A step with the action, or with the one before it."""
+        if self._key is None:  # never seeded: as the environment then is, another every time
+            self._key = int(self.env.unwrapped.np_random.integers(_KEYS))
+        drawn = stream_seed(self._key, "sticky-actions", self._drawn) / _KEYS
+        self._drawn += 1
+        if self._last is None or drawn >= self._probability:
+            # a copy: the caller may write the next action into the same memory
+            self._last = copy.deepcopy(action)
+        return self.env.step(self._last)
+
+    def save_state(self) -> dict[str, Any]:
+        """The place in the stream and the last action, as one vector."""
+        last = self._last
+        if last is not None:
+            last = np.array(spaces.flatten(self.action_space, last))
+        return {"key": self._key, "drawn": self._drawn, "last": last}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `save_state()`."""
+        last = state["last"]
+        self._key = None if state["key"] is None else int(state["key"])
+        self._drawn = int(state["drawn"])
+        self._last = None if last is None else spaces.unflatten(self.action_space, last)

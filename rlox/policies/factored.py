@@ -1,0 +1,228 @@
+"""Several choices and a vector at once: one distribution of factors that are independent of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlox.errors import ConfigError
+from rlox.networks import Traced, gradient_of, inference
+from rlox.policies.base import NoiseBlocks, Sampler
+from rlox.policies.heads import Explorer, Head, gumbel, score_vectors
+from rlox.policies.mlp import MLPActorCritic
+from rlox.policies.scored import Scored, of_logits, of_means
+
+__all__ = ["FactoredHead", "FactoredPolicy", "MaskedFactoredPolicy"]
+
+Net = Callable[[Tensor], Tensor]
+
+# The logit of what is not there, or not allowed: its probability is exactly 0, and so is that times its
+# logarithm times any slope, which would not be of the least float32.
+NEVER = -1e30
+
+
+class FactoredHead(Head):
+    """Choices among `choices[k]`, and `vector` numbers.
+
+    Outputs are the logits, one choice after another, then the means. An action is a row
+    `[len(choices) + vector]`: the choices, counted from 0, then the numbers; int64 where there are none.
+    log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the entropy is the sum
+    of those of all factors. `log_std` `[vector]` is learned.
+
+    Logits are looked at `[B, K, M]`, each of K choices with as many as the largest has, so that there is no
+    loop over them; what is filled in has probability 0 and no gradient.
+    """
+
+    places: Tensor  # [sum(choices)], of each logit in `[K * M]`
+    counts: (
+        Tensor  # [K], the choices again: saved, as weights of other ones may have the same shapes
+    )
+
+    def __init__(self, choices: Sequence[int], vector: int = 0, log_std_init: float = 0.0) -> None:
+        super().__init__(sum(choices) + vector)
+        self.choices, self.vector = tuple(choices), vector
+        self.logits = sum(choices)
+        self.widest = max(choices)
+        places = [k * self.widest + i for k, n in enumerate(choices) for i in range(n)]
+        self.register_buffer("places", torch.tensor(places), persistent=False)
+        self.register_buffer("counts", torch.tensor(self.choices))
+        init = torch.full((vector,), float(log_std_init))
+        self.log_std = nn.Parameter(init) if vector else None
+
+    def padded(self, outputs: Tensor, fill: float) -> Tensor:
+        """The logits among outputs `[..., size]` as `[..., K, M]`, `fill` where a choice has fewer."""
+        logits, shape = outputs[..., : self.logits], (len(self.choices), self.widest)
+        if len(self.places) < shape[0] * shape[1]:
+            wide = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
+            logits = wide.index_copy(-1, self.places, logits)
+        return logits.reshape(*logits.shape[:-1], *shape)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Weights of a head with the same choices; `ConfigError` for those of another one."""
+        there = state_dict.get(f"{prefix}counts")
+        if there is not None and there.tolist() != list(self.choices):
+            raise ConfigError(
+                f"its actions are choices among {there.tolist()}, these are among {list(self.choices)}; give "
+                "it an environment with the same spaces"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def explorer(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Explorer:
+        """What is added to outputs: Gumbel noise to logits, whose argmax is then a draw, normal to means."""
+        noise = NoiseBlocks(
+            lambda shape: self._noise(shape, generator, generator.device),
+            n_steps,
+            (n_envs, self.size),
+        )
+        return lambda outputs, t: self.mode(outputs + noise[t])
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A sampled action of each row."""
+        return self.mode(outputs + self._noise(tuple(outputs.shape), generator, outputs.device))
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The most likely choices, and the means."""
+        # of equal ones argmax takes the first, so that what is filled in is never taken
+        best = self.padded(outputs, -torch.inf).argmax(-1)
+        if not self.vector:
+            return best
+        return torch.cat([best.to(outputs.dtype), outputs[..., self.logits :]], -1)
+
+    def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of `actions` and entropy, sums over all factors."""
+        log_p = torch.log_softmax(self.padded(outputs, NEVER), -1)
+        log_prob = log_p.gather(-1, self.chosen(actions)).sum((-2, -1))
+        entropy = -(log_p.exp() * log_p).sum((-2, -1))
+        if self.log_std is None:
+            return log_prob, entropy
+        vectors = score_vectors(outputs[..., self.logits :], self.log_std, self.numbers(actions))
+        return log_prob + vectors[0], entropy + vectors[1]
+
+    def chosen(self, actions: Tensor) -> Tensor:
+        """The choices of actions as an index `[B, K, 1]`."""
+        return actions[..., : len(self.choices)].long().unsqueeze(-1)
+
+    def numbers(self, actions: Tensor) -> Tensor:
+        """The numbers of actions `[B, vector]`."""
+        return actions[..., len(self.choices) :]
+
+    def _noise(
+        self, shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
+    ) -> Tensor:
+        drawn = gumbel((*shape[:-1], self.logits), generator, device)
+        if self.log_std is None:
+            return drawn
+        normal = torch.randn((*shape[:-1], self.vector), generator=generator, device=device)
+        return torch.cat([drawn, normal.mul_(self.log_std.detach().exp())], -1)
+
+
+class FactoredPolicy(MLPActorCritic):
+    """Separate actor and critic MLPs; the actor gives what a `FactoredHead` takes.
+
+    Parameters are those of `DiscretePolicy`, with `choices` and `vector` for an action's parts and
+    `log_std_init` for the initial log standard deviation of its numbers.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        choices: Sequence[int],
+        vector: int = 0,
+        net_arch: Sequence[int] = (64, 64),
+        activation: str = "tanh",
+        ortho_init: bool = True,
+        log_std_init: float = 0.0,
+        critic_net_arch: Sequence[int] | None = None,
+    ) -> None:
+        head = FactoredHead(choices, vector, log_std_init)
+        super().__init__(obs_dim, head.size, net_arch, critic_net_arch, activation, ortho_init)
+        self.head = head
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """What the actor says `[B, head.size]`."""
+        outputs: Tensor = self.actor(obs)
+        return outputs
+
+    def fast_outputs(self) -> Net:
+        """`outputs` for many small calls without gradients."""
+        return inference(self.actor)
+
+    def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
+        """Outputs with noise, of which the head takes the best."""
+        explore = self.head.explorer(n_steps, n_envs, generator)
+        outputs = self.fast_outputs()
+        return lambda obs, t: explore(outputs(obs), t)
+
+    def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value, each `[B]`."""
+        return *self.head.score(self.outputs(obs), actions), self.get_value(obs)
+
+    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
+        """`evaluate_actions` with its gradients written out; a subclass may evaluate in any way."""
+        if (traced := self.traced(obs, FactoredPolicy)) is None:
+            return super().scored(obs, actions)
+        return factors(*traced, self.head, actions)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """The most likely choices and the means, `[B, len(choices) + vector]`."""
+        return self.head.mode(self.fast_outputs()(obs))
+
+    def get_action_and_logprob(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A sampled action `[B, len(choices) + vector]` and its log-probability `[B]`."""
+        outputs = self.outputs(obs)
+        action = self.head.sample(outputs.detach(), generator)
+        return action, self.head.score(outputs, action)[0]
+
+
+class MaskedFactoredPolicy(FactoredPolicy):
+    """A `FactoredPolicy` for rows `[B, obs_dim + sum(choices)]`: the masks are behind the observation."""
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """What the actor says; `NEVER` for logits of what is not allowed."""
+        return self._over_rows(self.actor)(obs)
+
+    def fast_outputs(self) -> Net:
+        """`outputs` for many small calls without gradients."""
+        return self._over_rows(super().fast_outputs())
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """V of the observations alone, `[B]`."""
+        return super().get_value(obs[..., : -self.head.logits])
+
+    def _over_rows(self, net: Net) -> Net:
+        def masked(rows: Tensor) -> Tensor:
+            outputs = net(rows[..., : -self.head.logits])
+            forbidden = functional.pad(rows[..., -self.head.logits :] == 0, (0, self.head.vector))
+            return outputs.masked_fill(forbidden, NEVER)
+
+        return masked
+
+
+def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
+    """Of rows `[B, len(choices) + vector]` by the outputs of a head; gradients written out."""
+    said, log_std = actor.out, head.log_std
+    each, entropies, back = of_logits(head.padded(said, NEVER), head.chosen(actions))
+    log_probs, entropy = each.sum(-1), entropies.sum(-1)
+    if log_std is not None:
+        vector = of_means(said[..., head.logits :], log_std, head.numbers(actions))
+        log_probs, entropy = log_probs + vector[0], entropy + vector[1]
+
+    def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
+        # the gradient of a sum is that of each of its factors
+        to_each = to_log_probs.unsqueeze(-1).expand_as(each)
+        spread = None if to_entropy is None else to_entropy.unsqueeze(-1).expand_as(each)
+        to_outputs = back(to_each, spread).flatten(1).index_select(1, head.places)
+        if log_std is not None:
+            to_means, to_log_std = vector[2](to_log_probs, to_entropy)
+            gradient_of(log_std).copy_(to_log_std)
+            to_outputs = torch.cat([to_outputs, to_means], -1)
+        actor.learn(to_outputs)
+        critic.learn(to_values.unsqueeze(-1))
+
+    return Scored(log_probs, entropy, critic.out.squeeze(-1), learn)

@@ -1,0 +1,147 @@
+"""Each kind of action space with each algorithm: it learns, plays, is saved and goes on, or says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.factored import CONTEXTS, SPACES, env_id, require_form
+
+from rlox.algorithms import A2C, ALGORITHMS, BC, DDPG, DQN, PPO, SAC, TD3, Rainbow, RecurrentPPO
+from rlox.errors import UnsupportedSpaceError
+from rlox.runs.record import record
+from rlox.sources.store import InMemory
+
+pytestmark = pytest.mark.ci
+
+ROLLOUT: Mapping[str, Any] = {"n_envs": 2, "n_steps": 16, "net_arch": (8,)}
+REPLAY: Mapping[str, Any] = {
+    "learning_starts": 16, "batch_size": 8, "buffer_size": 256, "net_arch": (8,),
+}  # fmt: skip
+SETTINGS: dict[Any, Mapping[str, Any]] = {
+    PPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 16},
+    A2C: {**ROLLOUT, "n_steps": 8},
+    RecurrentPPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 16, "lstm_hidden_size": 8},
+    DQN: REPLAY,
+    Rainbow: REPLAY,
+    SAC: REPLAY,
+    TD3: REPLAY,
+    DDPG: REPLAY,
+    BC: {"batch_size": 8, "net_arch": (8,)},
+}
+TOTAL = 64
+NOWHERE = {
+    "Text": r"has action space Text\(.* expected Discrete, MultiDiscrete, .*; wrap it with ",
+    "DictWithSequence": r", part path, has action space Sequence\(.*; wrap it with gymnasium",
+}
+CHOICE = ("Discrete", "DiscreteFromFive")
+BOUNDED = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
+KINDS = {DQN: "Discrete", Rainbow: "Discrete", SAC: "Discrete or Box", TD3: "Box", DDPG: "Box"}
+
+
+def refusal(facade: Any, space: str) -> str | None:
+    """What is said where the algorithm does not take the space."""
+    if space in NOWHERE:
+        return NOWHERE[space]
+    kinds = KINDS.get(facade)
+    if kinds is None or ("Discrete" in kinds and space in CHOICE):
+        return None
+    if "Box" in kinds and (space in BOUNDED or space == "BoxOneSided"):
+        unbounded = (
+            f"{facade.name} needs Box actions with finite bounds, .*; wrap it with gymnasium"
+        )
+        return None if space in BOUNDED else unbounded
+    return f"^{facade.name} needs {kinds} actions, {env_id(space)} has .*; use algo=ppo, "
+
+
+def played(space: str) -> Any:
+    """A dataset of a few episodes in the environment with that action space."""
+    return record(PPO(env_id(space), **SETTINGS[PPO]), 4, deterministic=False).buffer()
+
+
+def made(facade: Any, space: str, data: Any) -> Any:
+    given = (
+        {"dataset": data, "env_id": env_id(space)} if facade is BC else {"env_id": env_id(space)}
+    )
+    return facade(**given, seed=3, **SETTINGS[facade])
+
+
+def learned(algorithm: Any) -> list[bytes]:
+    """The bytes of what it has learned, and of the environments and the buffer."""
+    state = algorithm.source.save(InMemory())
+    numbers = [p.detach().numpy().tobytes() for p in algorithm.policy.parameters()]
+    return [*numbers, repr(state.get("env")).encode(), repr(algorithm.clock).encode()]
+
+
+def test_the_matrix_has_every_algorithm_and_eleven_spaces_at_least() -> None:
+    assert {facade.name for facade in SETTINGS} == set(ALGORITHMS)
+    assert len(SPACES) >= 11
+    assert {type(space).__name__ for space in SPACES.values()} == {
+        "Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple", "Text",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("facade", SETTINGS)
+def test_an_algorithm_learns_plays_and_goes_on_in_a_space_or_says_why_not(
+    facade: Any, space: str, tmp_path: Path
+) -> None:
+    told = refusal(facade, space)
+    if told is not None:
+        with pytest.raises(UnsupportedSpaceError, match=told) as refused:
+            made(facade, space, None)
+        assert "\n" not in str(refused.value)
+        return
+    data = played(space) if facade is BC else None
+    whole, part = made(facade, space, data), made(facade, space, data)
+    before = learned(whole)
+    whole.train(TOTAL)
+    assert learned(whole) != before
+    part.fit(TOTAL, hooks=(lambda clock, *_: stop_halfway(part, clock),))
+    assert TOTAL // 2 <= part.clock.now < TOTAL
+    part.save(tmp_path / "part")
+    given = {"dataset": data} if facade is BC else {}
+    again = facade.from_checkpoint(tmp_path / "part", **given)
+    again.train(TOTAL)
+    assert learned(again) == learned(whole)
+    assert again.evaluate(3).returns == whole.evaluate(3).returns
+    _predicts(whole, space)
+
+
+def stop_halfway(algorithm: Any, clock: Any) -> None:
+    """Stop a run that has the schedules of the whole one."""
+    if clock.now >= TOTAL // 2:
+        algorithm.stop("interrupted")
+
+
+def _predicts(algorithm: Any, space: str) -> None:
+    """Single actions are of the space, and those of a batch the same ones side by side."""
+    seen = np.eye(CONTEXTS, dtype=np.float32)
+
+    def predicted(obs: Any) -> Any:
+        action = algorithm.predict(obs)
+        return action[0] if isinstance(algorithm, RecurrentPPO) else action
+
+    single = predicted(seen[0])
+    if space in CHOICE:
+        assert type(single) is int
+        assert SPACES[space].contains(single)
+    else:
+        require_form(SPACES[space], single)
+    batch = algorithm.parts.actor.actions.each(predicted(seen))
+    assert len(batch) == CONTEXTS
+    spread = [_numbers(action) for action in (single, batch[0])]
+    torch.testing.assert_close(*spread, rtol=0.0, atol=1e-5)
+
+
+def _numbers(action: Any) -> list[float]:
+    """All numbers of an action, part by part."""
+    if isinstance(action, dict):
+        return [number for key in sorted(action) for number in _numbers(action[key])]
+    if isinstance(action, tuple):
+        return [number for part in action for number in _numbers(part)]
+    return [float(number) for number in np.ravel(action)]

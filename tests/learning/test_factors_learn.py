@@ -1,0 +1,38 @@
+"""Every factor of an action is learned: who leaves one of them to chance stays below the score asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers.factored import env_id
+
+from rlox.algorithms import A2C, PPO
+
+pytestmark = pytest.mark.learning
+
+SHARED: dict[str, Any] = {
+    "n_envs": 8, "learning_rate": 1e-2, "net_arch": (16,), "gamma": 0.0, "log_std_init": -1.0,
+}  # fmt: skip
+SETTINGS: dict[Any, tuple[int, dict[str, Any]]] = {
+    PPO: (6_144, {"n_steps": 64, "batch_size": 128, "n_epochs": 8}),
+    A2C: (12_800, {"n_steps": 8}),
+}
+
+
+@pytest.mark.parametrize("facade", SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "without_one"),
+    [
+        # the mean of the parts that are right over eight steps, one of them right by chance
+        ("MultiDiscrete", 8 * (1 + 1 / 2) / 2),
+        ("MultiBinary", 8 * (2 + 1 / 2) / 3),
+        ("DictMixed", 8 * (1 + 1 / 2) / 2),
+    ],
+)
+def test_each_part_of_an_action_is_learned(facade: Any, name: str, without_one: float) -> None:
+    total, settings = SETTINGS[facade]
+    algorithm = facade(env_id(name), seed=1, **SHARED, **settings)
+    algorithm.train(total)
+    score = algorithm.evaluate(20).mean
+    assert score > 7.5 > without_one

@@ -1,0 +1,236 @@
+"""Games of ALE: every step of the preprocessing, lives and scores, and three engines frame by frame."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlox.configs import EnvConfig, make
+from rlox.configs.atari import AtariConfig
+from rlox.envs.base import GOES_ON, TRUE_RETURN
+from rlox.envs.engines.atari import AtariGame, ale_arguments, by_area
+from rlox.envs.make import single_factory
+from rlox.envs.wrapping import wrapping
+from rlox.errors import ConfigError
+from rlox.sources.episodes import EpisodeTracker
+
+FRAMES = gym.spaces.Box(0, 255, (210, 160), np.uint8)
+
+
+def extra(module: str) -> pytest.MarkDecorator:
+    missing = importlib.util.find_spec(module) is None
+    return pytest.mark.skipif(missing, reason=f"extra not installed: {module}")
+
+
+class Game(gym.Env[Any, Any]):
+    """Frame t is of brightness t, its left half darker by 1 where t is odd; pays 2 a frame.
+
+    A life is lost with each of `deaths`, the game is over after the last of them.
+    """
+
+    def __init__(self, deaths: tuple[int, ...] = (), fire: bool = True) -> None:
+        self.observation_space, self.action_space = FRAMES, gym.spaces.Discrete(4)
+        self.deaths, self.fire = deaths, fire
+        self.given: list[int] = []
+        self.games = 0
+
+    def get_action_meanings(self) -> list[str]:
+        return ["NOOP", "FIRE" if self.fire else "UP", "RIGHT", "LEFT"]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t, self.games = 0, self.games + 1
+        self.given = []
+        return self._frame(), {"lives": len(self.deaths)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.given.append(int(action))
+        lives = sum(death > self.t for death in self.deaths)
+        over = bool(self.deaths) and not lives
+        return self._frame(), 2.0, over, False, {"lives": lives}
+
+    def _frame(self) -> Any:
+        frame = np.full((210, 160), self.t, np.uint8)
+        frame[:, :80] -= self.t % 2
+        return frame
+
+
+def played(game: Game, training: bool = False, **settings: Any) -> AtariGame:
+    return AtariGame(game, AtariConfig(**settings), training)
+
+
+def covers(length: int, size: int) -> Any:
+    """How much of pixel j the area i of `size` covers, in parts of `1 / size`."""
+    return np.array(
+        [
+            [
+                max(0, min((i + 1) * length, (j + 1) * size) - max(i * length, j * size))
+                for j in range(length)
+            ]
+            for i in range(size)
+        ]
+    )
+
+
+def test_the_mean_of_areas_is_exact_and_rounded_half_to_even() -> None:
+    rng = np.random.default_rng(0)
+    for height, width, size in ((210, 160, 84), (250, 160, 84), (210, 160, 160), (12, 9, 8)):
+        frame = rng.integers(256, size=(height, width)).astype(np.uint8)
+        sums = covers(height, size) @ frame.astype(np.int64) @ covers(width, size).T
+        assert np.array_equal(by_area(frame, size), np.rint(sums / (height * width)))
+    white = np.full((250, 160), 255, np.uint8)
+    assert (by_area(white, 160) == 255).all()
+
+
+def test_an_action_is_held_and_the_brighter_of_the_last_two_frames_is_seen() -> None:
+    game = Game(fire=False)
+    env = played(game, noop_max=0)
+    first, _ = env.reset(seed=0)
+    assert first.shape == (4, 84, 84)
+    assert (first == 0).all()
+    seen, reward, *ends, _ = env.step(3)
+    assert game.given == [3, 3, 3, 3]
+    assert (reward, ends) == (8.0, [False, False])
+    assert (seen[3] == 4).all()
+    assert (seen[:3] == 0).all()
+    second = env.step(2)[0]
+    assert [int(frame[0, 0]) for frame in second] == [0, 0, 4, 8]
+    odd = played(Game(fire=False), noop_max=0, frame_skip=5)
+    odd.reset(seed=0)
+    bright = odd.step(0)[0][3]
+    assert (int(bright[0, 0]), int(bright[0, 83])) == (
+        4,
+        5,
+    )  # frames 4 and 5, the latter darker left
+    plain = played(Game(fire=False), noop_max=0, frame_skip=5, max_pool=False, stack=1)
+    plain.reset(seed=0)
+    assert int(plain.step(0)[0][0, 0, 0]) == 4
+
+
+def test_a_game_begins_with_drawn_frames_and_fire_which_is_paid_with_the_first_step() -> None:
+    counts = set()
+    for seed in range(40):
+        game = Game()
+        env = played(game, noop_max=5)
+        env.reset(seed=seed)
+        assert game.given == [0] * (len(game.given) - 1) + [1]
+        counts.add(len(game.given))
+        assert env.step(2)[1] == 2.0 * (len(game.given) - 4) + 8.0
+        assert env.step(2)[1] == 8.0
+    assert counts == {1, 2, 3, 4, 5}
+    for settings, given in (({"fire_reset": False, "noop_max": 0}, []), ({"noop_max": 0}, [1])):
+        game = Game()
+        played(game, **settings).reset(seed=0)
+        assert game.given == given
+
+
+def test_a_lost_life_ends_an_episode_of_training_and_not_the_game() -> None:
+    game = Game(deaths=(6, 11))
+    env = played(game, training=True, noop_max=0)
+    env.reset(seed=0)  # frame 1: FIRE
+    assert env.step(0)[2] is False  # frames 2 to 5
+    seen, _, terminated, truncated, info = env.step(0)  # frame 6 to 9
+    assert (terminated, truncated, info[GOES_ON], info["lives"]) == (True, False, True, 1)
+    after, _ = env.reset()
+    assert (game.games, game.given[-1]) == (1, 1)  # the same game, with FIRE
+    assert np.array_equal(after[:3], seen[1:])
+    _, reward, terminated, _, info = env.step(0)  # frame 11, and what was paid for FIRE
+    assert (reward, terminated, info["lives"], GOES_ON in info) == (4.0, True, 0, False)
+    env.reset()
+    assert game.games == 2
+    evaluated = played(Game(deaths=(6, 11)), noop_max=0)
+    evaluated.reset(seed=0)
+    assert [evaluated.step(0)[2] for _ in range(3)] == [False, False, True]
+
+
+def test_a_reset_with_a_seed_begins_a_game_also_behind_a_lost_life() -> None:
+    game = Game(deaths=(2, 100))
+    env = played(game, training=True, noop_max=0)
+    env.reset(seed=0)
+    assert env.step(0)[2]
+    env.reset(seed=1)
+    assert game.games == 2
+
+
+def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clipped() -> None:
+    config = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0))
+    env = wrapping(config, training=True)(Game(deaths=(6, 11)))
+    tracker, told, rewards = EpisodeTracker(1), [], set()
+    env.reset(seed=0)
+    for _ in range(12):
+        _, reward, terminated, _, info = env.step(0)
+        rewards.add(reward)
+        tracker.add(np.array([reward]))
+        if terminated:
+            told += tracker.finish(np.array([0]), 0, [info])
+            env.reset()
+    assert rewards == {1.0}
+    # 11 frames at 2, taken in 3 actions
+    assert {(e.total_reward, e.length) for e in told} == {(22.0, 3)}
+    assert TRUE_RETURN in (told[0].info or {})
+    unclipped = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0, clip_rewards=False))
+    raw = wrapping(unclipped, training=True)(Game(fire=False))
+    raw.reset(seed=0)
+    assert raw.step(0)[1] == 8.0
+
+
+def test_what_the_preprocessing_decides_is_not_said_twice() -> None:
+    with pytest.raises(ConfigError, match=r"frameskip.*set env.atari.frame_skip"):
+        ale_arguments(EnvConfig("ALE/Pong-v5", kwargs={"frameskip": 2}))
+    plain = EnvConfig("ALE/Pong-v5", kwargs={"frameskip": 2}, atari=AtariConfig(preprocess=False))
+    assert ale_arguments(plain) == {}
+    sticky = EnvConfig("ALE/Pong-v5", repeat_action_probability=0.0)
+    assert ale_arguments(sticky)["repeat_action_probability"] == 0.0
+
+
+def pong(backend: str, **keys: Any) -> EnvConfig:
+    keys = {"repeat_action_probability": 0.0, "atari": {"noop_max": 1}, **keys}
+    return make(EnvConfig, {"id": "ALE/Pong-v5", "backend": backend, **keys})
+
+
+@extra("ale_py")
+@extra("envpool")
+def test_three_engines_show_the_same_frames_of_a_game_of_pong() -> None:
+    envs = [single_factory(pong(b))() for b in ("gymnasium", "envpool", "ale")]
+    ours, pool, ale = (env.reset(seed=1)[0] for env in envs)
+    rng, score = np.random.default_rng(0), 0.0
+    for step in range(2000):
+        assert np.array_equal(ours, pool), step
+        # ALE's own begins with black frames in the stack, the others with the first frame in all
+        known = min(step + 1, 4)
+        assert np.array_equal(ours[-known:], ale[-known:]), step
+        assert not ale[: 4 - known].any()
+        action = int(rng.integers(6))
+        (ours, *one), (pool, *two), (ale, *three) = (env.step(action) for env in envs)
+        assert one[:3] == two[:3] == three[:3], step
+        score += one[0]
+        if one[1]:
+            break
+    assert one[1]
+    assert score < -15
+    for env in envs:
+        env.close()
+
+
+@extra("ale_py")
+@pytest.mark.parametrize("backend", ["gymnasium", "ale"])
+def test_a_limit_counts_frames(backend: str) -> None:
+    env = single_factory(pong(backend, max_episode_steps=40))()
+    env.reset(seed=0)
+    steps = 1
+    while not env.step(0)[3]:
+        steps += 1
+    assert steps == 10  # with a frame before the first
+    env.close()
+
+
+@extra("ale_py")
+def test_the_environment_as_it_is_registered_can_be_had() -> None:
+    env = single_factory(pong("gymnasium", atari={"preprocess": False}))()
+    assert env.observation_space.shape == (210, 160, 3)
+    env.close()

@@ -1,0 +1,125 @@
+"""EnvPool: Gymnasium's ids, seeds for each environment, resets that are no transitions, true returns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.configs import EnvConfig, make
+from rlox.envs.make import make_vec, single_factory
+from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+
+envpool = pytest.mark.skipif(
+    __import__("importlib.util").util.find_spec("envpool") is None,
+    reason="extra not installed: envpool",
+)
+
+
+def config(env_id: str = "CartPole-v1", n_envs: int = 3, **keys: Any) -> EnvConfig:
+    return make(EnvConfig, {"id": env_id, "n_envs": n_envs, "backend": "envpool", **keys})
+
+
+def play(vec: Any, steps: int) -> tuple[list[Any], list[Any], int]:
+    """What so many steps of the same drawn actions show, which episodes ended, and idle rows."""
+    n, dim = vec.n_envs, vec.observations.dim
+    obs, rewards, ends = np.zeros((n, dim), np.float32), np.zeros(n), np.zeros((2, n), np.bool_)
+    rng = np.random.default_rng(0)
+    vec.reset_into(obs)
+    shown, told, idle = [obs.copy()], [], 0
+    for _ in range(steps):
+        action = rng.integers(2, size=n)
+        finals = vec.step_into(action, obs, rewards, ends[0], ends[1])
+        shown.append((obs.copy(), rewards.copy(), ends.copy()))
+        if finals is not None:
+            told += [(int(i), info) for i, info in zip(finals.envs, finals.infos, strict=True)]
+            idle += len(finals.idle)
+            assert not rewards[finals.idle].any()
+    vec.close()
+    return shown, told, idle
+
+
+@envpool
+def test_environment_i_of_a_pool_is_that_of_seed_plus_i_whatever_its_size() -> None:
+    wide, _, _ = play(make_vec(config(n_envs=3), 5), 0)
+    for i in range(3):
+        single = single_factory(config(n_envs=1))()
+        assert single.reset(seed=5 + i)[0].tolist() == wide[0][i].tolist()
+        single.close()
+
+
+@envpool
+def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
+    runs = [play(make_vec(config(), seed), 40)[0] for seed in (5, 5, 6)]
+    assert repr(runs[0]) == repr(runs[1])
+    assert repr(runs[0]) != repr(runs[2])
+
+
+@envpool
+def test_returns_are_those_of_the_environment_and_the_limit_is_the_one_given() -> None:
+    vec = make_vec(config(max_episode_steps=6, reward_scale=0.1), 1)
+    _, told, idle = play(vec, 60)
+    assert {info["rlox/true_return"] for _, info in told} == {6.0}
+    assert len(told) == 3 * 8  # 6 steps and one that begins the next
+    assert idle == 3 * 8
+
+
+@envpool
+def test_gymnasiums_ids_of_games_are_those_of_the_pool_and_whole_games_are_told() -> None:
+    vec = single_factory(config("ALE/Breakout-v5", 1, atari={"noop_max": 1}))()
+    assert vec.observation_space.shape == (4, 84, 84)
+    assert vec.observation_space.dtype == np.uint8
+    vec.reset(seed=0)
+    for _ in range(400):
+        *_, over, _, info = vec.step(1)
+        if over:
+            break
+    assert info["lives"] == 0  # an evaluation is of whole games
+    vec.close()
+
+
+@envpool
+@pytest.mark.parametrize(
+    ("keys", "error", "told"),
+    [
+        ({"env_id": "CartPol-v1"}, UnknownNameError, "EnvPool has no CartPol-v1; did you mean"),
+        ({"env_id": "Blackjack-v9"}, UnknownNameError, "EnvPool has no Blackjack-v9"),
+        ({"action_repeat": 2}, ConfigError, "env.backend=envpool has no env.action_repeat"),
+        ({"wrappers": ["flatten_observation"]}, ConfigError, "has no env.wrappers"),
+        ({"action_mask": "info"}, ConfigError, "has no env.action_mask"),
+        ({"repeat_action_probability": 0.2}, ConfigError, "sticky actions for Atari games only"),
+        ({"kwargs": {"nonsense": 1}}, ConfigError, "env.kwargs do not fit EnvPool"),
+        (
+            {"env_id": "ALE/Pong-v5", "atari": {"preprocess": False}},
+            ConfigError,
+            "always preprocesses; use env.backend=gymnasium",
+        ),
+    ],
+)
+def test_what_a_pool_cannot_do_is_told(
+    keys: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        make_vec(config(**keys), 0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "module", "env_id", "line"),
+    [
+        ("envpool", "envpool", "CartPole-v1", r"pip install 'rlox\[envpool\]'"),
+        ("ale", "ale_py", "ALE/Pong-v5", r"pip install 'rlox\[atari\]'"),
+    ],
+)
+def test_an_engine_that_is_not_installed_is_told_with_the_line_that_installs_it(
+    backend: str, module: str, env_id: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=line):
+        make_vec(EnvConfig(env_id, n_envs=1, backend=backend), 0)
+
+
+def test_ales_own_engine_plays_games_only() -> None:
+    with pytest.raises(ConfigError, match="plays Atari games"):
+        make_vec(EnvConfig("CartPole-v1", backend="ale"), 0)

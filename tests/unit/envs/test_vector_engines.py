@@ -1,0 +1,294 @@
+"""Engines of `gymnasium.vector`, in each way of resetting: the same episodes, the same transitions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from helpers.envs import Countdown
+from helpers.vectors import MODES, counting, make_cartpoles, make_counting, not_vectors
+
+from rlox import GymVecEnv
+from rlox.algorithms import DQN, PPO, SAC
+from rlox.collectors import RolloutCollector
+from rlox.configs import EnvConfig
+from rlox.envs.engines.vector import VectorEngine
+from rlox.envs.make import make_vec, single_factory
+from rlox.errors import ConfigError, EnvError
+from rlox.policies import DiscretePolicy
+from rlox.sources.collector import Collector
+
+LENGTHS = [(2, 3, 1), (4, 1), (1,), (5, 2)]  # of the episodes of each environment
+modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+
+
+def engine(mode: AutoresetMode, n_envs: int = 4, **config: Any) -> Any:
+    config = {"id": "Counting", "n_envs": n_envs, **config}
+    return make_vec(EnvConfig(**config), 7, partial(counting, mode=mode))
+
+
+def transitions(mode: AutoresetMode, n_steps: int = 40, **config: Any) -> list[list[Any]]:
+    """The transitions that each environment went through."""
+    vec = engine(mode, **config)
+    n = vec.n_envs
+    obs, after = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.float32)
+    rewards, ends = np.zeros(n), np.zeros((2, n), np.bool_)
+    vec.reset_into(obs)
+    found: list[list[Any]] = [[] for _ in range(n)]
+    for _ in range(n_steps):
+        finals = vec.step_into(np.zeros(n, np.int64), after, rewards, ends[0], ends[1])
+        led = after.copy()
+        if finals is not None:
+            led[finals.envs] = finals.obs
+        idle = [] if finals is None else finals.idle.tolist()
+        for i in range(n):
+            row = (obs[i].tolist(), float(rewards[i]), led[i].tolist(), *map(bool, ends[:, i]))
+            if i not in idle:
+                found[i].append(row)
+        obs[:] = after
+    vec.close()
+    return found
+
+
+@modes
+def test_every_mode_goes_through_the_same_transitions_as_single_environments(
+    mode: AutoresetMode,
+) -> None:
+    seen = transitions(mode)
+    config = EnvConfig("Countdown", n_envs=1)
+    for i, lengths in enumerate(LENGTHS):
+        vec = make_vec(config, 7 + i, partial(Countdown, lengths))
+        obs, after = np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32)
+        rewards, ends = np.zeros(1), np.zeros((2, 1), np.bool_)
+        vec.reset_into(obs)
+        for row in seen[i]:
+            finals = vec.step_into(np.zeros(1, np.int64), after, rewards, ends[0], ends[1])
+            led = after if finals is None else finals.obs
+            assert row == (
+                obs[0].tolist(), float(rewards[0]), led[0].tolist(), *map(bool, ends[:, 0]),
+            )  # fmt: skip
+            obs[:] = after
+
+
+@modes
+def test_only_next_step_engines_have_steps_that_are_no_transitions(mode: AutoresetMode) -> None:
+    taken = [len(rows) for rows in transitions(mode)]
+    if mode is AutoresetMode.NEXT_STEP:
+        # of 40 steps: in rounds of 2 + 1, 3 + 1, 1 + 1 steps with their resets, of 4 + 1, 1 + 1 ...
+        assert taken == [40 - 13, 40 - 11, 20, 40 - 8]
+    else:
+        assert taken == [40] * 4
+
+
+@modes
+def test_infos_of_last_steps_and_true_returns_are_told(mode: AutoresetMode) -> None:
+    vec = engine(mode, reward_scale=-2.0, reward_clip=3.0, n_envs=2)
+    n = 2
+    obs, rewards, ends = np.zeros((n, 3), np.float32), np.zeros(n), np.zeros((2, n), np.bool_)
+    vec.reset_into(obs)
+    told: dict[int, list[Any]] = {0: [], 1: []}
+    paid = []
+    for _ in range(20):
+        finals = vec.step_into(np.zeros(n, np.int64), obs, rewards, ends[0], ends[1])
+        paid.append(rewards.tolist())
+        for i, info in zip(finals.envs, finals.infos, strict=True) if finals else ():
+            told[int(i)].append((info["episode_was"], info["is_success"], info["rlox/true_return"]))
+    # episode k pays t + 0.25 at step t; of lengths 2, 3, 1 and 4, 1
+    assert told[0][:3] == [(0, True, 3.5), (1, False, 6.75), (2, True, 1.25)]
+    assert told[1][:2] == [(0, True, 11.0), (1, False, 1.25)]
+    assert paid[0] == [-2.5, -2.5]
+    assert paid[1] == [-3.0, -3.0]
+
+
+def advantages(mode: AutoresetMode) -> tuple[dict[Any, float], Any]:
+    """Advantages of what two rollouts learn from, by seed, episode and step, of whole episodes."""
+    torch.manual_seed(0)
+    policy = DiscretePolicy(3, 2, net_arch=(4,))
+    source = partial(counting, mode=mode)
+    collector = RolloutCollector(source, n_envs=4, config=EnvConfig("Counting", n_envs=4))
+    found: dict[Any, float] = {}
+    for _ in range(2):  # the second begins where resets may be due
+        rows = collector.collect(policy, 16).rows()
+        keys = [tuple(map(int, seen)) for seen in rows.obs.tolist()]
+        here = dict(zip(keys, rows.advantages.tolist(), strict=True))
+        for seed, episode, t in keys:
+            length = LENGTHS[seed][episode % len(LENGTHS[seed])]
+            assert t < length  # what ended an episode is of no row
+            if (seed, episode, length - 1) in here and (seed, episode, 0) in here:
+                found[seed, episode, t] = here[seed, episode, t]
+    collector.close()
+    return found, collector.progress
+
+
+@modes
+def test_a_rollout_learns_from_transitions_only_and_the_same_of_each(mode: AutoresetMode) -> None:
+    expected, _ = advantages(AutoresetMode.SAME_STEP)
+    found, progress = advantages(mode)
+    both = expected.keys() & found.keys()
+    assert len(both) > 60
+    assert np.allclose([found[key] for key in both], [expected[key] for key in both], atol=1e-6)
+    told = {(e.length, e.total_reward) for e in progress.episodes if e.env == 1}
+    assert told == {(4, 11.0), (1, 1.25)}
+
+
+@modes
+def test_values_of_truncated_ends_are_those_of_the_last_observation(mode: AutoresetMode) -> None:
+    collector = Collector(
+        partial(counting, mode=mode), n_envs=1, config=EnvConfig("Counting", n_envs=1)
+    )
+    policy = DiscretePolicy(3, 2, net_arch=(4,))
+    rollout = collector.collect(policy, 12)
+    cut = rollout.truncated.clone()
+    if rollout.valid is not None:
+        cut &= rollout.valid
+    (t,) = cut.nonzero()[:1].flatten().tolist()
+    last = torch.tensor([[0.0, 1.0, 3.0]])  # of seed 0, episode 1, which has 3 steps
+    with torch.inference_mode():
+        assert torch.allclose(rollout.next_values[t], policy.get_value(last)[0])
+    collector.close()
+
+
+@modes
+def test_a_buffer_is_given_transitions_only(mode: AutoresetMode) -> None:
+    dqn = DQN(
+        partial(counting, mode=mode), n_envs=4, learning_starts=400, buffer_size=1000, n_step=1,
+        batch_size=16,
+    )  # fmt: skip
+    dqn.train(total_timesteps=200)
+    memory = dqn.source.memory
+    stored = len(memory.buffer)
+    idle = 200 - stored
+    assert (idle > 0) == (mode is AutoresetMode.NEXT_STEP)
+    batch = memory.sample(8, 0.0, 200)
+    rows = batch.obs.reshape(-1, 3).numpy(), batch.next_obs.reshape(-1, 3).numpy()
+    assert (rows[1][:, 1] == rows[0][:, 1]).all()  # never into another episode
+    assert (rows[1][:, 2] == rows[0][:, 2] + 1).all()
+    dqn.close()
+
+
+@modes
+def test_an_engine_trains_and_is_evaluated(mode: AutoresetMode) -> None:
+    ppo = PPO(partial(make_cartpoles, mode=mode), n_envs=4, n_steps=32, n_epochs=1, seed=3)
+    ppo.train(total_timesteps=256)
+    evaluation = ppo.evaluate(2, seed=5)
+    assert all(r == n for r, n in zip(evaluation.returns, evaluation.lengths, strict=True))
+    assert ppo.source.resume_grade == "episode_start"
+    ppo.close()
+
+
+def test_box_actions_reach_the_engine_within_their_bounds() -> None:
+    def pendulums(num_envs: int) -> Any:
+        return gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * num_envs)
+
+    sac = SAC(pendulums, n_envs=2, learning_starts=20, batch_size=8, net_arch=(8,))
+    sac.train(total_timesteps=40)
+    assert np.isfinite(sac.evaluate(1, seed=0).returns).all()
+    sac.close()
+
+
+def test_a_ready_engine_trains_and_says_why_it_cannot_be_evaluated() -> None:
+    ppo = PPO(make_cartpoles(4), n_envs=4, n_steps=16, n_epochs=1)
+    ppo.train(total_timesteps=64)
+    with pytest.raises(ConfigError, match="pass what makes it instead"):
+        ppo.evaluate(1, seed=0)
+    ppo.close()
+    with pytest.raises(ConfigError, match="has 4 environments; give n_envs=4"):
+        PPO(make_cartpoles(4), n_envs=8)
+
+
+def test_a_factory_in_a_module_is_named_on_the_command_line() -> None:
+    config = EnvConfig("helpers.vectors:make_counting", n_envs=3)
+    vec = make_vec(config, 7)
+    assert isinstance(vec, VectorEngine)
+    assert (vec.n_envs, vec.observations.dim) == (3, 3)
+    env = single_factory(config)()
+    assert env.reset(seed=11)[0].tolist() == [11.0, 0.0, 0.0]
+    assert env.step(0)[:4][1:] == (1.25, False, False)
+    assert env.step(0)[1:4] == (2.25, True, False)
+
+
+def test_gym_vec_env_marks_the_steps_that_only_began_an_episode() -> None:
+    vec = GymVecEnv(make_counting, 2, seed=7)
+    vec.reset_all()
+    steps = [vec.step_all([0, 0]) for _ in range(4)]
+    assert [s["lost"].tolist() for s in steps] == [
+        [False] * 2,
+        [False] * 2,
+        [True, False],
+        [False] * 2,
+    ]
+    assert steps[2]["final_obs"][0].tolist() == [7.0, 0.0, 2.0]
+    vec.close()
+
+
+def test_a_resumed_run_begins_other_episodes_than_it_began_with() -> None:
+    first, again = engine(AutoresetMode.NEXT_STEP), engine(AutoresetMode.NEXT_STEP)
+    obs = np.zeros((2, 4, 3), np.float32)
+    first.reset_into(obs[0])
+    again.restore(first.state())
+    again.reset_into(obs[1])
+    assert obs[0][:, 0].tolist() == [7, 8, 9, 10]
+    assert not set(obs[0][:, 0].tolist()) & set(obs[1][:, 0].tolist())
+
+
+class Silent(gym.vector.SyncVectorEnv):
+    """Says nothing of how it resets."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([Countdown] * num_envs)
+        self.metadata = {}
+
+
+class Forgetful(gym.vector.SyncVectorEnv):
+    """Resets in the step that ends an episode, and has lost the last observation."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([Countdown] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def step(self, actions: Any) -> Any:
+        *rest, infos = super().step(actions)
+        infos.pop("final_obs", None)
+        return *rest, infos
+
+
+def fewer(num_envs: int) -> Any:
+    return counting(num_envs - 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "config", "error", "told"),
+    [
+        (not_vectors, {}, EnvError, "gave a Countdown, expected a gymnasium.vector.VectorEnv"),
+        (fewer, {}, EnvError, "gave 3 environments, expected num_envs=4"),
+        (Silent, {}, ConfigError, "is None, expected one of AutoresetMode.NEXT_STEP"),
+        (
+            make_counting,
+            {"action_repeat": 2},
+            ConfigError,
+            "has no env.action_repeat: they are put",
+        ),
+        (make_counting, {"max_episode_steps": 2}, ConfigError, "has no env.max_episode_steps"),
+        (make_counting, {"workers": "subprocess"}, ConfigError, "has no env.workers"),
+        (make_counting, {"backend": "native"}, ConfigError, "needs a native environment"),
+        (make_counting, {"kwargs": {"size": 3}}, ConfigError, "unexpected keyword argument 'size'"),
+    ],
+)
+def test_what_does_not_fit_is_told(
+    source: Any, config: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        make_vec(EnvConfig("Mine", n_envs=4, **config), 0, source)
+
+
+def test_a_last_observation_that_is_not_there_is_an_error() -> None:
+    vec = make_vec(EnvConfig("Mine", n_envs=1), 0, Forgetful)
+    obs, rewards, ends = np.zeros((1, 3), np.float32), np.zeros(1), np.zeros((2, 1), np.bool_)
+    vec.reset_into(obs)
+    with pytest.raises(EnvError, match="gave no 'final_obs'"):
+        for _ in range(3):
+            vec.step_into(np.zeros(1, np.int64), obs, rewards, ends[0], ends[1])

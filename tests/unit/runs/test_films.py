@@ -1,0 +1,58 @@
+"""Films of training episodes: every so many, in the run folder, also of a run that was resumed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.sessions import algorithm, resumed, rows, stable
+
+from rlox.runs.session import Session
+
+pytest.importorskip("imageio_ffmpeg", reason="video is optional")
+
+
+def filmed(**env: Any) -> Any:
+    return algorithm(256, env={"n_envs": 2, "record_every": 3, **env}, checkpoint={"every": 128})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "videos").iterdir())
+
+
+@pytest.mark.parametrize("workers", ["sync", "subprocess"])
+def test_every_third_episode_of_the_first_environment_is_filmed(
+    workers: str, tmp_path: Path
+) -> None:
+    Session(filmed(workers=workers), tmp_path).run()
+    ends = [e["env_steps"] for e in rows(tmp_path / "episodes.jsonl") if e["env"] == 0]
+    assert len(ends) > 3
+    assert names(tmp_path) == [f"train-{steps:012d}.mp4" for steps in ends[::3]]
+    assert all(b"ftyp" in path.read_bytes()[:16] for path in (tmp_path / "videos").iterdir())
+
+
+def test_a_resumed_run_films_what_one_never_stopped_films_and_learns_the_same(
+    tmp_path: Path,
+) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.mkdir()
+    Session(filmed(), whole).run()
+    shutil.copytree(whole, part, symlinks=True)
+    shutil.rmtree(part / "checkpoints" / "step-000000000256")
+    shutil.rmtree(part / "videos")
+    resumed(part, 256).run()
+    assert names(part)
+    assert names(part) == names(whole)[-len(names(part)) :]
+    assert stable(rows(whole / "metrics.jsonl")) == stable(rows(part / "metrics.jsonl"))
+
+
+def test_a_film_changes_nothing_that_is_learned(tmp_path: Path) -> None:
+    for folder, every in (("with", 1), ("without", 0)):
+        (tmp_path / folder).mkdir()
+        Session(filmed(record_every=every, backend="gymnasium"), tmp_path / folder).run()
+    assert names(tmp_path / "with")
+    assert not (tmp_path / "without" / "videos").exists()
+    found = [stable(rows(tmp_path / f / "metrics.jsonl")) for f in ("with", "without")]
+    assert found[0] == found[1]
