@@ -30,7 +30,8 @@ __all__ = ["PartsCodec", "codec_of"]
 
 # What makes something that can be learned from of a space that is neither numbers nor images.
 REMEDIES = {
-    spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters",
+    spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters, "
+    "or leave it out of a Dict with gymnasium.wrappers.FilterObservation",
     spaces.Sequence: f"give it a fixed length, padded to a Box, with {TRANSFORM}",
     spaces.Graph: f"give its nodes and edges as Boxes of fixed sizes with {TRANSFORM}",
     spaces.OneOf: f"make a Dict with a part for each kind of it with {TRANSFORM}",

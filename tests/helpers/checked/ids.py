@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gymnasium as gym
 
+from .good import Mission
 from .kinds import BROKEN
 
 for kind in BROKEN:
     gym.register(f"checked/{kind.code}-v0", kind.make)
+gym.register("checked/mission-v0", Mission)
