@@ -20,7 +20,7 @@ from rlox.envs.ids import is_ale
 from rlox.envs.workers.crew import cpus
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
-__all__ = ["Pool", "ale_games", "lives_of", "pooled", "require_pool_id"]
+__all__ = ["Pool", "ale_games", "lives_of", "pool_has", "pooled", "require_pool_id"]
 
 STICKY = 0.25  # of ALE/*-v5; Machado et al. 2018
 FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
@@ -91,6 +91,15 @@ def require_pool_id(config: EnvConfig) -> str:
     if name not in known:
         raise UnknownNameError(f"env.backend=envpool: EnvPool has no {name}{nearest(name, known)}")
     return name
+
+
+def pool_has(env_id: str) -> bool:
+    """Whether EnvPool is installed and has the id."""
+    try:
+        import envpool
+    except ImportError:
+        return False
+    return env_id in envpool.list_all_envs()
 
 
 def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:

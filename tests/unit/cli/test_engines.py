@@ -1,0 +1,26 @@
+"""Environments of engines by their ids on the command line."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from helpers.cli import Cli
+
+
+@pytest.mark.skipif(find_spec("envpool") is None, reason="extra not installed: envpool")
+def test_what_only_envpool_has_is_found_and_needs_its_backend(cli: Cli) -> None:
+    given = ("train", "dry_run=true", "env=CheetahRun-v1")
+    found = cli(*given, "env.backend=envpool")
+    assert (found.code, found.err) == (0, "")
+    assert "on CheetahRun-v1" in found.out
+    without = cli(*given)
+    assert without.code == 2
+    assert "'CheetahRun-v1' is not registered in Gymnasium" in without.err
+
+
+@pytest.mark.skipif(find_spec("envpool") is not None, reason="envpool is installed")
+def test_a_pool_without_its_package_is_told_what_installs_it(cli: Cli) -> None:
+    refused = cli("train", "dry_run=true", "env=CartPole-v1", "env.backend=envpool")
+    assert refused.code == 2
+    assert "pip install 'rlox[envpool]'" in refused.err
