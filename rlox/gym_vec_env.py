@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
+from rlox.configs.atari import AtariConfig
 from rlox.envs.make import EnvSource, make_vec
 
 __all__ = ["GymVecEnv"]
@@ -46,8 +47,9 @@ class GymVecEnv:
             step_timeout=step_timeout,
             max_restarts=max_restarts,
             worker_envs=worker_envs,
+            atari=AtariConfig(life_loss=False, clip_rewards=False),  # whole games, as they pay
         )
-        self.vec = make_vec(config, seed, env_id)
+        self.vec = make_vec(config, seed, None if isinstance(env_id, str) else env_id)
         self.n_envs = n_envs
         self.observation_space = self.vec.observation_space
         self.action_space = self.vec.action_space

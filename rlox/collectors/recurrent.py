@@ -154,6 +154,11 @@ class RecurrentCollector(RolloutCollector):
     def _values_after(
         self, policy: RecurrentActorCritic, obs: NDArray[Any], states: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        given = (torch.from_numpy(array).to(self.device) for array in (obs, states))
-        values: NDArray[np.float32] = policy.get_value(*given).cpu().numpy()
+        at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
+        given = (torch.from_numpy(array).split(at_once) for array in (obs, states))
+        said = [
+            policy.get_value(*(part.to(self.device) for part in both))
+            for both in zip(*given, strict=True)
+        ]
+        values: NDArray[np.float32] = torch.cat(said).cpu().numpy()
         return values

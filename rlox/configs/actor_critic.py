@@ -62,8 +62,9 @@ class ActorCriticConfig(OffPolicyConfig):
         """Networks have a hidden layer."""
         super().check(env, buffer)
         for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
-            if not widths and self.encoder not in CONVOLUTIONS:
+            bare = self.encoder in CONVOLUTIONS and not getattr(self, "use_sde", False)
+            if not widths and not bare:
                 raise ConfigError(
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; there may be "
-                    "none behind images, where algo.encoder is named"
+                    "none behind images, where algo.encoder is named and gSDE is not used"
                 )

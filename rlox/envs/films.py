@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.envs.base import GOES_ON
 from rlox.errors import ConfigError, MissingExtraError
 
 __all__ = ["FILM", "FilmedEpisodes", "frame_of", "require_video", "write_mp4"]
@@ -66,13 +67,19 @@ class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
             )
         self._every = every
         self._begun = 0  # episodes
+        self._goes_on = False  # whether the last step lost a life, and the game is not over
         self._fps = float(env.metadata.get("render_fps", 30))
         self._film: _Film | None = None
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, and a film where it is its turn."""
-        self._stop()
+        """Begin an episode, and a film where it is its turn; the next life of a game is of the same one."""
+        on = self._goes_on and options.get("seed") is None
+        if not on:
+            self._stop()
         result = self.env.reset(**options)
+        self._goes_on = False
+        if on:
+            return result
         if self._begun % self._every == 0:
             self._film = _Film(self._fps)
             self._film.add(frame_of(self.env))
@@ -82,9 +89,10 @@ class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, with a frame of the film under way."""
         seen, reward, terminated, truncated, info = self.env.step(action)
+        self._goes_on = bool(info.get(GOES_ON))
         if self._film is not None:
             self._film.add(frame_of(self.env))
-            if terminated or truncated:
+            if (terminated or truncated) and not info.get(GOES_ON):
                 info = {**info, FILM: self._film.finished()}
                 self._film = None
         return seen, reward, terminated, truncated, info
@@ -96,12 +104,12 @@ class FilmedEpisodes(gym.Wrapper[Any, Any, Any, Any]):
 
     def save_state(self) -> dict[str, Any]:
         """How many episodes there were: which one is filmed next."""
-        return {"begun": self._begun}
+        return {"begun": self._begun, "goes_on": self._goes_on}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from `save_state()`, with the next film."""
         self._stop()
-        self._begun = int(state["begun"])
+        self._begun, self._goes_on = int(state["begun"]), bool(state["goes_on"])
 
     def _stop(self) -> None:
         if self._film is not None:

@@ -143,9 +143,9 @@ def make_vec(
     if engine is not None:
         name = config.id.rpartition(":")[2]
         return NativeVecEnv(name, config.n_envs, seed, config.precision, engine)
-    if config.backend == "native":
+    if config.backend not in ("auto", "gymnasium"):
         raise ConfigError(
-            "env.backend=native needs an environment id, got an environment object; use auto"
+            f"env.backend={config.backend} needs an environment id, got an environment object; use auto"
         )
     if source is not None and config.precision != "f64":
         raise ConfigError(

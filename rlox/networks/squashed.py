@@ -89,8 +89,9 @@ class SquashedGaussianPolicy(nn.Module):
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """A sampled action `[..., act_dim]`, with gradient, and its log-density `[...]`."""
+        like = next(self.net.parameters())  # rows with images are bytes
         shape = (*obs.shape[:-1], self.act_dim)
-        noise = torch.randn(shape, generator=generator, dtype=obs.dtype, device=obs.device)
+        noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
         return self.draw(obs, noise)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
@@ -155,8 +156,8 @@ class SquashedSDEPolicy(nn.Module):
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """An action drawn with a matrix of its own for each row, `[B, act_dim]`, and its log-density."""
-        shape = (len(obs), self.features, self.act_dim)
-        noise = torch.randn(shape, generator=generator, dtype=obs.dtype, device=obs.device)
+        shape, like = (len(obs), self.features, self.act_dim), self.log_std
+        noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
         return self.draw(obs, noise)
 
     def mode(self, obs: Tensor) -> Tensor:

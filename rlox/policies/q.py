@@ -105,7 +105,9 @@ class QPolicy(Policy):
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The best choice `[B]`, or with probability `epsilon` any; of noisy layers the best with noise."""
         if self.noise_size:
-            chosen: Tensor = self(obs, factors((self.noise_size,), generator).to(obs)).argmax(-1)
+            # rows with images are bytes, which noise is not
+            noise = factors((self.noise_size,), generator).to(next(self.q.parameters()))
+            chosen: Tensor = self(obs, noise).argmax(-1)
             return chosen
         best = self.mode(obs)
         u = torch.rand((2, *best.shape), generator=generator, device=best.device)

@@ -66,7 +66,9 @@ class RecurrentActorCritic(nn.Module):
         super().__init__()
         self.head = head
         self.actor_encoder: nn.Module | None = encoders[0] if encoders else None
-        self.critic_encoder: nn.Module | None = encoders[1] if encoders else None
+        # a shared one is there once, so that saved weights say whether it is
+        apart = encoders is not None and encoders[1] is not encoders[0]
+        self.critic_encoder: nn.Module | None = encoders[1] if encoders and apart else None
         self.actor_rnn = Recurrence(kind, obs_dim, hidden, layers)
         self.critic_rnn = Recurrence(kind, obs_dim, hidden, layers) if critic == "own" else None
         self._critic = critic
@@ -101,10 +103,10 @@ class RecurrentActorCritic(nn.Module):
 
     def replay(self, obs: Tensor, state: Tensor, pieces: Pieces) -> Replayed:
         """Whole sequences: `obs` `[T*N, obs_dim]`, cut as `pieces`, from the states `[N, state_size]`."""
-        own, shared = self.acting_size, self.critic_encoder is self.actor_encoder
-        rows, obs = obs, _encoded(self.actor_encoder, obs)
+        own, rows = self.acting_size, obs
+        obs = _encoded(self.actor_encoder, obs)
         features, ends = self.actor_rnn(obs, state[:, :own], pieces)
-        if not shared and self._critic != "shared":
+        if self.critic_encoder is not None and self._critic != "shared":
             obs = _encoded(self.critic_encoder, rows)
         seen = features.detach() if self._critic == "shared" else obs
         if self.critic_rnn is not None:
@@ -121,9 +123,8 @@ class RecurrentActorCritic(nn.Module):
 
     def get_value(self, obs: Tensor, state: Tensor) -> Tensor:
         """V `[N]` of observations `[N, obs_dim]` that follow what led to the states `[N, state_size]`."""
-        seen = _encoded(
-            self.actor_encoder if self._critic == "shared" else self.critic_encoder, obs
-        )
+        shared = self._critic == "shared" or self.critic_encoder is None
+        seen = _encoded(self.actor_encoder if shared else self.critic_encoder, obs)
         if self.critic_rnn is not None:
             seen, _ = self.critic_rnn.step(seen, state[:, self.acting_size :])
         elif self._critic == "shared":

@@ -138,13 +138,15 @@ def make_buffer(
 
 
 def frames_of(codec: ObservationCodec) -> int:
-    """How many frames an observation stacks along its first dimension, so that each is stored once.
+    """How many frames an image stacks along its first dimension, so that each is stored once.
 
     Where nobody says so, by the shape of an image alone: its first dimension of four, or of three where
     that is the smallest and neither one grey nor three colours. If it is no stack after all, nothing is
     shared, and nothing else is lost.
     """
-    if codec.frames > 1 or len(codec.images) != 1 or codec.numbers or codec.masked:
+    if len(codec.images) != 1 or codec.numbers or codec.masked:
+        return 1
+    if codec.frames > 1:
         return codec.frames
     first, *rest = codec.images[0].shape
     if len(rest) == 2 and (first >= min(rest) or first == 3):
@@ -163,7 +165,7 @@ def _seen(codec: ObservationCodec) -> dict[str, Any]:
 
 def _kept_bytes(codec: ObservationCodec) -> int:
     """Memory of an observation in a full buffer, at most: a stack is one where it is said to be."""
-    if codec.frames == 1:
+    if codec.frames == 1 or frames_of(codec) == 1:
         return codec.row_bytes
     frame = codec.row_bytes // codec.frames
     # its frame, the numbers of the stack's, and those that beginnings and ends of episodes have besides: one

@@ -88,7 +88,7 @@ class ActorOf(ABC, Generic[P]):
             raise
         except (ValueError, IndexError, TypeError) as error:
             raise ShapeError(
-                f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it"
+                f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it: {error}"
             ) from error
         numbers = codec.numbers_of(rows)
         if not np.isfinite(numbers).all():

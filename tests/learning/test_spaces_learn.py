@@ -30,7 +30,9 @@ SETTINGS: dict[Any, dict[str, Any]] = {
     },
 }  # fmt: skip
 # Steps for vectors, and for images.
-TOTALS = {PPO: (6_144, 6_144), DQN: (3_000, 3_000), SAC: (8_000, 2_500)}
+TOTALS = {PPO: (6_144, 6_144), DQN: (3_000, 3_000), SAC: (8_000, 6_000)}
+# A policy of tanh that is thrown to its bounds early has no slope to come back by.
+OF_IMAGES: dict[Any, dict[str, Any]] = {PPO: {}, DQN: {}, SAC: {"learning_rate": 5e-4}}
 SLOW = [(SAC, "a small image"), (SAC, "an image")]  # beside the two with more than an image in them
 CASES = [(facade, kind) for facade in SETTINGS for kind in RIDDLES if (facade, kind) not in SLOW]
 
@@ -39,7 +41,9 @@ CASES = [(facade, kind) for facade in SETTINGS for kind in RIDDLES if (facade, k
 def test_a_riddle_is_answered_by_who_sees_all_of_it(facade: Any, kind: str) -> None:
     space, ask = RIDDLES[kind]
     images = bool(ObservationCodec.of(space).images)
-    options = NETS | SETTINGS[facade] | ({"encoder_features": 32} if images else {})
+    options = NETS | SETTINGS[facade]
+    if images:
+        options |= {"encoder_features": 32, **OF_IMAGES[facade]}
     algorithm = facade(lambda: Riddle(space, ask, facade is SAC), **options)
     algorithm.train(TOTALS[facade][images])
     assert algorithm.evaluate(100).mean >= 0.8

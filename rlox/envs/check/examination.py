@@ -24,6 +24,7 @@ from rlox.envs.check.sharing import look_at_sharing, try_copies
 from rlox.envs.check.subject import Limits, Subject, closed, takes_render_mode
 from rlox.envs.check.surroundings import Watch, kept, seed_globally
 from rlox.envs.check.values import brief
+from rlox.envs.engines.makers import maker_of
 from rlox.envs.make import EnvSource, bare_factory, factory_of
 from rlox.envs.wrapping import wrapping
 
@@ -85,7 +86,8 @@ def check_config(
     doing: Callable[[str], None] = lambda call: None,
 ) -> Checked:
     """The check of what a run of this configuration would train on, its wrappers included."""
-    wrapped = wrapping(config, training=True)
+    # an engine has nothing put around it
+    wrapped = (lambda env: env) if maker_of(config) else wrapping(config, training=True)
     subject = Subject(
         lambda mode: wrapped(bare_factory(config, render_mode=mode)()),
         Report(told),

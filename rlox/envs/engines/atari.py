@@ -21,7 +21,12 @@ __all__ = ["AtariGame", "ale_arguments", "by_area", "plays_games", "reward_clip_
 
 NOOP, FIRE = 0, 1  # the numbers of actions in a minimal set that has them
 # What the preprocessing is made of, and the key that says it.
-_TAKEN = {"frameskip": "env.atari.frame_skip", "obs_type": "env.atari.preprocess=false"}
+_TAKEN = {
+    "frameskip": "env.atari.frame_skip",
+    "obs_type": "env.atari.preprocess=false",
+    "continuous": "env.atari.preprocess=false",
+    "sound_obs": "env.atari.preprocess=false",
+}
 
 
 def plays_games(config: EnvConfig) -> bool:
@@ -41,6 +46,8 @@ def ale_arguments(config: EnvConfig) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if config.repeat_action_probability is not None:
         given["repeat_action_probability"] = config.repeat_action_probability
+    if config.max_episode_steps is not None:  # which the game has of its own besides
+        given["max_num_frames_per_episode"] = config.max_episode_steps
     if not config.atari.preprocess:
         return given
     for name, key in _TAKEN.items():

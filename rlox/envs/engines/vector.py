@@ -113,7 +113,7 @@ class VectorEngine:
         rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
         ended = np.flatnonzero(terminated | truncated)
         self._paid += rewards
-        on = self._going_on(infos, terminated)
+        on = self._going_on(infos, terminated & ~truncated)
         finals = self._finals(seen, infos, ended, idle, on)
         self._keep(infos)
         if len(ended) and self.mode is AutoresetMode.DISABLED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -123,3 +124,10 @@ def test_an_engine_that_is_not_installed_is_told_with_the_line_that_installs_it(
 def test_ales_own_engine_plays_games_only() -> None:
     with pytest.raises(ConfigError, match="plays Atari games"):
         make_vec(EnvConfig("CartPole-v1", backend="ale"), 0)
+
+
+@pytest.mark.parametrize("backend", ["envpool", "ale"])
+def test_an_object_is_in_no_pool(backend: str) -> None:
+    given = make(EnvConfig, {"id": "env", "n_envs": 1, "backend": backend})
+    with pytest.raises(ConfigError, match=f"env.backend={backend} needs an environment id"):
+        make_vec(given, 0, lambda: gym.make("CartPole-v1"))

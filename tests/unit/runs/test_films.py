@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from helpers.sessions import algorithm, resumed, rows, stable
 
+from rlox.envs.base import GOES_ON
+from rlox.envs.films import FILM, FilmedEpisodes
 from rlox.runs.session import Session
 
 pytest.importorskip("imageio_ffmpeg", reason="video is optional")
@@ -56,3 +59,34 @@ def test_a_film_changes_nothing_that_is_learned(tmp_path: Path) -> None:
     assert not (tmp_path / "without" / "videos").exists()
     found = [stable(rows(tmp_path / f / "metrics.jsonl")) for f in ("with", "without")]
     assert found[0] == found[1]
+
+
+class Lives(gym.Wrapper[Any, Any, Any, Any]):
+    """A game of three lives: the first two are lost every five steps, and it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("CartPole-v1", render_mode="rgb_array"))
+        self.steps = 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return self.env.reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        seen, paid, _, _, info = self.env.step(action)
+        lost = self.steps % 5 == 0
+        return seen, paid, lost, False, {**info, GOES_ON: lost and self.steps % 15 != 0}
+
+
+def test_a_game_of_several_lives_is_one_film() -> None:
+    env = FilmedEpisodes(Lives(), 2)
+    films, games = [], 0
+    env.reset(seed=0)
+    for _ in range(45):
+        _, _, lost, _, info = env.step(0)
+        games += lost and not info[GOES_ON]
+        films += [games] if FILM in info else []
+        if lost:
+            env.reset()
+    env.close()
+    assert (games, films) == (3, [1, 3])
