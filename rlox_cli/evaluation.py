@@ -25,7 +25,13 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     trained = _trusted(config, run)
     checkpoint = _checkpoint(run, config.checkpoint)
     from rlox.algorithms import ALGORITHMS
+    from rlox.envs.engines.makers import maker_of
 
+    if config.video and maker_of(trained.env) is not None:
+        raise ConfigError(
+            f"video=true: {trained.env.id} is stepped by an engine (env.backend={trained.env.backend}) that "
+            "draws nothing; leave video out"
+        )
     name = slug(config.checkpoint)
     folder = _folder(run / "eval")
     video = _folder(run / "videos") / f"{name}.mp4" if config.video else None

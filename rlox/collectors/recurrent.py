@@ -155,7 +155,7 @@ class RecurrentCollector(RolloutCollector):
         self, policy: RecurrentActorCritic, obs: NDArray[Any], states: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
-        given = (torch.from_numpy(array).split(at_once) for array in (obs, states))
+        given = (torch.split(torch.from_numpy(array), at_once) for array in (obs, states))
         said = [
             policy.get_value(*(part.to(self.device) for part in both))
             for both in zip(*given, strict=True)

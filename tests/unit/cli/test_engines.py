@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
-from helpers.cli import Cli
+from helpers.cli import TINY, Cli
 
 
 @pytest.mark.skipif(find_spec("envpool") is None, reason="extra not installed: envpool")
@@ -17,6 +18,15 @@ def test_what_only_envpool_has_is_found_and_needs_its_backend(cli: Cli) -> None:
     without = cli(*given)
     assert without.code == 2
     assert "'CheetahRun-v1' is not registered in Gymnasium" in without.err
+
+
+@pytest.mark.skipif(find_spec("envpool") is None, reason="extra not installed: envpool")
+def test_a_film_of_an_engine_is_refused_before_anything_is_played(cli: Cli, tmp_path: Path) -> None:
+    assert cli("train", *TINY, "env.backend=envpool", "hydra.run.dir=run").code == 0
+    refused = cli("evaluate", "run", "video=true")
+    assert refused.code == 2
+    assert "video=true: CartPole-v1 is stepped by an engine" in refused.err
+    assert not list((tmp_path / "run/eval").glob("*"))
 
 
 @pytest.mark.skipif(find_spec("envpool") is not None, reason="envpool is installed")
