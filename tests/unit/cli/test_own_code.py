@@ -101,9 +101,9 @@ def test_a_wrapper_that_cannot_be_saved_makes_a_run_start_new_episodes(cli: Cli)
     [
         (
             "env.wrappers=[rescale]",
-            "env.wrappers[0]=rescale: expected one of flatten_observation, hide_velocities, rescale_action, "
-            "time_aware_observation or module:Name, or {name: module:Name, argument: value}; did you "
-            "mean 'rescale_action'?",
+            "env.wrappers[0]=rescale: expected one of flatten_observation, hide_velocities, minigrid_flat, "
+            "minigrid_image, rescale_action, time_aware_observation or module:Name, or {name: module:Name, "
+            "argument: value}; did you mean 'rescale_action'?",
         ),
         (
             "env.wrappers=[no_such_module:Wrapper]",
