@@ -27,9 +27,21 @@ ROWS = {
     if (match := re.match(r"\| \[(\w+)\]\(\.\./experiments/\1/README\.md\) \|", line))
 }
 # A comparison has the runs of other experiments: where those are that are not in its own folder.
+COMPARED = (
+    "PPO_CartPole-v1",
+    "A2C_CartPole-v1",
+    "DQN_CartPole-v1",
+    "PPO_Acrobot-v1",
+    "A2C_Acrobot-v1",
+)
 ELSEWHERE = {
-    "sb3_comparison/A2C_CartPole-v1/rlox": "classic_control_suite/results/A2C_CartPole-v1_rlox",
+    **{
+        f"sb3_comparison/{leg}/rlox": f"classic_control_suite/results/{leg}_rlox"
+        for leg in COMPARED
+    },
     "sb3_comparison/A2C_CartPole-v1/sb3": "a2c_classic_control/results/CartPole-v1_500k_sb3",
+    "sb3_comparison/A2C_Acrobot-v1/sb3": "a2c_classic_control/results/Acrobot-v1_sb3",
+    "sb3_comparison/DQN_CartPole-v1/sb3": "dqn_classic_control/results/CartPole-v1_sb3",
 }
 
 
@@ -67,11 +79,10 @@ def test_an_experiments_readme_has_claim_protocol_command_and_figure(experiment)
     assert {p.name for p in experiment.glob("*.png")} == set(shown)
 
 
-def of_runs(place: str, about: str) -> list[float]:
+def of_runs(about: str, *places: str) -> list[float]:
     """What the committed runs `PLACE_s0.json`, `_s1`, ... come to, in order of seed."""
-    paths = sorted(
-        (ROOT / "experiments").glob(f"{place}_s*.json"), key=lambda p: int(p.stem.split("_s")[-1])
-    )
+    found = [p for place in places for p in (ROOT / "experiments").glob(f"{place}_s*.json")]
+    paths = sorted(found, key=lambda p: int(p.stem.split("_s")[-1]))
     runs = [json.loads(path.read_text(encoding="utf-8"))[about] for path in paths]
     return [fmean(run) if isinstance(run, list) else run for run in runs]
 
@@ -93,16 +104,16 @@ def scores_by_figure(experiment: str, document: dict[str, Any]) -> dict[str, lis
     found = {}
     for name, leg in legs(document).items():
         for about in {"behaviour", "bc"} & set(leg):
-            found[f"{name}/{about}"] = of_runs(f"{experiment}/results/{name}", about)
+            found[f"{name}/{about}"] = of_runs(about, f"{experiment}/results/{name}")
         for system in leg.get("systems", {"rlox", "sb3"} & set(leg)):
             place = f"{experiment}/results/{name}_{system.replace(' ', '-')}"
-            place = ELSEWHERE.get(f"{experiment}/{name}/{system}", place)
+            places = {place, ELSEWHERE.get(f"{experiment}/{name}/{system}", place)}
             own = f"{name}/systems/{system}" if "systems" in leg else f"{name}/{system}"
-            found[own] = of_runs(place, "returns")
+            found[own] = of_runs("returns", *places)
             if "systems" in leg:
-                found[f"{own}/training"] = of_runs(place, "training")
+                found[f"{own}/training"] = of_runs("training", *places)
             if "training" in leg:
-                found[f"{name}/training/{system}"] = of_runs(place, "training")
+                found[f"{name}/training/{system}"] = of_runs("training", *places)
             if "normalised" in leg:
                 ends = document["normalisation"][leg["env"]]
                 low, high = ends["random"], ends["reference"]
