@@ -11,7 +11,6 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from rlox.envs.engines.pools import pool_has
 from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import MissingExtraError, UnknownNameError
 from rlox_cli.options import own_folders
@@ -24,6 +23,8 @@ def _known(env_id: str) -> bool:
     except MissingExtraError:
         return True  # the name is fine; the check after composition gives the install line
     except UnknownNameError as error:
+        from rlox.envs.engines.pools import pool_has
+
         # likewise for a module that does not import, and for what EnvPool has: the backend is not known here
         return error.__cause__ is not None or pool_has(env_id)
     return True

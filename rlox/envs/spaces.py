@@ -107,7 +107,7 @@ class ObservationCodec:
         """Memory of one row."""
         return self.dim * self.dtype.itemsize
 
-    @property
+    @cached_property  # asked for at every step
     def numbers(self) -> int:
         """How many numbers a row has, apart from images and a mask."""
         if not self.images:

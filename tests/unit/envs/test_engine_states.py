@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.played import play, through_json
 
 from rlox.configs import EnvConfig, make
 from rlox.envs.make import single_factory
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.errors import CheckpointError
-from rlox.runs.tree import pack, unpack
 
 MUJOCO = (
     "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
@@ -30,30 +28,6 @@ GRIDS = (
 def extra(module: str) -> pytest.MarkDecorator:
     missing = importlib.util.find_spec(module) is None
     return pytest.mark.skipif(missing, reason=f"extra not installed: {module}")
-
-
-def through_json(tree: Any) -> Any:
-    arrays: dict[str, Any] = {}
-    text = json.dumps(pack(tree, arrays))
-    return unpack(json.loads(text), arrays)
-
-
-def play(env: gym.Env[Any, Any], steps: int, seed: int) -> list[Any]:
-    """Everything that drawn actions show, across resets."""
-    env.action_space.seed(seed)
-    shown: list[Any] = []
-    for _ in range(steps):
-        seen, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        shown.append((_bytes(seen), float(reward), terminated, truncated))
-        if terminated or truncated:
-            shown.append(_bytes(env.reset()[0]))
-    return shown
-
-
-def _bytes(seen: Any) -> Any:
-    if isinstance(seen, dict):
-        return {name: _bytes(part) for name, part in seen.items()}
-    return seen if isinstance(seen, str) else np.asarray(seen).tobytes()
 
 
 def goes_on(config: EnvConfig, steps: int, training: bool = False) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from helpers.native_envs import SPECS
+from helpers.played import play, through_json
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.runs.tree import pack, unpack
 
 SAVABLE: list[tuple[str, dict[str, Any]]] = [
     *((env_id, {}) for env_id in SPECS),
@@ -26,25 +25,6 @@ SAVABLE: list[tuple[str, dict[str, Any]]] = [
 ]
 # What a step changes and only a picture shows.
 SHOWN = {"taxi_orientation", "last_u", "dealer_top_card_suit", "dealer_top_card_value_str"}
-
-
-def through_json(tree: Any) -> Any:
-    """What a checkpoint makes of a state: JSON for the structure, arrays beside it."""
-    arrays: dict[str, Any] = {}
-    text = json.dumps(pack(tree, arrays))
-    return unpack(json.loads(text), arrays)
-
-
-def play(env: gym.Env[Any, Any], steps: int, seed: int) -> list[Any]:
-    """Everything that `steps` steps of fixed actions show, across resets."""
-    env.action_space.seed(seed)
-    seen: list[Any] = []
-    for _ in range(steps):
-        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        seen.append((np.asarray(obs).tolist(), float(reward), terminated, truncated))
-        if terminated or truncated:
-            seen.append(np.asarray(env.reset()[0]).tolist())
-    return seen
 
 
 @pytest.mark.parametrize(("env_id", "options"), SAVABLE)
