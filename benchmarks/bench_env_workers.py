@@ -4,7 +4,10 @@ rlox has as many workers as there are CPUs, unless the column says otherwise; Gy
 has a process for each environment. Both reset within the step that ends an episode. A process waits for
 another at every step, so on a machine that others use the clock says more of them than of either.
 
-    python benchmarks/bench_env_workers.py
+EnvPool stands beside: threads that step environments of its own, written in C++. It takes none of Python,
+which this is about, so it is no peer but what leaving Python would bring.
+
+    pip install -c constraints.txt -e '.[peers]' && python benchmarks/bench_env_workers.py
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ SIZES = (8, 64)
 FRAMES = 4 * 84 * 84  # bytes of an observation
 LENGTH = 100  # steps of an episode of images
 VECTORS, IMAGES = "CartPole-v1", "4 x 84 x 84 images"
+# What EnvPool has that shows the same, and how that is not the same work.
+POOLS = {
+    VECTORS: ("CartPole-v1", "the same environment in C++; it takes none of Python"),
+    IMAGES: ("Pong-v5", "images of that size from Pong, four emulated frames a step"),
+}
 
 
 class Frames(gym.Env[Any, Any]):
@@ -78,6 +86,14 @@ def p26(context: Context) -> Iterator[Case]:
                 ),
                 peers=(
                     local("Gymnasium async", "gymnasium", lambda kind=kind, n=n: theirs(kind, n)),
+                    local(
+                        "EnvPool",
+                        "envpool",
+                        lambda kind=kind, n=n: pooled(kind, n),
+                        compared=False,
+                        bound=True,
+                        note=POOLS[kind][1],
+                    ),
                 ),
                 tolerance=Tolerance(0.25, 0.004),
                 elements=n,
@@ -107,6 +123,20 @@ def theirs(kind: str, n: int) -> Any:
     env = AsyncVectorEnv([MAKE[kind]] * n, autoreset_mode=AutoresetMode.SAME_STEP)
     env.reset(seed=1)
     return stepping(env.step, list(draw_actions(VECTORS, n)), lambda got: got[1:4], n)
+
+
+def pooled(kind: str, n: int) -> Any:
+    """EnvPool with a thread for each CPU."""
+    import envpool
+
+    from rlox.envs.workers.crew import cpus
+
+    env = envpool.make(
+        POOLS[kind][0], env_type="gymnasium", num_envs=n, num_threads=min(n, cpus()), seed=1
+    )
+    env.reset()
+    actions = list(draw_actions(VECTORS, n).astype(np.int32))
+    return stepping(env.step, actions, lambda got: got[1:4], n)
 
 
 ROWS = {"P26": p26}

@@ -57,19 +57,24 @@ def known_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
 def try_environment(config: RunConfig) -> None:
     """Make one environment and look at its spaces, before torch takes seconds to import.
 
-    A missing package, arguments that do not fit and spaces that no policy takes show up here.
+    A missing package, arguments that do not fit, spaces that no policy takes and pictures that cannot be
+    drawn show up here.
     """
     from rlox.envs.actions import ActionCodec
-    from rlox.envs.films import require_video
+    from rlox.envs.films import frame_of, require_video
     from rlox.envs.make import single_factory, uses_native
     from rlox.envs.spaces import ObservationCodec
 
     if uses_native(config.env):
         return
-    if config.env.record_every:
+    filmed = config.env.record_every > 0
+    if filmed:
         require_video()
-    env = single_factory(config.env, training=True)()
+    env = single_factory(config.env, render_mode="rgb_array" if filmed else None, training=True)()
     try:
+        if filmed:
+            env.reset()
+            frame_of(env)
         ObservationCodec.of(env.observation_space, config.env.id)
         ActionCodec.of(env.action_space, config.env.id)
     finally:

@@ -37,11 +37,12 @@ BOUND_BY = {
     **dict.fromkeys(("P13", "P14", "P15", "P16", "U1"), "network"),
 }
 EVERYWHERE = ("numpy", "gymnasium", "torch")  # peers that come with rlox
-# row, size, system, and what else the work has in it
+# Row, size, system, and what else the work has in it. Sizes that a core has in caches of its own where there
+# are such: beyond them neighbours on the machine make the same instructions take up to three times as long.
 QUICK = (
     ("P1", "2,048", "rlox", ""),
-    ("P2", "256 x 2,048", "rlox time-major, into", ""),
-    ("P2", "256 x 2,048", "rlox env-major", ""),
+    ("P2", "256 x 64", "rlox time-major, into", ""),
+    ("P2", "256 x 64", "rlox env-major", ""),
     ("P3", "2,048", "rlox", ""),
     ("P4", "10,000", "rlox", ""),
     ("P6", "256", "rlox", "obs 4"),

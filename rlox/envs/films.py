@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.base import GOES_ON
-from rlox.errors import ConfigError, MissingExtraError
+from rlox.errors import ConfigError, EnvError, MissingExtraError
+from rlox.importing import failure
 
 __all__ = ["FILM", "FilmedEpisodes", "frame_of", "require_video", "write_mp4"]
 
@@ -43,7 +44,10 @@ def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> No
 
 def frame_of(env: gym.Env[Any, Any]) -> NDArray[np.uint8]:
     """What an environment shows now, RGB `[H, W, 3]`."""
-    frame = env.render()
+    try:
+        frame = env.render()
+    except Exception as error:
+        raise EnvError(f"{env} raised {failure(error)} in render()") from error
     if not isinstance(frame, np.ndarray):
         raise ConfigError(f"{env} does not render frames: no render_mode='rgb_array'")
     return frame

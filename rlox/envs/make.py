@@ -18,6 +18,7 @@ from rlox.envs.engines.makers import VectorSource, engine_for, maker_of
 from rlox.envs.engines.single import Single
 from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
+from rlox.envs.headless import choose_mujoco_gl
 from rlox.envs.ids import find_spec, is_ale
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
@@ -175,7 +176,13 @@ def factory_of(
     options = revealed(kwargs or {}) | ({"render_mode": render_mode} if render_mode else {})
     if isinstance(source, str):
         spec = without_script(find_spec(source))
-        return lambda: _call(source, lambda: gym.make(spec, disable_env_checker=True, **options))
+
+        def registered() -> gym.Env[Any, Any]:
+            if render_mode == "rgb_array":
+                choose_mujoco_gl(spec.entry_point)
+            return gym.make(spec, disable_env_checker=True, **options)
+
+        return lambda: _call(source, registered)
     if kwargs:
         raise ConfigError(
             f"env.kwargs={dict(kwargs)} need an environment id; give them to the environment where "

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlox.envs.films import frame_of, write_mp4
+from rlox.envs.headless import DISPLAYS
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
@@ -142,7 +143,7 @@ class Evaluator:
 
 def require_display() -> None:
     """`ConfigError` where there is nothing to show a window on."""
-    known = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    known = (*DISPLAYS, "SDL_VIDEODRIVER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in known):
         raise ConfigError(
             "there is no display to show episodes on (DISPLAY is not set); write them to a file: video"

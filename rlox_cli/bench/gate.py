@@ -13,7 +13,11 @@ from rlox_cli.bench.record import CLOCKS, Baseline, CaseRecord
 # passes are known to two fifths, and whatever lies beyond is measured again before it counts.
 ERRORS = 4.0
 UNCLEAR = 0.4  # a tolerance above this would let 1.5 times the time pass
+# CPU time without a reason: where the instructions are as many as before, caches that others fill and
+# where memory lies make such times, up to 1.5 times as long on a machine with neighbours.
+UNEXPLAINED = 2.0
 SAME, SLOWER, FASTER, NOISY, NEW = "same", "slower", "faster", "noisy", "new"
+UNPROVEN = "unproven"  # longer, by less than that
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ def judge(
 ) -> Verdict:
     """CPU time decides, which the work of others on the machine moves least; time of the clock shows
     what only waits. Where time is too noisy to show 1.5 times as much, the instructions decide, and where it
-    may be as much longer as there are more of them, they are believed.
+    may be as much longer as there are more of them, they are believed. Where there are no more of them,
+    longer CPU time is believed from twice the time on.
     """
     name = case.name
     if name not in baseline.passes or baseline.yardsticks[name] != case.yardstick:
@@ -55,6 +60,8 @@ def judge(
         _compare(name, clock, baseline.estimate(name, clock), case.estimate(clock), floor, pair)
         for clock in CLOCKS
     ]
+    if found[0].state == UNPROVEN:  # the clock says no more than the same
+        return found[0]
     return next((verdict for verdict in found if verdict.state == SLOWER), found[0])
 
 
@@ -71,11 +78,13 @@ def _compare(
     bound, moved = max(math.log1p(floor), noise), new.log - old.log
     tolerance = math.expm1(bound)
     more = math.log(counted[1] / counted[0]) if counted else 0.0
-    works = more > math.log1p(floor) and clock == CLOCKS[0]
+    of_cpu = clock == CLOCKS[0]
+    works = more > math.log1p(floor) and of_cpu
+    unexplained = bool(counted) and not works and of_cpu and moved <= math.log(UNEXPLAINED)
     if tolerance > UNCLEAR and counted:
         state = SLOWER if works else NOISY
     elif moved > bound or (works and more <= moved + bound):  # which the time does not deny
-        state = SLOWER
+        state = UNPROVEN if unexplained else SLOWER
     elif tolerance > UNCLEAR:
         state = NOISY
     else:

@@ -17,7 +17,7 @@ from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
 from rlox_cli.bench import process, table
 from rlox_cli.bench.config import BenchConfig
-from rlox_cli.bench.gate import NOISY, SLOWER, Verdict, comparable_counts, judge
+from rlox_cli.bench.gate import NOISY, SLOWER, UNPROVEN, Verdict, comparable_counts, judge
 from rlox_cli.bench.record import Baseline, Record, read_baseline
 from rlox_cli.exit_codes import FAILED, OK
 from rlox_cli.provenance import git_state
@@ -128,7 +128,7 @@ def _verdicts(record: Record, baseline: Baseline, config: BenchConfig) -> list[V
         return {c.name: judge(c, baseline, config.tolerance, counts) for c in of.measured}
 
     first = judged(record)
-    doubtful = [name for name, v in first.items() if v.state in (SLOWER, NOISY)]
+    doubtful = [name for name, v in first.items() if v.state in (SLOWER, NOISY, UNPROVEN)]
     if not doubtful:
         return list(first.values())
     _say(f"measuring again, as they look slower or are too noisy: {len(doubtful)} cases")

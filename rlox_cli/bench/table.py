@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from rlox_cli.bench.gate import FASTER, NEW, NOISY, SAME, SLOWER, Verdict
+from rlox_cli.bench.gate import FASTER, NEW, NOISY, SLOWER, UNPROVEN, Verdict
 from rlox_cli.bench.intervals import Ratio
 from rlox_cli.bench.record import Baseline, CaseRecord, Record
 
@@ -64,8 +64,9 @@ def _short(verdict: Verdict) -> str:
         return "not in it"
     if verdict.state == NOISY:
         return f"too noisy to say (±{100 * verdict.tolerance:.0f}%)"
-    word = {SAME: "", SLOWER: "SLOWER ", FASTER: "faster "}[verdict.state]
-    return f"{word}{verdict.change:.2f}x (±{100 * verdict.tolerance:.0f}%)"
+    word = {SLOWER: "SLOWER ", FASTER: "faster "}.get(verdict.state, "")
+    why = ", with the same instructions" if verdict.state == UNPROVEN else ""
+    return f"{word}{verdict.change:.2f}x (±{100 * verdict.tolerance:.0f}%){why}"
 
 
 def _notes(record: Record, baseline: Baseline | None) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlox.envs.check.subject import Subject, closed
 from rlox.envs.check.values import brief
+from rlox.errors import MissingExtraError
 from rlox.importing import failure
 
 __all__ = ["look_at_rendering"]
@@ -47,7 +48,7 @@ def _look_at_frame(subject: Subject) -> None:
             return
         env.reset(seed=subject.seeds(1)[0])
         frame = env.render()
-    except (ImportError, gym.error.DependencyNotInstalled):
+    except (ImportError, gym.error.DependencyNotInstalled, MissingExtraError):
         return  # what draws is not installed, and nothing else needs it
     except Exception as error:
         subject.report.warning(

@@ -14,6 +14,7 @@ from rlox_cli.bench.gate import (
     NOISY,
     SAME,
     SLOWER,
+    UNPROVEN,
     Verdict,
     comparable_counts,
     judge,
@@ -141,6 +142,26 @@ def test_more_instructions_are_believed_where_the_time_may_be_as_much_longer(
     found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
     verdict = judge(found, before, FLOOR, {"a": 1_000.0})
     assert verdict.state == state
+
+
+@pytest.mark.parametrize(
+    ("time", "instructions", "state"),
+    [(1.6, 1.0, UNPROVEN), (1.6, 1.2, SLOWER), (2.1, 1.0, SLOWER), (1.6, 0.9, UNPROVEN)],
+)
+def test_longer_time_with_the_same_instructions_is_believed_from_twice_the_time_on(
+    time, instructions, state
+):
+    found, before = case(steady(time), 1_000 * instructions), base(steady(1.0))
+    verdict = judge(found, before, FLOOR, {"a": 1_000.0})
+    assert (verdict.state, verdict.clock) == (state, "cpu")
+    assert verdict.change == pytest.approx(time)
+
+
+def test_waiting_is_no_work_whose_instructions_could_be_counted():
+    found = case(steady(1.0), 1_000.0)
+    found.passes["wall"] = steady(1.5)
+    verdict = judge(found, base(steady(1.0)), FLOOR, {"a": 1_000.0})
+    assert (verdict.state, verdict.clock) == (SLOWER, "wall")
 
 
 def test_what_only_waits_is_found_by_the_clock():

@@ -11,8 +11,10 @@ import pytest
 from helpers.sessions import algorithm, resumed, rows, stable
 
 from rlox.envs.base import GOES_ON
-from rlox.envs.films import FILM, FilmedEpisodes
+from rlox.envs.films import FILM, FilmedEpisodes, frame_of
+from rlox.errors import EnvError
 from rlox.runs.session import Session
+from rlox_cli.validate import try_environment
 
 pytest.importorskip("imageio_ffmpeg", reason="video is optional")
 
@@ -90,3 +92,28 @@ def test_a_game_of_several_lives_is_one_film() -> None:
             env.reset()
     env.close()
     assert (games, films) == (3, [1, 3])
+
+
+class Blind(gym.Wrapper[Any, Any, Any, Any]):
+    """Its pictures cannot be drawn."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(gym.make("CartPole-v1", render_mode=render_mode))
+
+    def render(self) -> Any:
+        raise RuntimeError("no GPU to draw with")
+
+
+gym.register("Blind-v0", Blind)
+
+
+def test_what_cannot_be_drawn_says_so_by_name() -> None:
+    with pytest.raises(
+        EnvError, match=r"CartPole.* raised RuntimeError: no GPU to draw with .*render"
+    ):
+        frame_of(Blind("rgb_array"))
+
+
+def test_the_command_line_says_it_before_a_run_begins() -> None:
+    with pytest.raises(EnvError, match="no GPU to draw with"):
+        try_environment(filmed(id="Blind-v0").config)

@@ -1,0 +1,44 @@
+"""What MuJoCo draws pictures with where there is no display."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import Any
+
+from rlox.errors import MissingExtraError
+
+__all__ = ["DISPLAYS", "choose_mujoco_gl"]
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+# What Gymnasium and MuJoCo call a way to draw without a window, and the libraries that have it.
+_OFFSCREEN = {"egl": ("libEGL.so.1",), "osmesa": ("libOSMesa.so.8", "libOSMesa.so.6")}
+
+
+def choose_mujoco_gl(entry_point: Any) -> None:
+    """Set `MUJOCO_GL` before an environment of MuJoCo draws, where nobody did and no window can be opened.
+
+    Left alone, Gymnasium tries GLFW first, and MuJoCo ends the process over the window that it does not
+    get: no error that a run could survive. `MissingExtraError` where nothing draws without a window.
+    """
+    drawn = isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")
+    windows = not sys.platform.startswith("linux") or any(map(os.environ.get, DISPLAYS))
+    if not drawn or windows or os.environ.get("MUJOCO_GL"):
+        return
+    for name, libraries in _OFFSCREEN.items():
+        if any(map(_loads, libraries)):
+            os.environ["MUJOCO_GL"] = name
+            return
+    raise MissingExtraError(
+        "MuJoCo draws pictures on a display, of which there is none (DISPLAY is not set), or with EGL or "
+        "OSMesa, which are not installed: apt-get install libegl1 libgl1"
+    )
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""MuJoCo's pictures where there is no display, over which MuJoCo would end the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rlox.envs import headless
+from rlox.errors import MissingExtraError
+
+HOPPER = "gymnasium.envs.mujoco.hopper_v5:HopperEnv"
+FRAME = """
+from rlox.configs import EnvConfig
+from rlox.envs.films import frame_of
+from rlox.envs.make import single_factory
+
+env = single_factory(EnvConfig("Hopper-v5"), render_mode="rgb_array")()
+env.reset(seed=0)
+print(frame_of(env).shape)
+env.close()
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in (*headless.DISPLAYS, "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
+    monkeypatch.setattr(headless, "_loads", lambda library: library in libraries)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "chosen"),
+    [
+        (("libEGL.so.1", "libOSMesa.so.8"), "egl"),
+        (("libOSMesa.so.8",), "osmesa"),
+        (("libOSMesa.so.6",), "osmesa"),
+    ],
+)
+def test_what_draws_without_a_window_is_chosen(
+    libraries: tuple[str, ...], chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, *libraries)
+    headless.choose_mujoco_gl(HOPPER)
+    assert os.environ["MUJOCO_GL"] == chosen
+
+
+def test_where_nothing_draws_it_is_said_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed(monkeypatch)
+    with pytest.raises(MissingExtraError, match=r"there is none.*apt-get install libegl1"):
+        headless.choose_mujoco_gl(HOPPER)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0")]
+)
+def test_a_display_is_left_to_gymnasium(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch)
+    monkeypatch.setenv(variable, value)
+    headless.choose_mujoco_gl(HOPPER)
+    assert "MUJOCO_GL" not in os.environ
+
+
+def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "libEGL.so.1")
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    headless.choose_mujoco_gl(HOPPER)
+    assert os.environ["MUJOCO_GL"] == "osmesa"
+
+
+def test_other_environments_are_none_of_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch)
+    headless.choose_mujoco_gl("gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+    headless.choose_mujoco_gl(lambda: None)
+    assert "MUJOCO_GL" not in os.environ
+
+
+@pytest.mark.skipif(not headless._loads("libEGL.so.1"), reason="EGL is not installed")
+def test_a_frame_of_mujoco_is_drawn_without_a_display() -> None:
+    pytest.importorskip("mujoco", reason="extra not installed: mujoco")
+    done = subprocess.run(
+        [sys.executable, "-c", FRAME], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "(480, 480, 3)\n"), done.stderr
