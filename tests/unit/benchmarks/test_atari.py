@@ -199,7 +199,10 @@ def test_results_that_are_there_are_kept_and_compared_with_the_peer(tmp_path: Pa
     bench_atari.write(report, runs, tmp_path)
     page = (tmp_path / "atari.md").read_text()
     assert "each sample one run" in page
-    assert "| PPO on Pong | rlox | 200 | 200 | 500 MB | 7,300 B | 7.30 GB | 1 | -21 to -21 | 1 | - |" in page
+    assert (
+        "| PPO on Pong | rlox | 200 | 200 | 500 MB | 7,300 B | 7.30 GB | 1 | -21 to -21 | 1 | - |"
+        in page
+    )
     document = json.loads((tmp_path / "atari.json").read_text())
     assert [of["system"] for of in document["runs"]] == systems
     assert bench_atari.told_truly(runs) == 0
@@ -226,7 +229,9 @@ def test_a_training_that_is_not_there_is_made_in_a_process_of_its_own(tmp_path: 
     Plan(400, 2, True, plan.folder).run(PPO, "SB3", 3)
     assert len(asked) == 2
     monkeypatch.setattr(
-        bench_atari.subprocess, "run", lambda *_, **__: type("D", (), {"returncode": 1, "stderr": "why"})
+        bench_atari.subprocess,
+        "run",
+        lambda *_, **__: type("D", (), {"returncode": 1, "stderr": "why"}),
     )
     with pytest.raises(SystemExit, match="PPO on Pong, rlox: ended with 1\nwhy"):
         plan.run(PPO, "rlox", 0)
@@ -272,4 +277,3 @@ def test_packages_that_are_missing_are_named_before_anything_runs(monkeypatch, c
     with pytest.raises(SystemExit):
         bench_atari.main(["--systems", "SB3"])
     assert "name one of rlox beside it" in capsys.readouterr().err
-

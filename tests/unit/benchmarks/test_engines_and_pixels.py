@@ -82,9 +82,7 @@ def test_both_policies_begin_with_orthogonal_layers_of_the_same_size():
     policy = ActorCriticCnnPolicy(CELLS, gym.spaces.Discrete(7), lambda _: 1e-3, **kwargs)
     ours = Encoder(0, [Picture((7, 7, 3), False, 255.0)], ["small"])
     orthogonal_encoder(ours)
-    for mine, other in zip(
-        ours.parameters(), policy.features_extractor.parameters(), strict=True
-    ):
+    for mine, other in zip(ours.parameters(), policy.features_extractor.parameters(), strict=True):
         torch.testing.assert_close(mine.norm(), other.norm())
     assert policy.share_features_extractor
 
@@ -110,6 +108,10 @@ def test_a_table_of_small_scores_has_more_digits():
         return [{"returns": [score] * 50} for score in scores]
 
     small = tables.compare(tables.finals({"rlox": runs(0.9641), "sb3": runs(0.95)}))
-    assert tables.cells(small) == ["0.964 [0.964, 0.964]", "0.950 [0.950, 0.950]", "0.014 [0.014, 0.014]"]
+    assert tables.cells(small) == [
+        "0.964 [0.964, 0.964]",
+        "0.950 [0.950, 0.950]",
+        "0.014 [0.014, 0.014]",
+    ]
     large = tables.compare(tables.finals({"rlox": runs(9.0), "sb3": runs(-10.0)}))
     assert tables.cells(large)[0] == "9.0 [9.0, 9.0]"
