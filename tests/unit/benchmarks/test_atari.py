@@ -84,6 +84,8 @@ def test_a_game_that_ALE_does_not_pay_as_it_was_told_is_not_found_again(duel):
     played, _ = game(7, [2] * 8)
     assert scores.again(duel, played._replace(signs=[-sign for sign in played.signs])) is None
     assert scores.again(duel, Game(played.actions * 2, played.signs * 2, True)) is None
+    unfinished = Game(played.actions[:-1], played.signs[:-1], True)
+    assert scores.again(duel, unfinished) is None
 
 
 class Pair(gym.vector.VectorEnv[Any, Any, Any]):
