@@ -32,6 +32,8 @@ PACKAGES = {
     "sb3": Package("stable-baselines3", "stable_baselines3"),
     "torchrl": Package("torchrl", "torchrl"),
     "envpool": Package("envpool", "envpool"),
+    "ale": Package("ale-py", "ale_py", "pip install -c constraints.txt -e '.[atari]'"),
+    "opencv": Package("opencv-python-headless", "cv2", "pip install opencv-python-headless"),
     "original": Package(f"rlox {ORIGINAL_VERSION}", "", INSTALL_ORIGINAL),
 }
 

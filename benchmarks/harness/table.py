@@ -24,6 +24,8 @@ def heading(report: Report) -> str:
     changed = " with local changes" if report.commit.get("changed") else ""
     versions = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     threads = ", ".join(f"{name}={value}" for name, value in report.threads.items())
+    least = report.protocol["min_seconds"]
+    samples = f"samples of {duration(least)} or longer" if least else "each sample one run"
     cpu = ", ".join(str(report.machine[k]) for k in ("cpu", "blas") if k in report.machine)
     return "\n".join(
         [
@@ -34,9 +36,9 @@ def heading(report: Report) -> str:
             f"Versions: {versions}.",
             f"Threads: {threads}.",
             "",
-            f"Medians of {report.protocol['repeats']} rounds in which the systems took turns, samples of "
-            f"{duration(report.protocol['min_seconds'])} or longer. A ratio is the peer's median over "
-            "ours, so more is better, with a 95% bootstrap interval over the rounds "
+            f"Medians of {report.protocol['repeats']} rounds in which the systems took turns, {samples}. "
+            "A ratio is the peer's median over ours, so more is better, with a 95% bootstrap interval over "
+            "the rounds "
             f"({report.protocol['resamples']:,} resamples). `no`: the peer does not offer the work.",
         ]
     )

@@ -18,9 +18,9 @@ class Protocol:
     """How long and how often to sample."""
 
     repeats: int = 15
-    min_seconds: float = (
-        0.005  # shortest sample; the inner loop is repeated until it takes this long
-    )
+    # Shortest sample; the inner loop is repeated until it takes this long. 0: a sample is one loop, and
+    # nothing is spent on finding that out.
+    min_seconds: float = 0.005
 
 
 @dataclass
@@ -59,12 +59,13 @@ class LocalRunner:
 def calibrate(runner: Runner, min_seconds: float) -> int:
     """Loops that fill a sample of `min_seconds`; finding them warms the system up."""
     loops = 1
-    while True:
+    while min_seconds:
         seconds = runner.sample(loops)
         if seconds >= min_seconds or loops >= MAX_LOOPS:
             return loops
         growth = 1.2 * min_seconds / max(seconds, min_seconds / 100)
         loops = min(MAX_LOOPS, max(loops + 1, math.ceil(loops * growth)))
+    return loops
 
 
 def interleave(runners: Mapping[str, Runner], protocol: Protocol) -> dict[str, Samples]:

@@ -21,20 +21,23 @@ class Trained:
 
 
 class Stopwatch:
-    """CPU seconds of this process by part: a run has one thread, and others' work does not count."""
+    """Seconds by part, of this process's CPU unless another clock is given: where a run has one thread,
+    others' work does not count.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.seconds: dict[str, float] = {}
+        self._clock = clock
 
     def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """`call`, its seconds added to `part`."""
 
         def measured(*args: Any, **kwargs: Any) -> Any:
-            begun = time.process_time()
+            begun = self._clock()
             try:
                 return call(*args, **kwargs)
             finally:
-                spent = time.process_time() - begun
+                spent = self._clock() - begun
                 self.seconds[part] = self.seconds.get(part, 0.0) + spent
 
         return measured

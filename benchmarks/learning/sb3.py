@@ -12,7 +12,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.envs.velocities import HideVelocities
+from rlox.configs.schedules import value_at
+from rlox.envs.ids import find_spec
+from rlox.envs.wrapping import BY_NAME
 
 PACKAGES = ("stable-baselines3", "torch", "numpy", "gymnasium")
 DEFAULTS = {"learning_rate": 3e-4, "clip_eps": 0.2}  # PPO's, where only the schedule is given
@@ -21,7 +23,6 @@ POLICY = (  # SB3 wants these as arguments of the policy
     "net_arch", "log_std_init", "ortho_init", "n_quantiles", "lstm_hidden_size", "enable_critic_lstm",
 )  # fmt: skip
 ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
-WRAPPERS = {"hide_velocities": HideVelocities}
 SCHEDULES = {"anneal_lr": "learning_rate", "anneal_clip": "clip_eps"}
 Wrap = Callable[[type], type]
 
@@ -31,15 +32,27 @@ def plain(kind: type) -> type:
     return kind
 
 
-def make(algo: str, env: str, preset: Mapping[str, Any], seed: int, wrap: Wrap = plain) -> Any:
-    """An untrained model on one torch thread; `wrap` may make another class of its class."""
+def make(
+    algo: str,
+    env: str,
+    preset: Mapping[str, Any],
+    seed: int,
+    wrap: Wrap = plain,
+    games: Callable[[int], Any] | None = None,
+) -> Any:
+    """An untrained model on one torch thread; `wrap` may make another class of its class, `games(n_envs)`
+    makes vectorised environments in place of those of `playing`.
+    """
     import torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
     torch.set_num_threads(1)
     settings, arguments = preset["env"], translate(preset)
-    vec = make_vec_env(playing(env, settings), settings["n_envs"], seed=seed)
+    if games is None:
+        vec = make_vec_env(playing(env, settings), settings["n_envs"], seed=seed)
+    else:
+        vec = games(settings["n_envs"])
     if (sigma := arguments.pop("exploration_noise", None)) is not None:
         arguments["action_noise"] = _noise(vec.action_space.shape, sigma)
     kinds = {f"norm_{k}": bool(settings.get(f"normalize_{k}")) for k in ("obs", "reward")}
@@ -57,7 +70,8 @@ def _learner(algo: str, preset: Mapping[str, Any]) -> tuple[type, str]:
         return _of("sb3_contrib", "MaskablePPO"), "MlpPolicy"
     if algo == "dqn" and preset["algo"].get("distribution") == "quantile":
         return _of("sb3_contrib", "QRDQN"), "MlpPolicy"
-    return _of("stable_baselines3", algo.upper()), "MlpPolicy"
+    policy = "CnnPolicy" if "encoder" in preset["algo"] else "MlpPolicy"
+    return _of("stable_baselines3", algo.upper()), policy
 
 
 def _of(library: str, name: str) -> type:
@@ -69,9 +83,10 @@ def playing(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, 
     """What makes the environment, in the wrappers that the settings name."""
 
     def made() -> gym.Env[Any, Any]:
+        find_spec(env)  # which registers what other packages have
         one = gym.make(env)
         for name in settings.get("wrappers", ()):
-            one = WRAPPERS[name](one)
+            one = BY_NAME[name](one)
         return TellMasks(one) if settings.get("action_mask") == "info" else one
 
     return made
@@ -111,7 +126,7 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
     for name in NAMES:
         value = given.pop(name, DEFAULTS[name] if name in falling else None)
         if value is not None:
-            arguments[NAMES[name]] = _linear(value) if name in falling else value
+            arguments[NAMES[name]] = _schedule(name, f"lin_{value}" if name in falling else value)
     if given.get("distribution") == "quantile":
         del given["distribution"]  # the class says it
     policy = {k: given.pop(k) for k in POLICY if k in given}
@@ -119,15 +134,30 @@ def translate(preset: Mapping[str, Any]) -> dict[str, Any]:
         policy["optimizer_kwargs"] = {"eps": given.pop("adam_eps")}
     if "activation" in given:
         policy["activation_fn"] = _of("torch.nn", ACTIVATIONS[given.pop("activation")])
+    policy |= _images(given.pop("encoder", None), given.pop("encoder_features", None))
     if policy:
         arguments["policy_kwargs"] = policy
     capacity = preset.get("buffer", {}).get("capacity")
     return arguments | given | ({"buffer_size": capacity} if capacity else {})
 
 
-def _linear(first: float) -> Callable[[float], float]:
-    """From `first` to 0 over the run."""
-    return lambda remaining: remaining * first
+def _schedule(name: str, value: Any) -> Any:
+    """A number as it is, `lin_2.5e-4` as a function of the part of the run that is left."""
+    if not isinstance(value, str):
+        return value
+    return lambda left: value_at(value, left, name, "(-inf, inf)")
+
+
+def _images(encoder: str | None, features: int | None) -> dict[str, Any]:
+    """What makes features of images; Stable-Baselines3 has `nature` itself."""
+    if encoder is None:
+        return {}
+    kinds = {
+        "nature": ("stable_baselines3.common.torch_layers", "NatureCNN"),
+        "small": ("sb3_small", "SmallCNN"),
+    }
+    width = {} if features is None else {"features_extractor_kwargs": {"features_dim": features}}
+    return {"features_extractor_class": _of(*kinds[encoder]), **width}
 
 
 def _noise(shape: tuple[int, ...], sigma: float) -> Any:

@@ -165,8 +165,9 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def cells(table: dict[str, Any]) -> list[str]:
-    """Estimates with their intervals."""
-    return [cell(table[k]) for k in (*SYSTEMS, "difference")]
+    """Estimates with their intervals, more digits of scores that are small."""
+    largest = max(abs(score) for system in SYSTEMS for score in table[system]["scores"])
+    return [cell(table[k], 1 if largest >= 10 else 3) for k in (*SYSTEMS, "difference")]
 
 
 def cell(found: dict[str, Any], digits: int = 1) -> str:

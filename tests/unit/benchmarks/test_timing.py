@@ -37,6 +37,14 @@ def test_a_clock_that_stands_still_ends_the_search(monkeypatch):
     assert calibrate(FakeRunner("a", [0.0], 0, []), min_seconds=0.01) == 1000
 
 
+def test_where_a_sample_is_one_run_none_is_spent_on_finding_that_out():
+    journal: list[Any] = []
+    runners = {name: FakeRunner(name, [0.5], 0, journal) for name in "ab"}
+    samples = interleave(runners, Protocol(repeats=1, min_seconds=0.0))
+    assert journal == [("a", 1), ("b", 1)]
+    assert samples["b"].seconds == (0.5,)
+
+
 def test_samples_are_seconds_of_one_loop():
     samples = interleave({"a": FakeRunner("a", [1e-3], 0, [])}, Protocol(7, min_seconds=0.01))
     assert samples["a"].loops > 1
