@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.params import hints_of
 from rlox_cli.options import CONF, file_of, read_plain
 
 REQUIRED = "???"  # the value of a key that has no default and was not given, as in Hydra
@@ -191,22 +192,23 @@ class Schema:
             if key in (k.name for k in group.part(tag, tag if group.many else "").keys)
         ]
 
-    def register(self) -> None:
-        """Put the nodes into Hydra's ConfigStore, where the files in conf/ refer to them."""
-        from hydra.core.config_store import ConfigStore
+    def node(self, path: str) -> dict[str, Any] | None:
+        """The defaults that the files in conf/ name `schema/<path>`; `None` where there are none.
 
-        store = ConfigStore.instance()
+        `<group>/<option>` has those of an option, `brings/<option>` what it says of keys elsewhere, and the
+        name of the schema those of all keys outside the groups.
+        """
+        if path == self.name:
+            own = {group.name: group.many for group in self.groups}
+            rest = {key: value for key, value in node_of(self.declares).items() if key not in own}
+            return {**rest, **{name: {} for name, many in own.items() if many}}
+        place, _, tag = path.partition("/")
         for group in self.groups:
-            for tag, cls in group.registry.items():
-                store.store(
-                    group=f"schema/{group.name}", name=tag, node=node_of(cls), provider="rlox"
-                )
-                if brought := tree_of(brings_of(cls)):
-                    store.store(group="schema/brings", name=tag, node=brought, provider="rlox")
-        chosen: dict[str, Any] = {group.name: {} for group in self.groups if group.many}
-        single = {group.name for group in self.groups}
-        rest = {key: value for key, value in node_of(self.declares).items() if key not in single}
-        store.store(group="schema", name=self.name, node={**rest, **chosen}, provider="rlox")
+            if tag in group.registry and place == group.name:
+                return node_of(group.registry[tag])
+            if tag in group.registry and place == "brings":
+                return tree_of(brings_of(group.registry[tag])) or None
+        return None
 
     def _preset_chooses(self, given: Mapping[str, str]) -> bool:
         return any(given.get(preset, "null") != "null" for preset in self.choosing)
@@ -218,7 +220,7 @@ class Schema:
 
 def keys_of(cls: type[Any], prefix: str) -> Iterator[Key]:
     """The keys that a dataclass declares, those of dataclasses inside it included."""
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(typing.cast(Any, cls))
     for field in fields(cls):
         if is_dataclass(hints[field.name]):
             yield from keys_of(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
