@@ -9,9 +9,10 @@ alone judges types and ranges, so each mistake has one wording.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -218,14 +219,20 @@ class Schema:
         return {k: v for entry in listed if isinstance(entry, dict) for k, v in entry.items()}
 
 
-def keys_of(cls: type[Any], prefix: str) -> Iterator[Key]:
+def keys_of(cls: type[Any], prefix: str) -> tuple[Key, ...]:
     """The keys that a dataclass declares, those of dataclasses inside it included."""
-    hints = hints_of(typing.cast(Any, cls))
+    return _keys_of(typing.cast(Any, cls), prefix)
+
+
+@functools.cache
+def _keys_of(cls: Any, prefix: str) -> tuple[Key, ...]:
+    found: list[Key] = []
     for field in fields(cls):
-        if is_dataclass(hints[field.name]):
-            yield from keys_of(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
-        else:
-            yield Key(f"{prefix}{field.name}", field, hints[field.name])
+        hint: Any = hints_of(cls)[field.name]
+        name = f"{prefix}{field.name}"
+        inner = is_dataclass(hint)
+        found += _keys_of(hint, f"{name}.") if inner else (Key(name, field, hint),)
+    return tuple(found)
 
 
 def is_open(key: str, keys: Iterable[Key]) -> bool:
