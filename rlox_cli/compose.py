@@ -30,6 +30,7 @@ from rlox_cli import elsewhere, grid, messages, sweep, validate
 from rlox_cli.command import Call, Command
 from rlox_cli.options import conf_folders, group_options, require_own_folders
 from rlox_cli.plugin_source import PluginSource
+from rlox_cli.schema_source import SchemaSource
 from rlox_cli.search import sweeper
 from rlox_cli.source import GymnasiumSource, RloxSearchPath
 from rlox_cli.variants import VariantSource
@@ -129,8 +130,8 @@ class Line:
             raise ConfigError(
                 f"-m: rlox {command.name} does one thing; call it once for each value"
             )
-        command.schema.register()
-        for plugin in (GymnasiumSource, VariantSource, PluginSource, RloxSearchPath):
+        SchemaSource.in_force = command.schema
+        for plugin in (GymnasiumSource, VariantSource, PluginSource, SchemaSource, RloxSearchPath):
             Plugins.instance().register(plugin)
         require_own_folders()
         elsewhere.register()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,6 +79,12 @@ def file_of(group: str, option: str, folders: Iterable[Path]) -> dict[str, Any]:
 def read_plain(path: Path) -> dict[str, Any]:
     """A configuration file as plain data; empty where it is none: Hydra says what is wrong with it."""
     try:
-        return plain_yaml.load(path)
+        return copy.deepcopy(_shipped(path)) if CONF in path.parents else plain_yaml.load(path)
     except (ConfigError, OSError):
         return {}
+
+
+@functools.cache
+def _shipped(path: Path) -> dict[str, Any]:
+    """A file of rlox's own: nobody writes those while it runs, and one command looks into them many times."""
+    return plain_yaml.load(path)

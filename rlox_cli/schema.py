@@ -9,14 +9,16 @@ alone judges types and ranges, so each mistake has one wording.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.params import hints_of
 from rlox_cli.options import CONF, file_of, read_plain
 
 REQUIRED = "???"  # the value of a key that has no default and was not given, as in Hydra
@@ -191,22 +193,23 @@ class Schema:
             if key in (k.name for k in group.part(tag, tag if group.many else "").keys)
         ]
 
-    def register(self) -> None:
-        """Put the nodes into Hydra's ConfigStore, where the files in conf/ refer to them."""
-        from hydra.core.config_store import ConfigStore
+    def node(self, path: str) -> dict[str, Any] | None:
+        """The defaults that the files in conf/ name `schema/<path>`; `None` where there are none.
 
-        store = ConfigStore.instance()
+        `<group>/<option>` has those of an option, `brings/<option>` what it says of keys elsewhere, and the
+        name of the schema those of all keys outside the groups.
+        """
+        if path == self.name:
+            own = {group.name: group.many for group in self.groups}
+            rest = {key: value for key, value in node_of(self.declares).items() if key not in own}
+            return {**rest, **{name: {} for name, many in own.items() if many}}
+        place, _, tag = path.partition("/")
         for group in self.groups:
-            for tag, cls in group.registry.items():
-                store.store(
-                    group=f"schema/{group.name}", name=tag, node=node_of(cls), provider="rlox"
-                )
-                if brought := tree_of(brings_of(cls)):
-                    store.store(group="schema/brings", name=tag, node=brought, provider="rlox")
-        chosen: dict[str, Any] = {group.name: {} for group in self.groups if group.many}
-        single = {group.name for group in self.groups}
-        rest = {key: value for key, value in node_of(self.declares).items() if key not in single}
-        store.store(group="schema", name=self.name, node={**rest, **chosen}, provider="rlox")
+            if tag in group.registry and place == group.name:
+                return node_of(group.registry[tag])
+            if tag in group.registry and place == "brings":
+                return tree_of(brings_of(group.registry[tag])) or None
+        return None
 
     def _preset_chooses(self, given: Mapping[str, str]) -> bool:
         return any(given.get(preset, "null") != "null" for preset in self.choosing)
@@ -216,14 +219,20 @@ class Schema:
         return {k: v for entry in listed if isinstance(entry, dict) for k, v in entry.items()}
 
 
-def keys_of(cls: type[Any], prefix: str) -> Iterator[Key]:
+def keys_of(cls: type[Any], prefix: str) -> tuple[Key, ...]:
     """The keys that a dataclass declares, those of dataclasses inside it included."""
-    hints = typing.get_type_hints(cls)
+    return _keys_of(typing.cast(Any, cls), prefix)
+
+
+@functools.cache
+def _keys_of(cls: Any, prefix: str) -> tuple[Key, ...]:
+    found: list[Key] = []
     for field in fields(cls):
-        if is_dataclass(hints[field.name]):
-            yield from keys_of(typing.cast(type[Any], hints[field.name]), f"{prefix}{field.name}.")
-        else:
-            yield Key(f"{prefix}{field.name}", field, hints[field.name])
+        hint: Any = hints_of(cls)[field.name]
+        name = f"{prefix}{field.name}"
+        inner = is_dataclass(hint)
+        found += _keys_of(hint, f"{name}.") if inner else (Key(name, field, hint),)
+    return tuple(found)
 
 
 def is_open(key: str, keys: Iterable[Key]) -> bool:

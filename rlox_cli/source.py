@@ -71,7 +71,7 @@ class GymnasiumSource(ConfigSource):
 
 
 class RloxSearchPath(SearchPathPlugin):
-    """User folders first, variants and Gymnasium's ids last, for every primary config.
+    """User folders first; variants, plugins, defaults and Gymnasium's ids last, for every primary config.
 
     `given` is the folder of `--config-dir`, which Hydra itself would put behind all others, or nowhere
     where it composes without a command line.
@@ -85,6 +85,7 @@ class RloxSearchPath(SearchPathPlugin):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
         search_path.append("rlox-variants", "variants://")
         search_path.append("rlox-plugins", "plugins://")
+        search_path.append("rlox-schema", "schema://")
         search_path.append("rlox-gymnasium", "gymnasium://")
 
 

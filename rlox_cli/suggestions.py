@@ -113,7 +113,7 @@ class _Place:
         if self.alias or "RUN" in self.command.takes:
             return [] if self.alias and self.given else _runs(typed)
         number = sum("=" not in word for word in self.given)
-        fields = list(keys_of(self.command.schema.declares, ""))
+        fields = keys_of(self.command.schema.declares, "")
         if not self.command.takes or number >= len(fields):
             return []
         group = self.given[0] if number and "=" not in self.given[0] else ""

@@ -15,7 +15,7 @@ from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.code import as_code, plain_argument
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.names import nearest
-from rlox.configs.params import expectation, inside, object_name
+from rlox.configs.params import expectation, hints_of, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
 from rlox.configs.secrets import FromProcess
@@ -37,7 +37,7 @@ def make(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
             raise ConfigError(
                 f"unknown key '{_join(path, key)}'{_nearest_key(path, str(key), known)}"
             )
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cast(Any, cls))
     values = {
         name: _value(known[name], hints[name], value, _join(path, name))
         for name, value in data.items()

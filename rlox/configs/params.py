@@ -6,9 +6,11 @@ so the three cannot drift apart.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field
 from typing import Any
 
@@ -67,6 +69,12 @@ def param(
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+@functools.cache
+def hints_of(cls: type[Any]) -> Mapping[str, Any]:
+    """The types that a dataclass declares, by field; evaluated once, as every value is checked by them."""
+    return typing.get_type_hints(cls)
 
 
 def object_name(value: Any) -> str:

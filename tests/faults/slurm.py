@@ -36,9 +36,11 @@ class Cluster:
         self.folder = folder
 
     def sbatch(self, script: str) -> None:
-        """Run a script, or each task of its array."""
+        """Run a script, or each task of its array: as it is now, for submitit moves its file at once."""
         text = Path(script).read_text()
         number = str(1000 + len(list(self.folder.iterdir())))
+        script = str(self.folder.with_name(f".script-{number}"))
+        Path(script).write_text(text)
         array = re.search(r"#SBATCH --array=0-(\d+)", text)
         names = [f"{number}_{n}" for n in range(int(array[1]) + 1)] if array else [number]
         for name in names:

@@ -14,6 +14,7 @@ from rlox.errors import ConfigError
 from rlox_cli import schema, validate
 from rlox_cli.run_schema import RUN
 from rlox_cli.schema import REQUIRED, Group, Schema
+from rlox_cli.schema_source import SchemaSource
 
 
 @dataclass(frozen=True)
@@ -114,17 +115,17 @@ def test_a_key_without_a_default_that_is_not_given_is_named(missing: dict[str, A
         known({"buffer": {"name": "disk", **missing}})
 
 
-def test_hydra_gets_every_option_with_its_defaults() -> None:
-    from hydra.core.config_store import ConfigStore
-
-    SCHEMA.register()
-    store = ConfigStore.instance()
-    assert store.load("schema/buffer/disk.yaml").node == {
-        "name": "disk",
-        "capacity": 10_000,
-        "path": "???",
-    }
-    assert store.load("schema/whole.yaml").node == {"seed": 0, "sink": {}}
+def test_hydra_gets_every_option_with_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SchemaSource, "in_force", SCHEMA, raising=False)
+    source = SchemaSource("rlox", "schema://")
+    node = source.load_config("schema/buffer/disk").config
+    assert node == {"name": "disk", "capacity": 10_000, "path": "???"}
+    node.capacity = 5  # as Hydra may
+    assert source.load_config("schema/buffer/disk.yaml").config.capacity == 10_000
+    assert source.load_config("schema/whole").config == {"seed": 0, "sink": {}}
+    assert source.list("schema/sink", None) == ["disk", "ring"]
+    there = ("schema/buffer/ring", "schema/brings/ring", "schema/other", "buffer/ring", "whole")
+    assert [source.is_config(path) for path in there] == [True, False, False, False, False]
 
 
 def test_the_runs_own_groups_come_from_the_primary_file(monkeypatch: pytest.MonkeyPatch) -> None:

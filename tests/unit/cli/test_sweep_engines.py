@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -399,6 +400,21 @@ def test_launchers_of_the_same_names_that_are_installed_are_not_used(
     for name in ENGINES:
         result = cli("sweep", "--cfg", "hydra", f"hydra/launcher={name}", "-p", "hydra.launcher")
         assert f"_target_: hydra_plugins.rlox.{name}" in result.out, result.err
+
+
+def test_a_script_of_the_pretended_slurm_is_run_as_it_was_submitted(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SLURM_SLOTS", "1")
+    script = tmp_path / "script.sh"
+    script.write_text(f"#SBATCH --array=0-1\nsleep 0.2; touch {tmp_path}/$SLURM_ARRAY_TASK_ID")
+    subprocess.run(["sbatch", script], check=True)
+    script.unlink()  # as the second one has not begun
+    states = slurm / "log"
+    end = time.monotonic() + 60
+    while states.read_text().count("COMPLETED") < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert (tmp_path / "0").exists() and (tmp_path / "1").exists()
 
 
 def test_half_a_line_of_a_letter_waits_for_its_rest(box: Mailbox) -> None:

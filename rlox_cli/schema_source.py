@@ -1,0 +1,62 @@
+"""Defaults of dataclasses as a source of Hydra's: what the files in conf/ refer to as `schema/...`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+from omegaconf import OmegaConf
+
+from rlox_cli.schema import Schema
+
+ROOT = "schema"
+
+
+class SchemaSource(ConfigSource):
+    """`schema://`: the nodes of the command's schema, each made when Hydra asks for it.
+
+    What is in Hydra's own ConfigStore is all copied every time that something is composed.
+    """
+
+    # The schema of the command, which Hydra does not tell a source; an instance keeps that of its call.
+    in_force: ClassVar[Schema]
+
+    def __init__(self, provider: str, path: str) -> None:
+        super().__init__(provider, path)
+        self.schema = self.in_force
+
+    @staticmethod
+    def scheme() -> str:
+        """The URL scheme of this source."""
+        return ROOT
+
+    def available(self) -> bool:
+        """It is part of rlox, so always."""
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether options of one of the schema's groups are there."""
+        return config_path in ("", ROOT) or bool(self.list(config_path, ObjectType.CONFIG))
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether the path is of a node."""
+        return self._node(config_path) is not None
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The node, made anew: Hydra changes what it gets."""
+        return ConfigResult(
+            provider=self.provider,
+            path=f"{ROOT}://{config_path}",
+            config=OmegaConf.create(self._node(config_path) or {}),
+            header={"package": None},
+        )
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The options of a group below `schema`, which Hydra names where one is not found."""
+        found = [g for g in self.schema.groups if config_path == f"{ROOT}/{g.name}"]
+        return sorted(found[0].registry) if found and results_filter != ObjectType.GROUP else []
+
+    def _node(self, config_path: str) -> dict[str, Any] | None:
+        start, _, path = config_path.removesuffix(".yaml").partition("/")
+        return self.schema.node(path) if start == ROOT else None
