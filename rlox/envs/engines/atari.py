@@ -12,9 +12,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.configs.atari import AtariConfig
+from rlox.configs.atari import AtariConfig, is_ale
 from rlox.envs.base import GOES_ON
-from rlox.envs.ids import is_ale
 from rlox.errors import ConfigError
 
 __all__ = ["AtariGame", "ale_arguments", "by_area", "plays_games", "reward_clip_of"]
