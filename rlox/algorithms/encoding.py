@@ -93,14 +93,19 @@ def encoding_of(
     """What `algo` makes of the observations of the environment `name`.
 
     `ConfigError` where they have no image that its keys could be of, for an image that is too small for
-    the network that is asked for, and for one whose channels could be either of its dimensions. `shared` is
-    whether actor and critic have one encoder, where they may.
+    the network that is asked for, for one whose channels could be either of its dimensions, and for features
+    that no network makes. `shared` is whether actor and critic have one encoder, where they may.
     """
     if not codec.images:
         _require_unsaid(algo, codec, name, shared)
         return Encoding(codec.seen)
     pictures = [_picture(algo, image, name) for image in codec.images]
     kinds = [_kind(algo, *pair, name) for pair in zip(codec.images, pictures, strict=True)]
+    if algo.encoder_features and set(kinds) == {"mlp"}:
+        raise ConfigError(
+            f"algo.encoder_features={algo.encoder_features}: of the images of {name} the pixels are seen in "
+            "a row (encoder mlp), without a layer of features; leave it out, or set algo.encoder=impala"
+        )
 
     def make() -> Encoder:
         return Encoder(codec.numbers, pictures, kinds, algo.encoder_features)

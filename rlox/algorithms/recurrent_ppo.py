@@ -74,9 +74,8 @@ def make_policy(
     config: RecurrentPPOConfig, encoding: Encoding, actions: ActionCodec
 ) -> RecurrentActorCritic:
     """The policy that `config` describes for these observations and this action space."""
-    shared = config.share_encoder or config.critic == "shared"
     images = encoding.make is not None
-    encoders = encoding.pair(shared, config.ortho_init) if images else None
+    encoders = encoding.pair(config.share_encoder, config.ortho_init) if images else None
     return RecurrentActorCritic(
         encoding.features,
         _head(actions, config.log_std_init),

@@ -49,7 +49,8 @@ class RecurrentCollector(RolloutCollector):
             self._memory = np.zeros((self.n_envs, policy.state_size), np.float32)
         arena, begun = self._arena_of(n_steps), torch.from_numpy(self._memory.copy())
         is_first = np.zeros(arena.shape, np.bool_)
-        is_first[0] = self.tracker.lengths == 0
+        # not by the lengths of episodes: a game that goes on behind a lost life is told as one
+        is_first[0] = ~self._memory.any(1)
 
         def explore(generator: torch.Generator) -> Sampler:
             return self._sampler(policy, arena, begun, generator)

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from rlox.configs.params import param
 
+__all__ = ["AtariConfig", "is_ale"]
+
 _DQN = "Mnih et al. 2015, methods and extended data table 1"
+
+
+def is_ale(env_id: str) -> bool:
+    """Whether an id is of a game in the Arcade Learning Environment."""
+    return env_id.rpartition(":")[2].startswith("ALE/")
 
 
 @dataclass(frozen=True)

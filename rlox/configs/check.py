@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from rlox.configs.atari import AtariConfig, is_ale
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS
 from rlox.configs.code import as_code, plain_argument
+from rlox.configs.env import EnvConfig
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.names import nearest
 from rlox.configs.params import expectation, hints_of, inside, object_name
@@ -149,6 +151,7 @@ def _contradictions(run: RunConfig) -> RunConfig:
             )
     run = _one_schedule_each(run)
     _require_masks(run)
+    _require_game(run.env)
     run.algo.check(run.env, run.buffer)
     return run
 
@@ -167,6 +170,23 @@ def _require_masks(run: RunConfig) -> None:
         raise ConfigError(
             f"env.action_mask_key={env.action_mask_key}: no mask is looked for by name with "
             f"env.action_mask={env.action_mask}; set env.action_mask=info or observation"
+        )
+
+
+def _require_game(env: EnvConfig) -> None:
+    """What is said of the preprocessing of games has a game to preprocess."""
+    default = AtariConfig()
+    said = [name for name, value in asdict(env.atari).items() if value != getattr(default, name)]
+    asked = ", ".join(f"env.atari.{name}={_plain(getattr(env.atari, name))}" for name in said)
+    if said and not is_ale(env.id):
+        raise ConfigError(
+            f"{asked}: {env.id} is no game of the Arcade Learning Environment, whose ids begin with ALE/ "
+            "(env=ALE/Pong-v5); leave it out"
+        )
+    if not env.atari.preprocess and len(said) > 1:
+        raise ConfigError(
+            f"{asked}: without preprocessing no other key of env.atari has an effect; leave out those, or "
+            "env.atari.preprocess=false"
         )
 
 

@@ -75,6 +75,11 @@ class RecurrentPPOConfig(PPOConfig):
                 "algo.shared_lstm=true and algo.enable_critic_lstm=true contradict each other: the critic "
                 "reads the actor's recurrence or has its own; set algo.enable_critic_lstm=false to share"
             )
+        if self.critic == "shared" and not self.share_encoder:
+            raise ConfigError(
+                "algo.share_encoder=false: with algo.shared_lstm=true the critic reads the actor's "
+                "recurrence, behind the actor's encoder; leave it out, or set algo.shared_lstm=false"
+            )
         if self.policy is not None:
             raise ConfigError(
                 f"algo.policy={name_of(self.policy)}: recurrent_ppo takes no policy of your own, whose "

@@ -19,7 +19,7 @@ from rlox.errors import MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec", "is_ale", "plugged", "vector_factory"]
+__all__ = ["env_ids", "find_spec", "plugged", "vector_factory"]
 
 # Ids that a separate package registers, by how they begin: (module, package, what installs it).
 _PACKAGES = {
@@ -32,11 +32,6 @@ _PACKAGES = {
 def env_ids() -> list[str]:
     """Every registered Gymnasium id."""
     return sorted(gym.registry)
-
-
-def is_ale(env_id: str) -> bool:
-    """Whether an id is of a game in the Arcade Learning Environment."""
-    return env_id.rpartition(":")[2].startswith("ALE/")
 
 
 def find_spec(env_id: str) -> Any:

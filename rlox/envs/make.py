@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
+from rlox.configs.atari import is_ale
 from rlox.configs.secrets import revealed
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.atari import ale_arguments
@@ -19,7 +20,7 @@ from rlox.envs.engines.single import Single
 from rlox.envs.films import FilmedEpisodes, require_video
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv
 from rlox.envs.headless import choose_mujoco_gl
-from rlox.envs.ids import find_spec, is_ale
+from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.native_gym import NativeGymEnv

@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox.configs import EnvConfig, nearest
+from rlox.configs.atari import is_ale
 from rlox.configs.code import Code, arguments_of, name_of
 from rlox.envs.base import GOES_ON, TRUE_RETURN
 from rlox.envs.engines.atari import AtariGame, plays_games, reward_clip_of
-from rlox.envs.ids import is_ale
 from rlox.envs.repeats import ActionRepeat, StickyActions
 from rlox.envs.spaces import short
 from rlox.envs.velocities import HideVelocities

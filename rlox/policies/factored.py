@@ -12,17 +12,13 @@ from torch.nn import functional
 from rlox.errors import ConfigError
 from rlox.networks import Traced, gradient_of, inference
 from rlox.policies.base import NoiseBlocks, Sampler
-from rlox.policies.heads import Explorer, Head, gumbel, score_vectors
+from rlox.policies.heads import NEVER, Explorer, Head, gumbel, score_vectors
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.scored import Scored, of_logits, of_means
 
 __all__ = ["FactoredHead", "FactoredPolicy", "MaskedFactoredPolicy"]
 
 Net = Callable[[Tensor], Tensor]
-
-# The logit of what is not there, or not allowed: its probability is exactly 0, and so is that times its
-# logarithm times any slope, which would not be of the least float32.
-NEVER = -1e30
 
 
 class FactoredHead(Head):

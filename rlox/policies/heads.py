@@ -15,6 +15,7 @@ from rlox.networks.density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import NoiseBlocks
 
 __all__ = [
+    "NEVER",
     "CategoricalHead",
     "Explorer",
     "GaussianHead",
@@ -27,6 +28,10 @@ __all__ = [
     "score_choices",
     "score_vectors",
 ]
+
+# The logit of what is not there, or not allowed: its probability is exactly 0, and so is that times its
+# logarithm times any slope, which would not be of the least float32.
+NEVER = -1e30
 
 # Maps the outputs `[N, size]` of rollout step t to actions `[N]` or `[N, size]`.
 Explorer = Callable[[Tensor, int], Tensor]

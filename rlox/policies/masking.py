@@ -1,8 +1,8 @@
 """Policies that keep to masks of allowed actions (Huang and Ontanon 2020, arXiv:2006.14171).
 
 Rows `[..., obs_dim + n_actions]` have the mask behind the observation (`rlox.envs.masks`). Networks see the
-observation alone. Before a softmax or a maximum, the numbers of actions that are not allowed become the
-least of their dtype: their probability is exactly 0, and so is every gradient through them.
+observation alone. Before a softmax or a maximum, the numbers of actions that are not allowed become `NEVER`,
+far below any other: their probability is exactly 0, and so is every gradient through them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rlox.networks import Traced
 from rlox.policies.discrete import DiscretePolicy
+from rlox.policies.heads import NEVER
 from rlox.policies.q import EpsilonGreedy, QPolicy
 
 __all__ = ["MaskedDiscretePolicy", "MaskedEpsilonGreedy", "MaskedQPolicy", "allowed_only"]
@@ -24,11 +25,11 @@ Net = Callable[[Tensor], Tensor]
 
 
 def allowed_only(values: Tensor, masks: Tensor) -> Tensor:
-    """`values` `[..., n]` where `masks` are not 0, the least number of their dtype elsewhere; new memory.
+    """`values` `[..., n]` where `masks` are not 0, `NEVER` elsewhere; new memory.
 
     Finite, unlike -inf, so that 0 times it is 0: in an entropy, and in a target of discount 0.
     """
-    return values.masked_fill(masks == 0, torch.finfo(values.dtype).min)
+    return values.masked_fill(masks == 0, NEVER)
 
 
 def over_rows(net: Net, n_actions: int) -> Net:
@@ -40,7 +41,7 @@ class MaskedDiscretePolicy(DiscretePolicy):
     """A `DiscretePolicy` for rows `[B, obs_dim + n_actions]`, which have the mask behind the observation."""
 
     def logits(self, obs: Tensor) -> Tensor:
-        """The logit of each choice `[B, n_actions]`; the dtype's minimum of one that is not allowed."""
+        """The logit of each choice `[B, n_actions]`; `NEVER` of one that is not allowed."""
         return over_rows(self.actor, self.n_actions)(obs)
 
     def fast_logits(self) -> Net:
@@ -64,7 +65,7 @@ class MaskedQPolicy(QPolicy):
         return super().trace(obs[..., : -self.n_actions], noise)
 
     def worth(self, said: Tensor, obs: Tensor) -> Tensor:
-        """Q-values `[..., n_actions]`; the dtype's minimum of choices that are not allowed."""
+        """Q-values `[..., n_actions]`; `NEVER` of choices that are not allowed."""
         return allowed_only(super().worth(said, obs), obs[..., -self.n_actions :])
 
     def fast_values(self) -> Net:

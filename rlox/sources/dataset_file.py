@@ -28,7 +28,7 @@ __all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "columns_of", "digest_of", 
 
 DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
 FORMAT = 1
-DRAWN = 1 << 16  # rows at a time, of a dataset in memory
+DRAWN = 1 << 26  # bytes at a time, of a dataset in memory: a row with images has tens of thousands
 COLUMNS = {
     "obs": "float32 or uint8",
     "next_obs": "float32 or uint8",
@@ -95,14 +95,14 @@ def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
     A dataset gives no rows but drawn ones, so rows are drawn until each has been seen: about ln n + 1
     times as many as there are. The result does not depend on the draws.
     """
-    n, size, draw = len(dataset), min(4 * len(dataset), DRAWN), 0
-    batch = dataset.sample(size, draw)
+    n, draw, batch = len(dataset), 0, dataset.sample(1, 0)
+    size = max(1, min(4 * n, DRAWN // sum(column.nbytes for column in batch.values())))
     columns = {
         name: np.empty((n, *column.shape[1:]), column.dtype)
         for name, column in batch.items()
         if name != "indices"
     }
-    unseen = np.ones(n, bool)
+    unseen, batch = np.ones(n, bool), dataset.sample(size, draw)
     while unseen.any():
         new = np.flatnonzero(unseen[batch["indices"]])
         rows = batch["indices"][new]

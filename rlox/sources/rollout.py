@@ -30,9 +30,11 @@ class RolloutSource:
         """What the environments can do."""
         return self.collector.env.resume_grade
 
-    def next(self, clock: Clock) -> tuple[Rollout, Progress]:
-        """Collect the next rollout."""
-        return self.collector.collect(self.policy, self.n_steps), self.collector.progress
+    def next(self, clock: Clock) -> tuple[Rollout | None, Progress]:
+        """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
+        rollout = self.collector.collect(self.policy, self.n_steps)
+        learned = rollout.valid is None or bool(rollout.valid.any())
+        return rollout if learned else None, self.collector.progress
 
     def feedback(self, update: Update) -> None:
         """Nothing to feed back: the collector acts with the learner's own module."""

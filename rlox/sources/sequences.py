@@ -38,11 +38,14 @@ def sequence_minibatches(
     """Disjoint minibatches covering every environment once, each from its stored first state.
 
     A minibatch has as many environments as `batch_size` transitions hold whole sequences of, at least
-    one; the last may have fewer. Their order comes from `generator` (torch's default one unless given).
+    one; the last may have fewer, and one without a valid row is left out. Their order comes from
+    `generator` (torch's default one unless given).
     """
     order = torch.randperm(rollout.n_envs, generator=generator)
     for envs in torch.split(order, max(1, batch_size // rollout.n_steps)):
-        yield _sequences(rollout, envs)
+        some = _sequences(rollout, envs)
+        if some.valid is None or len(some.valid):
+            yield some
 
 
 def _sequences(rollout: Rollout, envs: Tensor) -> Sequences:

@@ -12,9 +12,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.configs.atari import AtariConfig
+from rlox.configs.atari import AtariConfig, is_ale
 from rlox.envs.base import GOES_ON
-from rlox.envs.ids import is_ale
 from rlox.errors import ConfigError
 
 __all__ = ["AtariGame", "ale_arguments", "by_area", "plays_games", "reward_clip_of"]
@@ -66,8 +65,9 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
     last one FIRE is pressed where the game has it, and after a lost life too. An action is held for
     `frame_skip` frames; of the last two the brighter is seen, pixel by pixel, scaled by area. With
     `training` and `life_loss` a lost life ends the episode, not the game: the last info says so
-    (`GOES_ON`), and a reset without a seed goes on with it. What is paid while a game begins is paid with
-    the first step.
+    (`GOES_ON`), and a reset without a seed goes on with it. The frame behind a lost life passes within
+    the step that lost it, so that a game that ends in that frame is told as over. What is paid while a
+    game or a life begins is paid with its first step.
 
     Parameters
     ----------
@@ -88,26 +88,23 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
         self._stack = np.zeros((settings.stack, size, size), np.uint8)
         self.observation_space = spaces.Box(0, 255, self._stack.shape, np.uint8)
         self._lives = 0
-        self._goes_on = False
-        self._owed = 0.0  # paid while the game began
+        self._next: dict[str, Any] | None = None  # the info of the life that the game goes on with
+        self._owed = 0.0  # paid while the game, or the life, began
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Begin a game, or go on with the next life."""
-        on = self._goes_on and seed is None
-        self._owed, self._goes_on = 0.0, False
-        info = {} if on else self._begin(seed, options)
-        over = False
-        for action in [FIRE if self._fires else NOOP] if on else self._opening():
+        begun, self._next = self._next, None
+        if begun is not None and seed is None:
+            self._push(self._scaled(self._frame[1]))
+            return self._stack.copy(), begun
+        info = self._begin(seed, options)
+        for action in self._opening():
             over, info = self._press(action)
             if over:
                 info = self._begin(None, None)
-        seen = self._scaled(self._frame[1])
-        if on and not over:
-            self._push(seen)
-        else:
-            self._stack[:] = seen
+        self._stack[:] = self._scaled(self._frame[1])
         self._lives = int(info["lives"])
         return self._stack.copy(), info
 
@@ -122,11 +119,12 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
                 break
         pooled = self.settings.max_pool and self.settings.frame_skip > 1
         self._push(self._scaled(self._frame.max(0) if pooled else self._frame[1]))
-        lives = int(info["lives"])
-        if self._counts_lives and 0 < lives < self._lives and not (terminated or truncated):
-            terminated = self._goes_on = True
-            info = {**info, GOES_ON: True}
+        lives, before = int(info["lives"]), self._lives
         self._lives = lives
+        if self._counts_lives and 0 < lives < before and not (terminated or truncated):
+            terminated, info = True, self._lost(info)
+            if self._next is None:  # the game is over: nothing of it is left for another one
+                total, self._owed = total + self._owed, 0.0
         return self._stack.copy(), total, terminated, truncated, info
 
     def save_state(self) -> dict[str, Any]:
@@ -135,20 +133,29 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
             "frames": self._frame.copy(),
             "stack": self._stack.copy(),
             "lives": self._lives,
-            "goes_on": self._goes_on,
+            "goes_on": self._next is not None,
             "owed": self._owed,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from `save_state()`."""
         self._frame[:], self._stack[:] = state["frames"], state["stack"]
-        self._lives, self._goes_on = int(state["lives"]), bool(state["goes_on"])
-        self._owed = float(state["owed"])
+        self._lives, self._owed = int(state["lives"]), float(state["owed"])
+        self._next = {"lives": self._lives} if state["goes_on"] else None
 
     def _begin(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
         frame, info = self.env.reset(seed=seed, options=options)
-        self._frame[:] = frame
+        self._frame[:], self._owed = frame, 0.0
         return info
+
+    def _lost(self, info: dict[str, Any]) -> dict[str, Any]:
+        """The last info of a life, once the frame behind it has passed; of the game if it is over then."""
+        over, after = self._press(FIRE if self._fires else NOOP)
+        self._lives = int(after["lives"])
+        if over:
+            return after
+        self._next = after
+        return {**info, GOES_ON: True}
 
     def _opening(self) -> list[int]:
         """The frames at the start of a game, FIRE the last of them."""

@@ -13,10 +13,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from rlox.configs import EnvConfig, nearest
+from rlox.configs.atari import is_ale
 from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games
 from rlox.envs.engines.vector import Lives
-from rlox.envs.ids import is_ale
 from rlox.envs.workers.crew import cpus
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 

@@ -237,6 +237,16 @@ def test_the_loss_and_the_advantages_are_of_valid_rows_only() -> None:
     assert float(terms.value) == pytest.approx(float(error), rel=1e-4)
 
 
+def test_a_minibatch_without_a_valid_row_is_left_out() -> None:
+    algorithm = made(n_epochs=1, batch_size=20)
+    rollout = rollout_of(algorithm)
+    valid = torch.ones(20, 6, dtype=torch.bool)
+    valid[:, [1, 4]] = False
+    whole = with_garbage(rollout, valid.flatten())
+    assert [len(m.returns) for m in sequence_minibatches(whole, 20)] == [20] * 4
+    assert algorithm.learner.update(whole, Clock()).samples == 80
+
+
 def test_no_sequence_reaches_the_gradient_of_another() -> None:
     """The loss of one environment's rows does not depend on what another one saw."""
     algorithm = made(normalize_advantages=False)

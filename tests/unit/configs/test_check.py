@@ -120,6 +120,17 @@ def test_a_rollout_of_one_step_cannot_be_standardised() -> None:
             },
             "buffer.capacity=3 and env.n_envs=8",
         ),
+        (
+            {"algo": {"name": "ppo"}, "env": {"id": "CartPole-v1", "atari": {"stack": 2}}},
+            "env.atari.stack=2: CartPole-v1 is no game .* leave it out",
+        ),
+        (
+            {
+                "algo": {"name": "ppo"},
+                "env": {"id": "ALE/Pong-v5", "atari": {"preprocess": False, "life_loss": False}},
+            },
+            "env.atari.preprocess=False, env.atari.life_loss=False: without preprocessing no other key",
+        ),
     ],
 )
 def test_a_key_that_would_do_nothing_beside_another_is_refused(
@@ -135,6 +146,8 @@ def test_the_same_keys_are_taken_where_they_do_something() -> None:
         {"algo": {"name": "a2c", "use_rms_prop": False}},
         {"buffer": {"name": "uniform", "hindsight": "final", "hindsight_k": 8}},
         {"buffer": {"name": "auto", "capacity": 8}, "env": {"n_envs": 8}},
+        {"env": {"id": "my_pkg:ALE/Pong-v5", "atari": {"stack": 2}}},
+        {"env": {"id": "ALE/Pong-v5", "atari": {"preprocess": False}}},
     ]
     for tree in trees:
         made = plain(make_run({"algo": {"name": "dqn"}, **tree}))

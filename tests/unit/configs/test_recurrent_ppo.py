@@ -39,6 +39,10 @@ def test_defaults_are_those_of_the_published_implementation() -> None:
             {"policy": "my_pkg:Net"},
             "algo.policy=my_pkg:Net: recurrent_ppo takes no policy of your own",
         ),
+        (
+            {"shared_lstm": True, "enable_critic_lstm": False, "share_encoder": False},
+            "algo.share_encoder=false: .* the critic reads the actor's recurrence",
+        ),
         ({"rnn": "elman"}, "lstm, gru"),
         ({"n_lstm_layers": 0}, "n_lstm_layers"),
     ],

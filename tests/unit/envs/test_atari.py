@@ -18,6 +18,7 @@ from rlox.envs.make import single_factory
 from rlox.envs.wrapping import wrapping
 from rlox.errors import ConfigError
 from rlox.sources.episodes import EpisodeTracker
+from rlox.types import Episode
 
 FRAMES = gym.spaces.Box(0, 255, (210, 160), np.uint8)
 
@@ -149,6 +150,26 @@ def test_a_lost_life_ends_an_episode_of_training_and_not_the_game() -> None:
     assert [evaluated.step(0)[2] for _ in range(3)] == [False, False, True]
 
 
+def test_a_game_that_ends_in_the_frame_behind_a_lost_life_is_over_with_all_that_it_paid() -> None:
+    game = Game(deaths=(6, 10))
+    env = played(game, training=True, noop_max=0)
+    env.reset(seed=0)  # frame 1: FIRE
+    env.step(0)  # frames 2 to 5
+    _, reward, terminated, truncated, info = env.step(0)  # 6 to 9, and FIRE in the last one
+    assert (reward, terminated, truncated) == (10.0, True, False)
+    assert (info["lives"], GOES_ON in info) == (0, False)
+    env.reset()
+    assert (game.games, game.given) == (2, [1])
+    assert env.step(0)[1] == 10.0  # of its own frames 1 to 5
+
+
+def test_what_a_game_paid_that_ended_while_it_began_is_not_paid_in_the_next_one() -> None:
+    for seed in range(20):
+        env = played(Game(deaths=(3,)), noop_max=5)
+        env.reset(seed=seed)
+        assert env.step(0)[1:3] == (6.0, True)  # 3 frames at 2, however many of them before it
+
+
 def test_a_reset_with_a_seed_begins_a_game_also_behind_a_lost_life() -> None:
     game = Game(deaths=(2, 100))
     env = played(game, training=True, noop_max=0)
@@ -158,22 +179,30 @@ def test_a_reset_with_a_seed_begins_a_game_also_behind_a_lost_life() -> None:
     assert game.games == 2
 
 
-def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clipped() -> None:
-    config = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0))
-    env = wrapping(config, training=True)(Game(deaths=(6, 11)))
+def episodes(env: Any, steps: int) -> tuple[list[Episode], set[float]]:
+    """What is told of games played for so many steps, and the rewards that are learned from."""
     tracker, told, rewards = EpisodeTracker(1), [], set()
     env.reset(seed=0)
-    for _ in range(12):
+    for _ in range(steps):
         _, reward, terminated, _, info = env.step(0)
         rewards.add(reward)
         tracker.add(np.array([reward]))
         if terminated:
             told += tracker.finish(np.array([0]), 0, [info])
             env.reset()
+    return told, rewards
+
+
+def test_the_score_that_is_told_is_of_whole_games_in_rewards_that_are_not_clipped() -> None:
+    config = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0))
+    told, rewards = episodes(wrapping(config, training=True)(Game(deaths=(6, 11))), 12)
     assert rewards == {1.0}
     # 11 frames at 2, taken in 3 actions
     assert {(e.total_reward, e.length) for e in told} == {(22.0, 3)}
     assert TRUE_RETURN in (told[0].info or {})
+    # the second life of these ends in the frame that it begins with
+    told, _ = episodes(wrapping(config, training=True)(Game(deaths=(6, 10))), 12)
+    assert [(e.total_reward, e.length) for e in told] == [(20.0, 2)] * 6
     unclipped = EnvConfig("ALE/Fake-v5", atari=AtariConfig(noop_max=0, clip_rewards=False))
     raw = wrapping(unclipped, training=True)(Game(fire=False))
     raw.reset(seed=0)

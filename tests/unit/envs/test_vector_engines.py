@@ -14,7 +14,7 @@ from helpers.envs import Countdown
 from helpers.vectors import MODES, counting, make_cartpoles, make_counting, not_vectors
 
 from rlox import GymVecEnv
-from rlox.algorithms import DQN, PPO, SAC
+from rlox.algorithms import A2C, DQN, PPO, SAC, RecurrentPPO
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
 from rlox.envs.engines.vector import VectorEngine
@@ -210,6 +210,15 @@ def test_an_engine_trains_and_is_evaluated(mode: AutoresetMode) -> None:
     assert all(r == n for r, n in zip(evaluation.returns, evaluation.lengths, strict=True))
     assert ppo.source.resume_grade == "episode_start"
     ppo.close()
+
+
+@pytest.mark.parametrize("kind", [A2C, PPO, RecurrentPPO])
+def test_a_rollout_without_a_transition_is_steps_of_the_run_and_no_update(kind: Any) -> None:
+    """Rollouts of one step: of episodes of 2, 3, 1 and 2, each followed by a step that begins the next."""
+    made = kind(make_counting, n_envs=1, n_steps=1, normalize_advantages=False)
+    made.train(total_timesteps=12)
+    assert (made.clock.env_steps, made.clock.updates) == (12, 8)
+    made.close()
 
 
 def test_box_actions_reach_the_engine_within_their_bounds() -> None:

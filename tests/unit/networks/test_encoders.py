@@ -195,6 +195,16 @@ def test_keys_of_images_are_refused_where_there_is_none(options: dict[str, Any])
         PPO("CartPole-v1", share_encoder=False)
 
 
+def test_features_that_no_network_makes_are_refused() -> None:
+    for options, shape in (({"encoder": "mlp"}, (8, 8, 3)), ({}, (3, 3, 1))):
+        with pytest.raises(
+            ConfigError, match=r"algo.encoder_features=8: of the images of world the pixels"
+        ):
+            chosen(shape, encoder_features=8, **options)
+    parts = spaces.Dict({"small": image((3, 3, 1)), "large": image((8, 8, 3))})
+    encoding_of(PPOConfig(encoder_features=8), ObservationCodec.of(parts))
+
+
 def test_pixels_are_divided_by_what_their_space_allows() -> None:
     codec = ObservationCodec.of(image((4, 4, 2), high=5))
     encoding = encoding_of(PPOConfig(encoder="mlp"), codec)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from rlox.policies import DiscretePolicy, MaskedDiscretePolicy
+from rlox.policies.heads import NEVER
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy, allowed_only
 from rlox.policies.q import EpsilonGreedy, QPolicy
 from rlox.policies.returns import Quantiles
@@ -82,6 +83,21 @@ def test_gradients_through_actions_that_are_not_allowed_are_exactly_0() -> None:
     assert (head.bias.grad[:2] != 0).all()  # type: ignore[index, union-attr]
 
 
+def test_an_entropy_of_any_weight_has_a_finite_gradient() -> None:
+    """By autograd, as behind a shared encoder, where the slope of an entropy is its weight over the rows."""
+    for weight in (1.0, 2.0, 1e6):
+        made, (given, _, masks) = policy(), rows()
+        evaluated = made.evaluate_actions(given, masks.argmax(-1))
+        (weight * evaluated[1]).sum().backward()
+        written = copy.deepcopy(made)
+        written.zero_grad()
+        logits = written.actor(given[:, :OBS])
+        for said, allowed in zip(logits, masks.bool(), strict=True):
+            (weight * Categorical(logits=said[allowed]).entropy()).backward(retain_graph=True)
+        for p, q in zip(made.actor.parameters(), written.actor.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-4 * weight)
+
+
 def test_entropy_of_a_single_allowed_action_is_0_and_finite() -> None:
     made, (given, _, _) = policy(), rows()
     given[:, OBS:] = torch.eye(ACTIONS)[2]
@@ -135,7 +151,7 @@ def test_the_best_value_is_one_of_an_allowed_action(dueling: bool) -> None:
     with torch.inference_mode():
         free, values = made.q(obs), made(given)
         assert torch.equal(values[masks == 1], free[masks == 1])
-        assert (values[masks == 0] == torch.finfo(torch.float32).min).all()
+        assert (values[masks == 0] == NEVER).all()
         assert torch.equal(values, made.fast_values()(given))
         best = made.mode(given)
     for i in range(ROWS):
@@ -200,7 +216,7 @@ def test_masked_noisy_networks_say_what_they_say_of_the_observation_with_that_no
             assert torch.equal(masked.trace(given, said).out, plain.trace(obs, said).out)
             values, wanted = masked(given, said), plain(obs, said)
             assert torch.equal(values[masks > 0], wanted[masks > 0])
-            assert (values[masks == 0] < -1e38).all()
+            assert (values[masks == 0] == NEVER).all()
         assert not torch.allclose(masked(given, noise), masked(given))
         drawn = {tuple(masked.sample(given).tolist()) for _ in range(5)}
     assert len(drawn) > 1  # the best, with noise

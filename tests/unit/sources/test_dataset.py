@@ -15,6 +15,7 @@ from rlox import OfflineDatasetBuffer
 from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.rng import Streams
 from rlox.runs.record import write_dataset
+from rlox.sources import dataset_file
 from rlox.sources.dataset import BLOCK, DatasetSource
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, columns_of, digest_of, read_dataset
 from rlox.sources.store import InMemory
@@ -193,3 +194,31 @@ def test_the_columns_of_a_dataset_in_memory_are_those_it_was_made_of_in_their_or
     standardised = columns_of(OfflineDatasetBuffer(**given, normalize=True))
     np.testing.assert_allclose(standardised["obs_mean"], given["obs"].mean(0))
     np.testing.assert_allclose(standardised["obs_std"], given["obs"].std(0), rtol=1e-6)
+
+
+class Watched:
+    """A dataset in memory that notes how much of it is asked for at once."""
+
+    normalized = False
+
+    def __init__(self) -> None:
+        self.rows, self.most = OfflineDatasetBuffer(**columns()), 0
+
+    def __len__(self) -> int:
+        return N
+
+    def sample(self, size: int, draw: int, out: Any = None) -> dict[str, Any]:
+        drawn = self.rows.sample(size, draw, out=out)
+        self.most = max(self.most, sum(column.nbytes for column in drawn.values()))
+        return drawn
+
+
+def test_no_more_bytes_are_drawn_at_once_than_is_said_however_wide_rows_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dataset_file, "DRAWN", 500)
+    watched: Any = Watched()
+    found = columns_of(watched)
+    assert 250 < watched.most <= 500
+    for name, column in columns().items():
+        np.testing.assert_array_equal(found[name].reshape(column.shape), column)

@@ -253,7 +253,8 @@ def test_hindsight_gives_pictures_other_goals() -> None:
         learning_starts=0,
         train_freq=40,
         batch_size=200,
-        **SMALL,
+        net_arch=(8,),
+        seed=1,
     )
     batch, _ = algorithm.source.next(Clock(horizon=1000))
     assert batch is not None

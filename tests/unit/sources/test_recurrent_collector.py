@@ -14,6 +14,7 @@ from torch import Tensor
 
 import rlox.collectors.recurrent as module
 from rlox.collectors.recurrent import RecurrentCollector
+from rlox.envs.base import GOES_ON, Finals
 from rlox.errors import ConfigError
 from rlox.policies import DiscretePolicy
 from rlox.policies.heads import CategoricalHead
@@ -127,6 +128,29 @@ def test_rows_that_begin_an_episode_are_marked_across_rollouts() -> None:
         rollout = collector.collect(policy(), T)
         expected = begins[number * T : number * T + T]
         assert np.array_equal(rollout.extras["is_first"].view(T, N).numpy(), expected)
+
+
+class Lives(ScriptedVecEnv):
+    """Every end is a lost life, behind which the game goes on."""
+
+    def step_into(self, *given: Any) -> Finals | None:
+        finals = super().step_into(*given)
+        return finals and finals._replace(infos=[{GOES_ON: True}] * len(finals.envs))
+
+
+def test_a_memory_begins_anew_with_each_life_also_where_a_rollout_does() -> None:
+    script = random_script(np.random.default_rng(SEED), 2 * T, N)
+    ended = script[3] | script[4]
+    assert ended[T - 1].any()
+    env: Any = Lives(*script)
+    collector = RecurrentCollector("env", N, 0, gamma=GAMMA, env=env)
+    collector.collect(policy(), T)
+    rollout = collector.collect(policy(), T)
+    begins = ended[T - 1 : 2 * T - 1]
+    assert np.array_equal(rollout.extras["is_first"].view(T, N).numpy(), begins)
+    assert rollout.first_state is not None
+    assert np.array_equal(rollout.first_state.any(1).numpy(), ~begins[0])
+    assert not collector.progress.episodes
 
 
 def numbers_of_a_gru(x: float, h: float) -> float:
