@@ -33,6 +33,10 @@ COMPARED = (
     "DQN_CartPole-v1",
     "PPO_Acrobot-v1",
     "A2C_Acrobot-v1",
+    "DQN_Acrobot-v1",
+    "PPO_Pendulum-v1",
+    "SAC_Pendulum-v1",
+    "TD3_Pendulum-v1",
 )
 ELSEWHERE = {
     **{
@@ -42,6 +46,9 @@ ELSEWHERE = {
     "sb3_comparison/A2C_CartPole-v1/sb3": "a2c_classic_control/results/CartPole-v1_500k_sb3",
     "sb3_comparison/A2C_Acrobot-v1/sb3": "a2c_classic_control/results/Acrobot-v1_sb3",
     "sb3_comparison/DQN_CartPole-v1/sb3": "dqn_classic_control/results/CartPole-v1_sb3",
+    "sb3_comparison/DQN_Acrobot-v1/sb3": "dqn_classic_control/results/Acrobot-v1_sb3",
+    "sb3_comparison/SAC_Pendulum-v1/sb3": "off_policy_control/results/Pendulum-v1_SAC_sb3",
+    "sb3_comparison/TD3_Pendulum-v1/sb3": "off_policy_control/results/Pendulum-v1_TD3_sb3",
 }
 
 
