@@ -15,6 +15,7 @@ from helpers.benchmarks import NOWHERE
 from rlox import compute_gae
 
 BENCHMARKS = Path(run_all.__file__).parent
+TRAININGS = {"bench_ppo_training", "bench_atari"}  # of minutes to hours: commands of their own
 
 
 def goals(row: str) -> dict[tuple[str, str], list[float]]:
@@ -177,7 +178,7 @@ def test_env_major_order_is_one_environment_after_the_other():
 
 @pytest.mark.parametrize(
     "path",
-    sorted(p for p in BENCHMARKS.glob("bench_*.py") if "ppo_training" not in p.name),
+    sorted(p for p in BENCHMARKS.glob("bench_*.py") if p.stem not in TRAININGS),
     ids=lambda p: p.name,
 )
 def test_every_benchmark_is_part_of_the_whole(path):
