@@ -7,13 +7,13 @@ divided by the greatest value that their space allows, 255 of a picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from rlox.errors import ShapeError
+from rlox.errors import ConfigError, ShapeError
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.noisy import apply
 from rlox.networks.traced import Graph, Traced
@@ -138,6 +138,8 @@ class Encoder(nn.Module):
     features : of the linear layer with ReLU behind each network; None: as many as is usual for its kind
     """
 
+    highs: Tensor  # [pictures], what pixels are divided by: saved, as weights say nothing of it
+
     def __init__(
         self,
         numbers: int,
@@ -151,6 +153,7 @@ class Encoder(nn.Module):
         self.dim = self._numbers + sum(self._cuts)
         nets = [_net(*pair, features) for pair in zip(pictures, kinds, strict=True)]
         self.nets = nn.ModuleList(net for net, _ in nets)
+        self.register_buffer("highs", torch.tensor([picture.high for picture in pictures]))
         self.features = numbers + sum(width for _, width in nets)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -170,6 +173,16 @@ class Encoder(nn.Module):
         for net, picture, part in zip(self.nets, self._pictures, pixels, strict=True):
             said.append(net(picture.of(part).to(kind).div_(picture.high)))
         return torch.cat(said, -1).view(*rows.shape[:-1], self.features)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Weights for pixels that are divided by the same; `ConfigError` for those of other ones."""
+        there, here = state_dict.get(f"{prefix}highs"), self.highs.tolist()
+        if there is not None and there.tolist() != here:
+            raise ConfigError(
+                f"its networks see pixels divided by {there.tolist()}, these by {here}; give it an "
+                "environment whose images have the same greatest values"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def _net(picture: Picture, kind: str, features: int | None) -> tuple[nn.Module, int]:

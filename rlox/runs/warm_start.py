@@ -44,11 +44,11 @@ def warm_start(
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
-        _take_moments(path, saved, actor)
+        _take_moments(saved, actor)
         learner.begin_from(saved.weights)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
-            raise
+            raise ConfigError(f"init_from={path}: {error}") from error
         raise ConfigError(
             f"init_from={path}: the checkpoint is damaged: {first_line(error)}"
         ) from error
@@ -72,15 +72,11 @@ def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor
             )
 
 
-def _take_moments(path: str, saved: Checkpoint, actor: ActorOf[Any]) -> None:
+def _take_moments(saved: Checkpoint, actor: ActorOf[Any]) -> None:
     moments, normalizer = saved.state["source"].get("obs_normalizer"), actor.normalizer
     if moments is not None and not isinstance(normalizer, ObservationNormalizer):
-        raise ConfigError(
-            f"init_from={path}: its policy saw standardised observations; set env.normalize_obs=true"
-        )
+        raise ConfigError("its policy saw standardised observations; set env.normalize_obs=true")
     if moments is None and isinstance(normalizer, ObservationNormalizer):
-        raise ConfigError(
-            f"init_from={path}: its policy saw observations as they are; set env.normalize_obs=false"
-        )
+        raise ConfigError("its policy saw observations as they are; set env.normalize_obs=false")
     if moments is not None and isinstance(normalizer, ObservationNormalizer):
         normalizer.restore(moments)

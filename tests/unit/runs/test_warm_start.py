@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
+from helpers.seen import Samples
 
 from rlox.algorithms import A2C, DQN, PPO
-from rlox.errors import ConfigError
+from rlox.errors import CheckpointError, ConfigError
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1}
 WHOLE = (
@@ -114,3 +117,21 @@ def test_observations_that_were_not_standardised_are_not_now(tmp_path: Path) -> 
     PPO("CartPole-v1", **SMALL).save(tmp_path / "plain")
     with pytest.raises(ConfigError, match=r"as they are; set env.normalize_obs=false$"):
         PPO("CartPole-v1", normalize_obs=True, init_from=tmp_path / "plain", **SMALL)
+
+
+def test_pixels_of_another_range_are_refused_by_every_way_to_take_weights_over(
+    tmp_path: Path,
+) -> None:
+    def seeing(high: int) -> Any:
+        space = spaces.Box(0, high, (8, 8, 1), np.uint8)
+        return lambda: Samples(space, spaces.Discrete(2))
+
+    options: dict[str, Any] = {"net_arch": (8,), "encoder_features": 4, **SMALL}
+    PPO(seeing(255), **options).save(tmp_path / "bright")
+    PPO(seeing(255), init_from=tmp_path / "bright", **options)
+    with pytest.raises(ConfigError) as raised:
+        PPO(seeing(1), init_from=tmp_path / "bright", **options)
+    told = "its networks see pixels divided by [255.0], these by [1.0]; give it an environment"
+    assert str(raised.value).startswith(f"init_from={tmp_path / 'bright'}: {told}")
+    with pytest.raises(CheckpointError, match=r"pixels divided by \[255.0\], these by \[1.0\]"):
+        PPO.from_checkpoint(tmp_path / "bright", env_id=seeing(1))
