@@ -99,7 +99,7 @@ def encoding_of(
     if not codec.images:
         _require_unsaid(algo, codec, name, shared)
         return Encoding(codec.seen)
-    pictures = [_picture(algo, image, name) for image in codec.images]
+    pictures = [_picture(algo, image, name, codec.frames) for image in codec.images]
     kinds = [_kind(algo, *pair, name) for pair in zip(codec.images, pictures, strict=True)]
     if algo.encoder_features and set(kinds) == {"mlp"}:
         raise ConfigError(
@@ -130,10 +130,14 @@ def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bo
             )
 
 
-def _picture(algo: Wishes, image: Image, name: str) -> Picture:
-    """With the channels where they are asked for, or where they must be: in the shorter dimension."""
-    first = algo.image_channels == "first"
-    if len(image.shape) > 2 and algo.image_channels == "auto":
+def _picture(algo: Wishes, image: Image, name: str, frames: int) -> Picture:
+    """With the channels where they are asked for, or where they must be: in the shorter dimension.
+
+    Of a stack of `frames` gray frames they are what is stacked.
+    """
+    stacked = len(image.shape) == 3 and frames > 1 and algo.image_channels == "auto"
+    first = stacked or algo.image_channels == "first"
+    if len(image.shape) > 2 and algo.image_channels == "auto" and not stacked:
         one, height, last = image.shape[-3:]
         first = one < min(height, last)
         if first == (last < min(one, height)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,15 @@ def test_channels_that_could_be_either_dimension_are_asked_for(shape: tuple[int,
     last, first = (chosen(shape, image_channels=order)[0] for order in ("last", "first"))
     assert f"{shape[2]} channels" in last
     assert f"{shape[0]} channels" in first
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 12), (8, 12, 3)])
+def test_the_channels_of_a_stack_of_gray_frames_are_its_frames(shape: tuple[int, ...]) -> None:
+    codec = replace(ObservationCodec.of(image(shape)), frames=8)
+    (line,) = encoding_of(PPOConfig(), codec, "world").said
+    assert f"{shape[1]}x{shape[2]}, 8 channels" in line
+    (line,) = encoding_of(PPOConfig(image_channels="last"), codec, "world").said
+    assert f"{shape[0]}x{shape[1]}, {shape[2]} channels" in line
 
 
 def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -> None:

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.wrappers import FrameStackObservation, RecordEpisodeStatistics, RescaleObservation
+from gymnasium.wrappers import (
+    FrameStackObservation,
+    RecordEpisodeStatistics,
+    RescaleObservation,
+    TransformObservation,
+)
 
 from rlox.algorithms import DQN, SAC, off_policy
 from rlox.envs.stacks import frames_in
@@ -92,6 +97,8 @@ def test_subprocesses_tell_of_their_stacks() -> None:
 def test_stacks_are_of_the_wrapper_that_makes_them_unless_one_around_it_changes_them() -> None:
     assert frames_in(RecordEpisodeStatistics(stacked())) == 4
     assert frames_in(RescaleObservation(stacked(), np.float32(0), np.float32(1))) == 1
+    brighter = TransformObservation(stacked(), lambda o: o - o.min(), stacked().observation_space)
+    assert frames_in(brighter) == 1
     assert frames_in(Noise()) == 1
     assert frames_in(FrameStackObservation(Parts(), 4)) == 1
 
