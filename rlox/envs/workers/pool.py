@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlox import errors
 from rlox._core import stream_seed
-from rlox.envs.base import Finals
+from rlox.envs.base import GOES_ON, Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.gym_vec import EnvFactory, start_seeds
 from rlox.envs.workers.crew import Crew, cpus
@@ -132,10 +132,15 @@ class SupervisedVecEnv:
                 ended.update(answer.ended)
                 failures += answer.failures
                 self._keep(worker, answer)
+        self.in_a_row[list(ended)] = 0
+        begun, restarts = self._begin_anew(failures)
+        for i in begun & ended.keys():
+            if ended[i].get(
+                GOES_ON
+            ):  # its game was to go on behind a lost life, and nobody knows how
+                del ended[i]
         index = np.array(sorted(ended), np.int64)
         last, infos = rows.finals[index], [ended[i] for i in sorted(ended)]
-        self.in_a_row[index] = 0
-        begun, restarts = self._begin_anew(failures)
         # where the step ended an episode, only the next one has come to nothing
         lost = np.array(sorted(begun - ended.keys()), np.int64)
         rows.rewards[lost], rows.terminated[lost], rows.truncated[lost] = 0.0, False, True

@@ -16,15 +16,16 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from faults.workers import ALONE, HANGS, WAYS, Counter, alive, below, gone
+from faults.workers import ALONE, HANGS, WAYS, Counter, alive, below, fail, gone
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import Finals, VectorEnv
+from rlox.envs.base import GOES_ON, Finals, VectorEnv
 from rlox.envs.make import make_vec
 from rlox.envs.workers.wire import Wire
 from rlox.errors import ConfigError, EnvError, ShapeError
+from rlox.sources.episodes import EpisodeTracker
 
 SEED, N = 7, 4
 
@@ -140,6 +141,33 @@ def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: An
             finals = play.step()
             assert finals is not None
             assert getattr(finals, index).tolist() == list(range(N))
+
+
+class Lives(Counter):
+    """A game whose lives are its episodes; the reset behind the first that is lost fails."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if seed is None and self.first < self.mortal:
+            fail(self.way)
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, truncated, info = super().step(action)
+        return seen, reward, self.t == self.steps, truncated, {**info, GOES_ON: True}
+
+
+@pytest.mark.parametrize("way", ["raise", "kill"])
+def test_a_game_that_does_not_go_on_behind_a_lost_life_is_lost_with_it(way: str, vecs: Any) -> None:
+    vec = vecs(partial(Lives, way, mortal=SEED + 1, steps=2, within=9), worker_envs=1)
+    play, tracker = Play(vec), EpisodeTracker(N)
+    for _ in range(2):
+        finals = play.step()
+        tracker.add(play.rewards)
+    assert finals is not None
+    assert (finals.envs.tolist(), finals.lost.tolist()) == ([1, 2, 3], [0])
+    tracker.lose(finals.lost, finals.restarts)
+    assert tracker.finish(finals.envs, 0, finals.infos) == []
+    assert tracker.returns.tolist() == [0.0, 2.0, 2.0, 2.0]
 
 
 @pytest.mark.ci
