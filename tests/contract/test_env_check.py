@@ -16,6 +16,7 @@ import pytest
 from helpers.checked import ADVISED, BROKEN, GOOD, LACKS, PUBLISHED, Kind
 from helpers.checked.actions import Walled
 from helpers.checked.kinds import Line, VectorLine
+from helpers.checked.sharing import OneMomentumForAll, OneWalledPlaceForAll
 
 from rlox.configs import EnvConfig
 from rlox.envs.check import Finding, Limits, check_config, check_env
@@ -55,6 +56,20 @@ def test_what_is_broken_in_one_way_is_told_that_and_nothing_else(kind: Kind) -> 
     assert [(f.code, f.severity) for f in findings] == [(kind.code, kind.severity)], findings
     assert re.search(r"; |: ", findings[0].message), "what to do follows what came and was expected"
     assert "expected" in findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (OneMomentumForAll, "of episode 1 is another one"),
+        (OneWalledPlaceForAll, "which its mask allows, raises AssertionError: there is a wall"),
+    ],
+)
+def test_what_steps_share_is_found_under_a_mask_too(kind: Any, where: str) -> None:
+    (finding,) = check_env(kind, steps=STEPS, limits=LIMITS)
+    assert (finding.code, finding.severity) == ("instances-share", "error")
+    assert where in finding.message
+    assert "while a second copy is played, expected" in finding.message
 
 
 def test_no_two_of_them_are_told_the_same() -> None:

@@ -12,7 +12,7 @@ from rlox.envs.check.surroundings import seed_globally
 from rlox.envs.check.values import brief
 from rlox.importing import failure
 
-__all__ = ["Moment", "Player", "Step", "trace"]
+__all__ = ["Masked", "Moment", "Player", "Step", "trace"]
 
 EPISODES, STEPS_OF_ONE = 3, 40  # of a trace
 
@@ -149,7 +149,7 @@ def trace(
     player.episode = 0
     seen, info = player.reset(seed)
     moments = [Moment("its first observation", 1, copy.deepcopy(seen))]
-    masked = _Masked(player)
+    masked = Masked(player)
     for i, action in enumerate(actions):
         between()
         given = copy.deepcopy(masked.allowed(action, seen, info))
@@ -169,13 +169,14 @@ def trace(
     return moments
 
 
-class _Masked:
+class Masked:
     """Turns an action that a mask forbids into one that it allows, the same one each time, or none."""
 
     def __init__(self, player: Player) -> None:
         self.env, self.place = player.env, player.subject.mask
 
     def allowed(self, action: Any, seen: Any, info: Any) -> Any:
+        """The action to take after this observation and info."""
         mask = self.place.mask(self.env, seen, info)
         if mask is None:
             return action

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 
-from rlox.envs.check.player import EPISODES, STEPS_OF_ONE, Moment, Player, trace
+from rlox.envs.check.findings import Report, Stop
+from rlox.envs.check.player import EPISODES, STEPS_OF_ONE, Masked, Moment, Player, trace
 from rlox.envs.check.seeding import same_trace
 from rlox.envs.check.subject import Subject, closed
 
@@ -61,26 +63,42 @@ def look_at_sharing(subject: Subject, alone: Sequence[Moment]) -> None:
         _play_beside(subject, alone, seed, actions)
 
 
+class _Second:
+    """A copy that plays beside the one that is looked at, by actions of its own."""
+
+    def __init__(self, subject: Subject, steps: int) -> None:
+        self.player = Player(subject, subject.make())
+        self._masked = Masked(self.player)
+        self._actions, self._seed = iter(subject.actions(steps, salt=2)), subject.seeds(2)[1]
+        self._last: tuple[Any, Any] = None, None
+
+    def step(self) -> None:
+        """A step that its mask allows; a new episode before it where none runs."""
+        if not self.player.running:
+            self._last = self.player.reset(self._seed)
+        action = self._masked.allowed(next(self._actions), *self._last)
+        if action is None:
+            self.player.running = False
+        else:
+            self._last = self.player.step(action)[::4]  # what is seen, and the info
+
+
 def _play_beside(
     subject: Subject, alone: Sequence[Moment], seed: int, actions: Sequence[Any]
 ) -> None:
-    player, other = (Player(subject, subject.make()) for _ in range(2))
-    others = iter(subject.actions(len(actions), salt=2))
-
-    def between() -> None:
-        if not other.running:
-            other.reset(subject.seeds(2)[1])
-        if subject.mask.source == "none":
-            other.step(next(others))
-        else:
-            other.reset()
-
-    at = same_trace(alone, trace(player, seed, actions, between))
-    for env in (player.env, other.env):
+    beside = replace(subject, report=Report())
+    player, second = Player(beside, beside.make()), _Second(beside, len(actions))
+    try:
+        at = same_trace(alone, trace(player, seed, actions, second.step))
+        said = at is not None and f"{alone[at].where} is another one while a second copy is played"
+    except Stop:
+        _play_second(subject, len(actions))
+        told = beside.report.findings[-1].message.partition(", expected")[0]
+        said = f"{told}, only while a second copy is played"
+    for env in (player.env, second.player.env):
         closed(env)
-    if at is None:
+    if not said:
         return
-    said = f"{alone[at].where} is another one while a second copy is played"
     if subject.instance is None:
         subject.report.error(
             "instances-share",
@@ -93,3 +111,11 @@ def _play_beside(
             f"{said} that copy.deepcopy made, expected copies to be apart: an instance becomes n_envs that "
             "way; look at its __deepcopy__, or pass a callable that makes it: lambda: MyEnv()",
         )
+
+
+def _play_second(subject: Subject, steps: int) -> None:
+    """What the second copy did, by itself: what stops it then is no matter of two."""
+    second = _Second(subject, steps)
+    for _ in range(steps):
+        second.step()
+    closed(second.player.env)

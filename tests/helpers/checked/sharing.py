@@ -6,6 +6,7 @@ import copy
 import threading
 from typing import Any
 
+from .actions import Walled
 from .kinds import Line, broken
 
 
@@ -20,6 +21,21 @@ class OnePlaceForAll(Line):
     @x.setter
     def x(self, value: float) -> None:
         self.place[0] = value
+
+
+class OneMomentumForAll(Walled):
+    """What its last step did is kept for all; an episode begins without it."""
+
+    pushed = [0.0]  # noqa: RUF012
+
+    def push(self, action: Any) -> float:
+        now = super().push(action)
+        before, self.pushed[0] = self.pushed[0] if self.t > 1 else 0.0, now
+        return now + before / 8
+
+
+class OneWalledPlaceForAll(OnePlaceForAll, Walled):
+    """One copy runs into the wall that another one stands at."""
 
 
 @broken("copy-shares", "warning", instance=True)
