@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from faults.envs import CrashingEnv, Stepped
+from rlox.envs.base import GOES_ON
 
 WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
 HANGS = ("sleep", "stop", "block")
@@ -73,6 +78,79 @@ class Counter(gym.Env[Any, Any]):
 
     def seen(self) -> Any:
         return np.array([os.getpid(), self.life, self.episode, self.t], np.float64)
+
+
+class Lives(Counter):
+    """A game whose lives are its episodes; the reset behind the first that is lost fails."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if seed is None and self.first < self.mortal:
+            fail(self.way)
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        seen, reward, _, truncated, info = super().step(action)
+        return seen, reward, self.t == self.steps, truncated, {**info, GOES_ON: True}
+
+
+class Unmade(gym.Env[Any, Any]):
+    """Cannot be made."""
+
+    def __init__(self, error: Exception) -> None:
+        raise error
+
+
+class NoReset(Counter):
+    """Cannot begin."""
+
+    def reset(self, **options: Any) -> Any:
+        raise OSError("no such map")
+
+
+class Growing(Counter):
+    """Each copy has another space than the one before."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        (folder / f"{os.getpid()}-{random.random()}").touch()
+        high = len(list(folder.iterdir()))
+        self.observation_space = spaces.Box(0, high, (4,), np.float64)
+
+
+class Rolls(Counter):
+    """Draws from the global generators, as environments should not."""
+
+    def seen(self) -> Any:
+        return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
+
+
+class Threaded:
+    """Starts a thread where it is loaded, as some libraries do."""
+
+    def __init__(self, mortal: int) -> None:
+        self.mortal = mortal
+
+    def __reduce__(self) -> Any:
+        return _threaded, (self.mortal,)
+
+    def __call__(self) -> gym.Env[Any, Any]:
+        return Counter("kill", mortal=self.mortal)
+
+
+def _threaded(mortal: int) -> Threaded:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return Threaded(mortal)
+
+
+class Parent(Counter):
+    """Starts a process of its own, which does not end by itself."""
+
+    def __init__(self, way: str = "", mortal: int = 0) -> None:
+        super().__init__(way, mortal)
+        self.child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def seen(self) -> Any:
+        return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)
 
 
 class Doomed(CrashingEnv):

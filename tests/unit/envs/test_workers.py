@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from faults.workers import ALONE, HANGS, WAYS, Counter, alive, below, fail, gone
-from gymnasium import spaces
+from faults.workers import (
+    ALONE,
+    HANGS,
+    WAYS,
+    Counter,
+    Growing,
+    Lives,
+    NoReset,
+    Parent,
+    Rolls,
+    Threaded,
+    Unmade,
+    alive,
+    below,
+    gone,
+)
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.envs.base import GOES_ON, Finals, VectorEnv
+from rlox.envs.base import Finals, VectorEnv
 from rlox.envs.make import make_vec
 from rlox.envs.workers.wire import Wire
 from rlox.errors import ConfigError, EnvError, ShapeError
@@ -143,19 +154,6 @@ def test_failures_with_a_finished_episode_between_them_are_not_in_a_row(vecs: An
             assert getattr(finals, index).tolist() == list(range(N))
 
 
-class Lives(Counter):
-    """A game whose lives are its episodes; the reset behind the first that is lost fails."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        if seed is None and self.first < self.mortal:
-            fail(self.way)
-        return super().reset(seed=seed)
-
-    def step(self, action: Any) -> Any:
-        seen, reward, _, truncated, info = super().step(action)
-        return seen, reward, self.t == self.steps, truncated, {**info, GOES_ON: True}
-
-
 @pytest.mark.parametrize("way", ["raise", "kill"])
 def test_a_game_that_does_not_go_on_behind_a_lost_life_is_lost_with_it(way: str, vecs: Any) -> None:
     vec = vecs(partial(Lives, way, mortal=SEED + 1, steps=2, within=9), worker_envs=1)
@@ -187,16 +185,6 @@ def test_the_place_of_a_hang_and_the_end_of_a_process_are_told(vecs: Any) -> Non
             play.step()
 
 
-class Unmade(gym.Env[Any, Any]):
-    def __init__(self, error: Exception) -> None:
-        raise error
-
-
-class NoReset(Counter):
-    def reset(self, **options: Any) -> Any:
-        raise OSError("no such map")
-
-
 def test_what_fails_when_it_is_made_or_first_reset_is_an_error_at_once(vecs: Any) -> None:
     with pytest.raises(
         EnvError, match=r"(?s)copy 0\) raised KeyError in __init__: 'map'.*Traceback"
@@ -206,16 +194,6 @@ def test_what_fails_when_it_is_made_or_first_reset_is_an_error_at_once(vecs: Any
         vecs(partial(Unmade, ConfigError("a word of rlox")))
     with pytest.raises(EnvError, match=r"copy 0\) raised OSError in reset: no such map"):
         Play(vecs(NoReset))
-
-
-class Growing(Counter):
-    """Each copy has another space than the one before."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        (folder / f"{os.getpid()}-{random.random()}").touch()
-        high = len(list(folder.iterdir()))
-        self.observation_space = spaces.Box(0, high, (4,), np.float64)
 
 
 @pytest.mark.ci
@@ -287,13 +265,6 @@ def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs
     assert second.state()["restarts"].tolist() == [1, 0, 0, 0]
 
 
-class Rolls(Counter):
-    """Draws from the global generators, as environments should not."""
-
-    def seen(self) -> Any:
-        return np.array([os.getpid(), random.random(), np.random.random(), self.t])  # noqa: NPY002
-
-
 @pytest.mark.ci
 def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
     rows = Play(vecs(Rolls, worker_envs=1)).obs
@@ -315,24 +286,9 @@ def test_another_template_takes_the_place_of_one_that_died(vecs: Any) -> None:
     assert play.obs[:, 3].tolist() == [1] * N
 
 
-class Threaded:
-    """Starts a thread where it is loaded, as some libraries do."""
-
-    def __reduce__(self) -> Any:
-        return _threaded, ()
-
-    def __call__(self) -> gym.Env[Any, Any]:
-        return Counter("kill", mortal=SEED + 1)
-
-
-def _threaded() -> Threaded:
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
-    return Threaded()
-
-
 @pytest.mark.ci
 def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
-    play = Play(vecs(Threaded()))
+    play = Play(vecs(Threaded(SEED + 1)))
     (worker, *_) = [int(pid) for pid in play.obs[:, 0]]
     assert "import worker" in Path(f"/proc/{worker}/cmdline").read_text()
     play.steps(5)
@@ -340,17 +296,6 @@ def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
     assert finals is not None
     assert finals.lost.tolist() == [0, 1]
     assert play.obs[:, 3].tolist() == [0, 0, 2, 2]
-
-
-class Parent(Counter):
-    """Starts a process of its own, which does not end by itself."""
-
-    def __init__(self, way: str = "", mortal: int = 0) -> None:
-        super().__init__(way, mortal)
-        self.child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-
-    def seen(self) -> Any:
-        return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)
 
 
 @pytest.mark.ci
