@@ -35,6 +35,7 @@ def stored(array: np.ndarray, dtype: str) -> np.ndarray:
         require(array.dtype.kind in "iub")
         limits = np.iinfo(dtype)
         require(int(array.min()) >= limits.min and int(array.max()) <= limits.max)
+    require(dtype != "bool" or not np.isnan(array).any())
     with np.errstate(all="ignore"):
         array = array.astype(dtype)
     require(array.dtype.kind != "f" or np.isfinite(array).all())
