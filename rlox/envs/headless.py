@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from rlox.errors import MissingExtraError
@@ -22,9 +24,11 @@ def choose_mujoco_gl(entry_point: Any) -> None:
     Left alone, Gymnasium tries GLFW first, and MuJoCo ends the process over the window that it does not
     get: no error that a run could survive. `MissingExtraError` where nothing draws without a window.
     """
-    drawn = isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")
+    if not (isinstance(entry_point, str) and entry_point.startswith("gymnasium.envs.mujoco")):
+        return
+    _load_triton()
     windows = not sys.platform.startswith("linux") or any(map(os.environ.get, DISPLAYS))
-    if not drawn or windows or os.environ.get("MUJOCO_GL"):
+    if windows or os.environ.get("MUJOCO_GL"):
         return
     for name, libraries in _OFFSCREEN.items():
         if any(map(_loads, libraries)):
@@ -34,6 +38,16 @@ def choose_mujoco_gl(entry_point: Any) -> None:
         "MuJoCo draws pictures on a display, of which there is none (DISPLAY is not set), or with EGL or "
         "OSMesa, which are not installed: apt-get install libegl1 libgl1"
     )
+
+
+def _load_triton() -> None:
+    """Have torch's triton load its LLVM before Mesa loads another one, to draw with.
+
+    The other way round the process dies of it as soon as somebody makes an optimizer of `torch.optim`,
+    which imports triton.
+    """
+    with suppress(ImportError, OSError):
+        importlib.import_module("triton._C.libtriton")
 
 
 def _loads(library: str) -> bool:

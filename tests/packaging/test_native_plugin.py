@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.building import ROOT, TARGET, cargo
+from helpers.building import ROOT, TARGET, tools
 
 PRODUCTS = {"win32": "rlox_corridor.dll", "darwin": "librlox_corridor.dylib"}
 ENV = "env=rlox_corridor:Corridor-v0"
@@ -22,9 +22,11 @@ pytestmark = pytest.mark.packaging
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the built module in it."""
     folder = tmp_path_factory.mktemp("corridor")
-    build = ["cargo", "build", "--release", "--locked", "-p", "rlox-corridor"]
-    subprocess.run([*build, "--features", "extension-module"], cwd=ROOT, env=cargo(), check=True)
-    built = TARGET / "release" / PRODUCTS.get(sys.platform, "librlox_corridor.so")
+    # Unoptimised: it is quick to build, for the most part from what `cargo test` has built, and steps
+    # a few thousand times.
+    build = ["cargo", "build", "--locked", "-p", "rlox-corridor", "--features", "extension-module"]
+    subprocess.run(build, cwd=ROOT, env=tools(), check=True)
+    built = TARGET / "debug" / PRODUCTS.get(sys.platform, "librlox_corridor.so")
     name = "rlox_corridor.pyd" if sys.platform == "win32" else "rlox_corridor.abi3.so"
     shutil.copy(built, folder / name)
     return folder

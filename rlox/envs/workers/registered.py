@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable
 from typing import cast
 
@@ -15,9 +16,14 @@ _OWN, _SCRIPT = "gymnasium.", "__main__:"
 
 
 def registered() -> list[EnvSpec]:
-    """All but Gymnasium's own."""
+    """All but Gymnasium's own.
+
+    Classes of modules go by their names: a worker imports those that it makes, and not what every other
+    one needs.
+    """
     specs = gym.registry.values()
-    return [without_script(spec) for spec in specs if not str(spec.entry_point).startswith(_OWN)]
+    sent = [spec for spec in specs if not str(spec.entry_point).startswith(_OWN)]
+    return [_by_name(without_script(spec)) for spec in sent]
 
 
 def register(specs: Iterable[EnvSpec]) -> None:
@@ -32,4 +38,15 @@ def without_script(spec: EnvSpec) -> EnvSpec:
         return spec
     found = copy.copy(spec)
     found.entry_point = cast(EnvCreator, load_env_creator(spec.entry_point))
+    return found
+
+
+def _by_name(spec: EnvSpec) -> EnvSpec:
+    """The same with `module:name` for what a module has under its name; not for what a script has."""
+    entry = spec.entry_point
+    module, name = getattr(entry, "__module__", "__main__"), getattr(entry, "__qualname__", "")
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not entry:
+        return spec
+    found = copy.copy(spec)
+    found.entry_point = f"{module}:{name}"
     return found

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from faults.workers import (
@@ -29,11 +30,13 @@ from faults.workers import (
     below,
     gone,
 )
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import Finals, VectorEnv
 from rlox.envs.make import make_vec
+from rlox.envs.workers.registered import registered
 from rlox.envs.workers.wire import Wire
 from rlox.errors import ConfigError, EnvError, ShapeError
 from rlox.sources.episodes import EpisodeTracker
@@ -269,6 +272,21 @@ def test_environments_that_cannot_be_saved_go_on_with_other_seeds_and_lives(vecs
 def test_processes_do_not_share_the_global_generators(vecs: Any) -> None:
     rows = Play(vecs(Rolls, worker_envs=1)).obs
     assert len(set(rows[:, 0])) == len(set(rows[:, 1])) == len(set(rows[:, 2])) == N
+
+
+def test_registered_classes_of_modules_are_sent_by_name_so_that_no_worker_imports_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Local(Counter):
+        pass
+
+    given = {"Named-v0": Counter, "Local-v0": Local, "Made-v0": partial(Counter, "raise")}
+    for name, entry in given.items():
+        monkeypatch.setitem(gym.registry, name, EnvSpec(name, entry))
+    sent = {spec.id: spec.entry_point for spec in registered()}
+    assert sent["Named-v0"] == "faults.workers:Counter"
+    assert load_env_creator(sent["Named-v0"]) is Counter
+    assert all(sent[name] is given[name] for name in ("Local-v0", "Made-v0"))
 
 
 @pytest.mark.ci
