@@ -87,9 +87,16 @@ def playing(env: str, settings: Mapping[str, Any]) -> Callable[[], gym.Env[Any, 
         one = gym.make(env)
         for name in settings.get("wrappers", ()):
             one = BY_NAME[name](one)
+        if settings.get("normalize_obs") and _of_whole_numbers(one.observation_space):
+            one = gym.wrappers.DtypeObservation(one, np.float32)
         return TellMasks(one) if settings.get("action_mask") == "info" else one
 
     return made
+
+
+def _of_whole_numbers(space: gym.Space[Any]) -> bool:
+    """Whether its buffers (2.9.2) would cut standardised numbers down to whole ones."""
+    return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.integer)
 
 
 class TellMasks(gym.Wrapper[Any, Any, Any, Any]):

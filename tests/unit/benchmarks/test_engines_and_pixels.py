@@ -115,3 +115,20 @@ def test_a_table_of_small_scores_has_more_digits():
     ]
     large = tables.compare(tables.finals({"rlox": runs(9.0), "sb3": runs(-10.0)}))
     assert tables.cells(large)[0] == "9.0 [9.0, 9.0]"
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_peer_keeps_standardised_observations_as_floats(
+    normalize: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bytes(gym.Env[Any, Any]):
+        observation_space = gym.spaces.Box(0, 255, (5,), np.uint8)
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, **options: Any) -> Any:
+            return np.zeros(5, np.uint8), {}
+
+    monkeypatch.setitem(gym.registry, "Bytes-v0", gym.envs.registration.EnvSpec("Bytes-v0", Bytes))
+    preset = {"env": {"n_envs": 1, "normalize_obs": normalize}, "algo": {"n_steps": 4}}
+    kept = sb3.make("ppo", "Bytes-v0", preset, 0).rollout_buffer.observations
+    assert kept.dtype == (np.float32 if normalize else np.uint8)
