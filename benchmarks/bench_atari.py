@@ -200,7 +200,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     needed = {"ale", *(PACKAGES[system] for system in args.systems)}
     needed |= {"opencv"} if "SB3" in args.systems else set()
     if absent := sorted(name for name in needed if not peers.is_importable(name)):
-        print(f"atari: {peers.explain_missing(absent)}", file=sys.stderr)
+        told = peers.explain_missing(absent, "--systems with those that are here")
+        print(f"atari: {told}", file=sys.stderr)
         return UNUSABLE
     plan = Plan(args.steps, args.torch_threads, args.fresh)
     tasks = [TASKS[name] for name in args.tasks]

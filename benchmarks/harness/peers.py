@@ -53,12 +53,15 @@ def missing_packages(cases: Iterable[Case], available: Callable[[str], bool]) ->
     return [package for package in needed if not available(package)]
 
 
-def explain_missing(packages: Iterable[str]) -> str:
-    """One line for each absent package with what to do about it."""
+def explain_missing(
+    packages: Iterable[str],
+    otherwise: str = "--allow-missing, which leaves them out and says so in the table",
+) -> str:
+    """One line for each absent package with what to do about it, and what to do `otherwise`."""
     return "\n".join(
         [
             "not installed, and a comparison without the fastest peer is none:",
             *(f"  {PACKAGES[name].distribution}: {PACKAGES[name].install}" for name in packages),
-            "or --allow-missing, which leaves them out and says so in the table",
+            f"or {otherwise}",
         ]
     )
