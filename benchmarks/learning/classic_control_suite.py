@@ -2,7 +2,8 @@
 experiments/classic_control_suite.
 
 The runs are those of `rlox sweep exp=classic_control_suite`, whose legs are the files of
-conf/exp/classic_control_suite. Given again, the command goes on with the sweep where it was stopped.
+conf/exp/classic_control_suite. Given again, the command goes on with the sweep where it was stopped; with a
+result of every run it makes the tables and figures alone.
 
     pip install . && python benchmarks/learning/classic_control_suite.py
 """
@@ -75,6 +76,17 @@ def require_protocol(leg: Leg, run: Path) -> None:
         )
 
 
+def complete() -> bool:
+    """Whether every run has a result; says so."""
+    wanted = [
+        CAMPAIGN.path(leg, "rlox", seed) for leg in CAMPAIGN.legs for seed in range(leg.seeds)
+    ]
+    found = all(path.exists() for path in wanted)
+    if found:
+        print(f"all {len(wanted)} runs are in {wanted[0].parent}: none is repeated", flush=True)
+    return found
+
+
 def sweep(folder: Path, workers: int) -> int:
     """`rlox sweep` in that folder, one thread a run; its exit code."""
     rlox = [sys.executable, "-P", "-m", "rlox_cli.main", "sweep", f"exp={NAME}"]
@@ -96,7 +108,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="jobs at a time")
     parser.add_argument("--collect", action="store_true", help="run nothing, take what is done")
     args = parser.parse_args()
-    code = 0 if args.collect else sweep(args.sweep, args.workers)
+    code = 0 if args.collect or complete() else sweep(args.sweep, args.workers)
     collect(args.sweep)
     suite_report.write(CAMPAIGN)
     raise SystemExit(code)

@@ -188,6 +188,15 @@ def test_the_command_is_one_sweep_and_ctrl_c_waits_for_it_to_save(elsewhere, mon
     assert called["env"]["OMP_NUM_THREADS"] == "1"
 
 
+def test_runs_that_all_have_results_are_not_repeated(elsewhere, capsys):
+    assert not classic_control_suite.complete()
+    put(SUITE, "rlox", {leg.name: [0.0] * leg.seeds for leg in SUITE.legs})
+    assert classic_control_suite.complete()
+    assert "all 90 runs are in" in capsys.readouterr().out
+    SUITE.path(SUITE.legs[3], "rlox", 9).unlink()
+    assert not classic_control_suite.complete()
+
+
 def test_the_comparison_takes_rlox_from_the_suite_and_the_peer_from_where_it_has_been_run(
     elsewhere,
 ):
