@@ -185,29 +185,30 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
 def by_area(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """A gray frame `[height, width]` as `[size, size]`: each pixel the mean of the area it covers.
 
-    In whole numbers, from running sums: what is rounded (half to even, as OpenCV does) is the exact mean.
-    They fit 32 bits up to 250 x 160 pixels and a size of 160.
+    In whole numbers: what is rounded (half to even, as OpenCV does) is the exact mean. They fit 32 bits up
+    to 8 million pixels.
     """
-    rows = _covered(frame.astype(np.int32), size)
+    rows = _covered(frame, size)
     sums = _covered(np.ascontiguousarray(rows.T), size).T
     scaled: NDArray[np.uint8] = np.rint(sums / frame.size).astype(np.uint8)
     return scaled
 
 
-def _covered(pixels: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+def _covered(pixels: NDArray[Any], size: int) -> NDArray[np.int32]:
     """Sums over `size` equal parts of the rows `[n, width]`, times `size`; `[size, width]`."""
-    whole, last, part = _ends(len(pixels), size)
-    before = np.zeros((len(pixels) + 1, pixels.shape[1]), np.int32)
-    np.cumsum(pixels, axis=0, out=before[1:])
-    until = before[whole] * np.int32(size) + pixels[last] * part
-    sums: NDArray[np.int32] = until[1:] - until[:-1]
+    sums = np.zeros((size, pixels.shape[1]), np.int32)
+    for rows, weights in zip(*_parts(len(pixels), size), strict=True):
+        sums += pixels[rows] * weights
     return sums
 
 
 @cache
-def _ends(length: int, size: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int32]]:
-    """Where `size` equal parts of `length` rows end: whole rows before it, the row it is in, and how
-    much of that row, in parts of `1 / size`.
+def _parts(length: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Which of `length` rows each of `size` equal parts covers `[k, size]`, and how much of them
+    `[k, size, 1]`, in parts of `1 / size`: 0 of rows behind the last.
     """
-    whole, part = np.divmod(np.arange(size + 1) * length, size)
-    return whole, np.minimum(whole, length - 1), part.astype(np.int32)[:, None]
+    begin = np.arange(size) * length
+    rows = begin // size + np.arange(-(-length // size) + 1)[:, None]
+    until, since = np.minimum((rows + 1) * size, begin + length), np.maximum(rows * size, begin)
+    weights = np.maximum(until - since, 0).astype(np.int32)
+    return np.minimum(rows, length - 1), weights[..., None]
