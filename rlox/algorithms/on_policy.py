@@ -207,6 +207,8 @@ def rollout_bytes(
     scored = 4 * at_once * (3 * widest + heads + encoders.widest)
     images = (encoders.kept + encoders.widest) * (1 if config.share_encoder else 2)
     learned = 4 * min(minibatch or rows, rows) * (kept + 2 * widest + heads + images)
+    if config.share_encoder:
+        scored += 4 * rows * encoders.features  # kept from acting
     if minibatch:
         learned += rows * (seen.row_bytes + actions.row_bytes + 4 * 4 + 8)
     return arena + scored + learned

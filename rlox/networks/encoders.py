@@ -181,14 +181,18 @@ class Encoder(nn.Module):
         return torch.cat(said, -1).view(*rows.shape[:-1], self.features)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Weights for pixels that are divided by the same; `ConfigError` for those of other ones."""
-        there, here = state_dict.get(f"{prefix}highs"), self.highs.tolist()
-        if there is not None and there.tolist() != here:
+        """Weights for pixels that are divided by the same; `ConfigError` for those of other ones.
+
+        Those of target networks do not say it: they come with others that do.
+        """
+        name, here = f"{prefix}highs", self.highs.tolist()
+        there = state_dict.get(name, self.highs)
+        if there.tolist() != here:
             raise ConfigError(
                 f"its networks see pixels divided by {there.tolist()}, these by {here}; give it an "
                 "environment whose images have the same greatest values"
             )
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict({**state_dict, name: there}, prefix, *rest)
 
 
 def _net(picture: Picture, kind: str, features: int | None) -> tuple[nn.Module, int]:

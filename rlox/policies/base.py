@@ -3,7 +3,8 @@
 While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn
 ahead of it, and log-probabilities and values are computed afterwards in one batch over the rollout,
 with the same parameters. That is what makes collection cheap, and it is exact: nothing a policy
-returns for a row depends on when it is asked.
+returns for a row depends on when it is asked. Images are not looked at twice: what an encoder made of them
+for the actor is kept for the scores.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ class ActorCritic(Policy):
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """Exploration for one rollout; all its randomness comes from `generator`."""
+
+    def as_seen(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
+        """What the sampler made of the rollout's rows `obs` `[T * N, obs_dim]`, and who scores that.
+
+        Asked once, when the rollout is over; the rows and the policy itself unless a look at them is costly.
+        """
+        return obs, self
 
     @abstractmethod
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:

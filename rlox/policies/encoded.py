@@ -24,6 +24,7 @@ class SharedEncoder(ActorCritic):
         super().__init__()
         self.encoder, self.policy = encoder, policy
         self._masked = masked
+        self._seen: Tensor | None = None  # [T, N, features] of the rollout that is collected
 
     def features(self, obs: Tensor) -> Tensor:
         """What `policy` sees of rows `[B, dim]`."""
@@ -36,7 +37,20 @@ class SharedEncoder(ActorCritic):
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
         """As `policy` explores."""
         sample = self.policy.sampler(n_steps, n_envs, generator)
-        return lambda obs, t: sample(self.features(obs), t)
+
+        def explore(obs: Tensor, t: int) -> Tensor:
+            features = self.features(obs)
+            if self._seen is None or t == 0:
+                self._seen = features.new_empty(n_steps, *features.shape)
+            self._seen[t] = features
+            return sample(features, t)
+
+        return explore
+
+    def as_seen(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
+        """The features of the rollout that has just been collected."""
+        seen, self._seen = self._seen, None
+        return (obs, self) if seen is None else (seen.flatten(0, 1), self.policy)
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value, each `[B]`."""

@@ -212,11 +212,12 @@ class Collector:
     def _score(self, actor: ActorCritic, arena: Arena, ended: Ended | None) -> None:
         """Log-probabilities and values of the whole rollout, and of where episodes were cut off."""
         n_steps, n_envs = arena.shape
-        obs, actions = arena.flat(arena.obs), arena.flat(arena.actions)
+        obs, scorer = actor.as_seen(arena.flat(arena.obs))
+        actions = arena.flat(arena.actions)
         log_probs, values = arena.flat(arena.log_probs), arena.values[:n_steps].reshape(-1)
         for start in range(0, n_steps * n_envs, self._at_once):
             rows = slice(start, start + self._at_once)
-            log_prob, _, value = actor.evaluate_actions(
+            log_prob, _, value = scorer.evaluate_actions(
                 obs[rows].to(self.device), actions[rows].to(self.device)
             )
             log_probs[rows] = log_prob.cpu()

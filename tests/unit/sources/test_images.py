@@ -79,6 +79,24 @@ def test_frames_of_a_stack_are_stored_once_and_come_back_as_they_were_pushed() -
     assert ((number[:, 1:] - number[:, :-1] == 1) | (number[:, :-1] == 0)).all()
 
 
+def test_an_image_is_looked_at_once_to_act_and_to_be_scored() -> None:
+    made = PPO(Counting, n_envs=3, n_steps=8, batch_size=24, n_epochs=1, **SMALL)
+    looked: list[int] = []
+    made.policy.encoder.register_forward_hook(lambda module, given, out: looked.append(len(out)))
+    for _ in range(2):
+        rollout = made.source.collector.gather(made.policy, 8)
+        assert sum(looked) == 3 * 8 + 3  # and at where the rollout ends
+        with torch.no_grad():
+            log_probs, _, values = made.policy.evaluate_actions(rollout.obs, rollout.actions)
+        torch.testing.assert_close(rollout.log_probs, log_probs)
+        torch.testing.assert_close(rollout.values, values)
+        looked.clear()
+        with torch.no_grad():
+            next(made.policy.parameters()).mul_(
+                1.5
+            )  # the next rollout's are those of other weights
+
+
 @pytest.mark.parametrize(
     ("shape", "frames"),
     [
