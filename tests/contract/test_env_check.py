@@ -72,6 +72,23 @@ def test_what_steps_share_is_found_under_a_mask_too(kind: Any, where: str) -> No
     assert "while a second copy is played, expected" in finding.message
 
 
+def test_what_the_second_copy_does_by_itself_is_no_matter_of_two() -> None:
+    class Picky(Line):
+        """Fails where only the second copy begins, in its third step."""
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.picked = seed == 1001
+            return super().reset(seed=seed)
+
+        def push(self, action: Any) -> float:
+            assert not (self.picked and self.t == 3), "not from here"
+            return super().push(action)
+
+    (finding,) = check_env(Picky, steps=STEPS, limits=LIMITS)
+    assert finding.code == "step-fails"
+    assert "not from here" in finding.message
+
+
 def test_no_two_of_them_are_told_the_same() -> None:
     assert len(BROKEN) >= 60
     told = {kind.code: re.sub(r"[\d.]+", "#", found(kind)[0].message) for kind in BROKEN}

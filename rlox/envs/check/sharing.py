@@ -66,8 +66,8 @@ def look_at_sharing(subject: Subject, alone: Sequence[Moment]) -> None:
 class _Second:
     """A copy that plays beside the one that is looked at, by actions of its own."""
 
-    def __init__(self, subject: Subject, steps: int) -> None:
-        self.player = Player(subject, subject.make())
+    def __init__(self, subject: Subject, env: Any, steps: int) -> None:
+        self.player = Player(subject, env)
         self._masked = Masked(self.player)
         self._actions, self._seed = iter(subject.actions(steps, salt=2)), subject.seeds(2)[1]
         self._last: tuple[Any, Any] = None, None
@@ -86,19 +86,23 @@ class _Second:
 def _play_beside(
     subject: Subject, alone: Sequence[Moment], seed: int, actions: Sequence[Any]
 ) -> None:
-    beside = replace(subject, report=Report())
-    player, second = Player(beside, beside.make()), _Second(beside, len(actions))
+    envs, n = (subject.make(), subject.make()), len(actions)
+    beside = replace(subject, report=Report())  # of what only two of them do
+    player, second = Player(beside, envs[0]), _Second(beside, envs[1], n)
+    said = ""
     try:
         at = same_trace(alone, trace(player, seed, actions, second.step))
-        said = at is not None and f"{alone[at].where} is another one while a second copy is played"
+        if at is not None:
+            said = f"{alone[at].where} is another one while a second copy is played"
     except Stop:
-        _play_second(subject, len(actions))
         told = beside.report.findings[-1].message.partition(", expected")[0]
         said = f"{told}, only while a second copy is played"
-    for env in (player.env, second.player.env):
+    for env in envs:
         closed(env)
     if not said:
         return
+    if beside.report.findings:
+        _play_second(subject, n)
     if subject.instance is None:
         subject.report.error(
             "instances-share",
@@ -115,7 +119,7 @@ def _play_beside(
 
 def _play_second(subject: Subject, steps: int) -> None:
     """What the second copy did, by itself: what stops it then is no matter of two."""
-    second = _Second(subject, steps)
+    second = _Second(subject, subject.make(), steps)
     for _ in range(steps):
         second.step()
     closed(second.player.env)

@@ -134,11 +134,9 @@ class SupervisedVecEnv:
                 self._keep(worker, answer)
         self.in_a_row[list(ended)] = 0
         begun, restarts = self._begin_anew(failures)
-        for i in begun & ended.keys():
-            if ended[i].get(
-                GOES_ON
-            ):  # its game was to go on behind a lost life, and nobody knows how
-                del ended[i]
+        # a game that was to go on behind a lost life, and nobody knows how, has come to nothing as a whole
+        for i in [i for i in begun & ended.keys() if ended[i].get(GOES_ON)]:
+            del ended[i]
         index = np.array(sorted(ended), np.int64)
         last, infos = rows.finals[index], [ended[i] for i in sorted(ended)]
         # where the step ended an episode, only the next one has come to nothing
