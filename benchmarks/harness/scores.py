@@ -24,12 +24,14 @@ class Game(NamedTuple):
 
 @contextmanager
 def paid() -> Iterator[list[float]]:
-    """Scores of games that end in ale-py's environment meanwhile, in this process, beneath all wrappers."""
+    """Scores of games that end in ale-py's environments meanwhile, in this process, beneath all wrappers."""
     from ale_py.env import AtariEnv
+    from ale_py.vector_env import AtariVectorEnv
 
     scores: list[float] = []
     under_way: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-    step, reset = AtariEnv.step, AtariEnv.reset
+    sums: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of games side by side
+    step, reset, step_all = AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step
 
     def stepped(env: Any, action: Any) -> Any:
         result = step(env, action)
@@ -42,11 +44,21 @@ def paid() -> Iterator[list[float]]:
         under_way.pop(env, None)
         return reset(env, **options)
 
-    AtariEnv.step, AtariEnv.reset = stepped, begun
+    def stepped_all(env: Any, actions: Any) -> Any:
+        result = step_all(env, actions)
+        _, rewards, terminated, truncated, infos = result
+        totals = sums.setdefault(env, np.zeros(len(rewards)))
+        totals += rewards
+        over = (terminated & (infos["lives"] == 0)) | truncated
+        scores.extend(totals[over].tolist())
+        totals[over] = 0.0
+        return result
+
+    AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step = stepped, begun, stepped_all
     try:
         yield scores
     finally:
-        AtariEnv.step, AtariEnv.reset = step, reset
+        AtariEnv.step, AtariEnv.reset, AtariVectorEnv.step = step, reset, step_all
 
 
 @contextmanager
@@ -128,7 +140,7 @@ def _followed(env: Any, game: Game, owed: float, frame_skip: int) -> float | Non
 def wrong(run: Mapping[str, Any], lowest: float, highest: float) -> list[str]:
     """What shows that a run's scores are not those of its games; nothing where all is well.
 
-    `run["scores"]` are the told ones; `run["paid"]`, where ALE's environment was stepped in the process,
+    `run["scores"]` are the told ones; `run["paid"]`, where ALE's environments were stepped in the process,
     those of ALE, and `run["again"]` pairs of what was told and of the game played again.
     """
     told: Sequence[float] = run["scores"]

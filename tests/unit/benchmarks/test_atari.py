@@ -124,7 +124,10 @@ def test_the_games_of_the_first_environment_are_noted_without_the_steps_between(
     assert games == [Game([0, 1, 2], [1.0] * 3, True), Game([4, 5, 6], [1.0] * 3, True)]
 
 
-def test_what_the_environment_pays_is_noted_when_a_game_ends_and_not_of_one_given_up(monkeypatch):
+@pytest.fixture
+def ale(monkeypatch) -> Any:
+    """ale-py: alone a game has two steps; side by side three, with a life lost after each."""
+
     class AtariEnv:
         def reset(self, *, seed: int | None = None) -> None:
             self.left = 2
@@ -133,11 +136,34 @@ def test_what_the_environment_pays_is_noted_when_a_game_ends_and_not_of_one_give
             self.left -= 1
             return None, action, not self.left, False, {}
 
-    module = ModuleType("ale_py.env")
-    module.AtariEnv = AtariEnv  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ale_py", ModuleType("ale_py"))
-    monkeypatch.setitem(sys.modules, "ale_py.env", module)
-    one, other = AtariEnv(), AtariEnv()
+    class AtariVectorEnv:
+        lives = np.array([3, 3])
+
+        def step(self, paid: Any) -> Any:
+            self.lives = np.where(self.lives, self.lives, 3) - 1
+            ends = np.ones(2, bool), np.zeros(2, bool)
+            return None, np.array(paid), *ends, {"lives": self.lives}
+
+    both: Any = ModuleType("ale_py")
+    both.AtariEnv, both.AtariVectorEnv = AtariEnv, AtariVectorEnv
+    for name in ("ale_py", "ale_py.env", "ale_py.vector_env"):
+        monkeypatch.setitem(sys.modules, name, both)
+    return both
+
+
+def test_what_an_engine_pays_is_noted_when_a_game_is_over_and_not_at_a_lost_life(ale):
+    envs, others = ale.AtariVectorEnv(), ale.AtariVectorEnv()
+    with scores.paid() as found:
+        for paid in ([1.0, 4.0], [0.0, 7.0], [2.0, 0.0], [5.0, 5.0]):
+            envs.step(paid)
+        others.step([9.0, 9.0])
+    envs.step([1.0, 1.0])
+    envs.step([1.0, 1.0])
+    assert found == [3.0, 11.0]
+
+
+def test_what_the_environment_pays_is_noted_when_a_game_ends_and_not_of_one_given_up(ale):
+    one, other = ale.AtariEnv(), ale.AtariEnv()
     with scores.paid() as found:
         for env in (one, other):
             env.reset(seed=1)
