@@ -3,8 +3,8 @@
 While collecting, only the actor runs at each step: the exploration noise of a whole rollout is drawn
 ahead of it, and log-probabilities and values are computed afterwards in one batch over the rollout,
 with the same parameters. That is what makes collection cheap, and it is exact: nothing a policy
-returns for a row depends on when it is asked. Images are not looked at twice: what an encoder made of them
-for the actor is kept for the scores.
+returns for a row depends on when it is asked. A shared encoder does not look at images twice: what it made
+of them for the actor is kept for the scores, the same but for the rounding of other batches.
 """
 
 from __future__ import annotations

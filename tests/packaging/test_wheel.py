@@ -61,7 +61,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sdist_wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the unpacked sdist where there is no checkout.
 
-    Unoptimised, in a fourth of the time: it is the sources that are looked at.
+    Unoptimised, in half the time: it is the sources that are looked at.
     """
     source = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(sdist) as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from rlox.algorithms import A2C, PPO, RecurrentPPO
 from rlox.algorithms.on_policy import rollout_bytes
 from rlox.algorithms.recurrent_ppo import recurrent_bytes
+from rlox.networks.encoders import Cost
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.arena import Arena
 
@@ -81,3 +83,18 @@ def test_only_what_is_shuffled_is_copied_and_only_what_is_learned_at_once_keeps_
     assert whole - unknown == 4 * rows * (256 + 2 * 64 + 3 * 64)
     arena = Arena.bytes_of(512, 8, env.observations.dim, env.actions)
     assert rollout_bytes(config, env, torch.device("cuda"), 32, ((64, 64), (64, 64))) == arena
+
+
+def test_what_a_shared_encoder_made_of_a_rollout_is_kept_and_counted() -> None:
+    algorithm = A2C("CartPole-v1", n_envs=8, n_steps=512)
+    config: Any = algorithm.config.algo
+    env, widths = algorithm.collector.env, ((64,), (64,))
+    few, many = (
+        rollout_bytes(config, env, CPU, 32, widths, Cost(0, 0, 0, features)) for features in (1, 33)
+    )
+    assert many - few == 4 * (8 * 512) * 32
+    apart = replace(config, share_encoder=False)
+    few, many = (
+        rollout_bytes(apart, env, CPU, 32, widths, Cost(0, 0, 0, features)) for features in (1, 33)
+    )
+    assert many == few
