@@ -1,7 +1,7 @@
-"""PPO on CartPole-v1 beside Stable-Baselines3: total, collection, update and evaluation seconds.
+"""PPO on CartPole-v1, learning by torch and natively, beside Stable-Baselines3: seconds, in parts.
 
 Same hyperparameters (rl-zoo3), same number of steps, one thread each, every run in a process of its
-own, the two systems alternating. Ratios within one invocation are the result; absolute seconds depend
+own, the systems alternating. Ratios within one invocation are the result; absolute seconds depend
 on the machine.
 
     pip install '.[peers]' && python benchmarks/bench_ppo_training.py
@@ -23,13 +23,13 @@ import numpy as np
 
 from rlox_cli.provenance import cpu_model
 
-SYSTEMS = ("rlox", "sb3")
+SYSTEMS = ("rlox", "native", "sb3")
 PARTS = ("total", "collect", "update", "evaluate")
 EPISODES, EVAL_SEED = 50, 100_000
 HERE = Path(__file__).resolve().parent
 
 
-def run_rlox(steps: int, seed: int) -> dict[str, Any]:
+def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
     """One training run of rlox with the settings of conf/tuned/ppo/CartPole-v1.yaml."""
     from rlox.algorithms import PPO
 
@@ -48,6 +48,7 @@ def run_rlox(steps: int, seed: int) -> dict[str, Any]:
         clip_eps=0.2,
         anneal_clip=True,
         ent_coef=0.0,
+        backend=backend,
     )
     ppo.train(steps)
     trained = time.perf_counter()
@@ -140,13 +141,19 @@ def compare(steps: int, repeats: int) -> dict[str, Any]:
             row = measure(system, steps, seed)
             runs[system].append(row)
             parts = "  ".join(f"{p} {row[p]:6.2f}" for p in PARTS)
-            print(f"seed {seed}  {system:5}  {parts}  score {row['score']:.1f}", flush=True)
+            print(f"seed {seed}  {system:6}  {parts}  score {row['score']:.1f}", flush=True)
     ratios = {
-        part: [b[part] / a[part] for a, b in zip(runs["rlox"], runs["sb3"], strict=True)]
-        for part in PARTS
+        system: {
+            part: float(
+                np.median([b[part] / a[part] for a, b in zip(own, runs["sb3"], strict=True)])
+            )
+            for part in PARTS
+        }
+        for system in SYSTEMS[:-1]
+        for own in [runs[system]]
     }
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "benchmark": "ppo_training",
         "env": "CartPole-v1",
         "steps": steps,
@@ -154,7 +161,7 @@ def compare(steps: int, repeats: int) -> dict[str, Any]:
         "versions": {p: version(p) for p in ("rlox", "stable-baselines3", "torch", "gymnasium")},
         "threads": 1,
         "runs": runs,
-        "ratio_to_sb3": {part: float(np.median(values)) for part, values in ratios.items()},
+        "ratio_to_sb3": ratios,
     }
 
 
@@ -168,15 +175,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "ppo_training.json")
     args = parser.parse_args()
     if args.one:
-        run = run_rlox if args.one == "rlox" else run_sb3
-        print(json.dumps(run(args.steps, args.seed)))
+        backend = {"rlox": "torch", "native": "native"}.get(args.one)
+        run = (args.steps, args.seed)
+        print(json.dumps(run_rlox(*run, backend) if backend else run_sb3(*run)))
         return
     report = compare(args.steps, args.repeats)
-    print(f"\n{'median':10}" + "".join(f"{s:>10}" for s in SYSTEMS) + "   SB3 / rlox")
+    print(f"\n{'median':10}" + "".join(f"{s:>10}" for s in SYSTEMS) + "   SB3 / rlox, SB3 / native")
     for part in PARTS:
         medians = [np.median([r[part] for r in report["runs"][s]]) for s in SYSTEMS]
         cells = "".join(f"{m:9.2f}s" for m in medians)
-        print(f"{part:10}{cells}   {report['ratio_to_sb3'][part]:.2f}x")
+        times = (f"{report['ratio_to_sb3'][s][part]:.2f}x" for s in SYSTEMS[:-1])
+        print(f"{part:10}{cells}   {', '.join(times)}")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -4,13 +4,13 @@ language-model post-training, random streams.
 Array arguments may be NumPy arrays of any real dtype and layout, lists, or detached CPU
 tensors. Errors are subclasses of `rlox.errors.RloxError`.
 """
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PpoEngine', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -75,6 +75,84 @@ class RunningStats:
     @property
     def std(self) -> float:
         """The square root of `var`."""
+
+@final
+class PpoEngine:
+    """PPO's update of an actor and a critic without torch: gradients, clipping and Adam over one vector
+    of parameters, which are the caller's.
+
+    Networks are multilayer perceptrons with the names and shapes of torch's modules (`actor.0.weight`
+    `[out, in]`, `actor.0.bias`, `actor.2.weight`, ..., `critic. ...`, `log_std`), each parameter at a multiple
+    of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        parameters: names and shapes in the order of the vector.
+        kind: `choices` (a softmax), `numbers` (normal, `log_std` `[size]`) or `sde` (gSDE, `log_std`
+            `[features, size]`).
+        size: how many choices, or numbers of an action.
+        obs_dim: numbers of an observation.
+        actor: widths of the actor's hidden layers.
+        critic: widths of the critic's.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a kind or precision that there is not, or layers beyond those of the widths.
+    """
+
+    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str='tanh', precision: str='f32') -> PpoEngine:
+        ...
+
+    def update(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: int, obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
+        """Learns from the rows of a rollout in minibatches, one pass for each row of `order`.
+
+        Each minibatch takes one step of Adam along the gradient of
+        E[-min(r A, clip(r, 1 - e, 1 + e) A)] + vf_coef E[(V - R)^2] - ent_coef E[H] (Schulman et al.
+        2017, eq. 9), cut to `max_grad_norm`.
+
+        Args:
+            parameters: the vector, changed in place, as the next two are.
+            exp_avg: Adam's first moments.
+            exp_avg_sq: Adam's second moments.
+            steps: steps of Adam so far.
+            obs: `[rows, obs_dim]`.
+            actions: choices `[rows]`, or `[rows, size]`.
+            log_probs: of the policy that acted, `[rows]`.
+            values: V(o) when it acted, `[rows]`.
+            advantages: `[rows]`.
+            returns: what V is to become, `[rows]`.
+            order: numbers of rows, `[passes, n]`.
+            batch_size: rows of a minibatch; the last of a pass may have fewer.
+            learning_rate: Adam's step size; its betas are 0.9 and 0.999.
+            clip_eps: e.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy.
+            max_grad_norm: None: gradients are not cut.
+            clip_vloss: values learn within e of what they were.
+            normalize_advantages: of each minibatch.
+            target_kl: the passes end at a minibatch whose KL estimate is more than 1.5 times this.
+            adam_eps: Adam's epsilon.
+            mask: which choices were allowed, `[rows, size]`.
+
+        Returns:
+            Means over the minibatches: `policy`, `value`, `entropy`, `total`, `approx_kl`,
+            `clip_fraction`, `grad_norm` (before it was cut); and counts: `epochs` (whole passes),
+            `steps`, `samples`.
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: an action, a row or a batch size that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+    @property
+    def gradient(self) -> NDArray[np.floating[Any]]:
+        """A copy of the gradient of the last minibatch's loss, cut to `max_grad_norm`: zeros before there was one."""
+
+    def __len__(self) -> int:
+        ...
 
 @final
 class RunningStatsVec:

@@ -251,11 +251,7 @@ class Rollout:
         """
         if batch_size < 1:
             raise ShapeError(f"batch_size={batch_size}, expected at least 1")
-        order = self._valid_rows()
-        if shuffle:
-            count = len(self) if order is None else len(order)
-            mixed = moved(torch.randperm(count, generator=generator), self.obs.device)
-            order = mixed if order is None else order[mixed]
+        order = self.shuffled(generator) if shuffle else self._valid_rows()
         # one gather for the epoch, then slices that share its memory
         rows = self._rows(order)
         names, columns = tuple(rows.extras), (*rows[:-1], *rows.extras.values())
@@ -263,6 +259,13 @@ class Rollout:
             plain = len(chunks) - len(names)
             extras = dict(zip(names, chunks[plain:], strict=True))
             yield Minibatch._make((*chunks[:plain], extras))
+
+    def shuffled(self, generator: torch.Generator | None = None) -> Tensor:
+        """Numbers of the valid rows in an order that comes from `generator`."""
+        rows = self._valid_rows()
+        count = len(self) if rows is None else len(rows)
+        mixed = moved(torch.randperm(count, generator=generator), self.obs.device)
+        return mixed if rows is None else rows[mixed]
 
     def _valid_rows(self) -> Tensor | None:
         """Numbers of the valid rows; `None` where all are."""

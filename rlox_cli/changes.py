@@ -19,11 +19,13 @@ from rlox_cli.schema import is_open
 # What a run may change without becoming another one; the rest is frozen in its config.yaml.
 FREE = (
     "total_steps", "eval", "checkpoint", "log", "stop", "run", "device", "torch_threads", "threads",
+    "algo.backend",
 )  # fmt: skip
 FREE_TEXT = (
-    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads and threads"
+    "total_steps, eval.*, checkpoint.*, log.*, stop.*, run.*, device, torch_threads, threads and "
+    "algo.backend"
 )
-NUMERIC = ("device", "torch_threads")
+NUMERIC = ("device", "torch_threads", "algo.backend")
 UNSET = "unset"
 
 
@@ -38,7 +40,7 @@ class Change:
     @property
     def allowed(self) -> bool:
         """Whether a resumed run may change this key."""
-        return self.key.split(".")[0] in FREE
+        return self.key in FREE or self.key.split(".")[0] in FREE
 
 
 def requested(args: Sequence[str]) -> bool:

@@ -2,182 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rlox.algorithms.on_policy import (
-    collector_of,
-    explained_variance,
-    on_policy_parts,
-    own_policy,
-    where,
-)
+from rlox.algorithms.clipped import ClippedLearner
+from rlox.algorithms.native_ppo import NativePPOLearner
+from rlox.algorithms.on_policy import collector_of, on_policy_parts, own_policy
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import PPOConfig, RunConfig
 from rlox.configs.code import Code
-from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
-from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
-from rlox.optim import Adam
 from rlox.policies import ActorCritic, Scored
-from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
-from rlox.types import Clock, Minibatch, Rollout, Update
+from rlox.types import Minibatch, Rollout
 
-__all__ = ["PPO", "ClippedLearner", "PPOLearner"]
-
-
-class Learned(Protocol):
-    """What the loss reads of a minibatch."""
-
-    @property
-    def log_probs(self) -> Tensor:
-        """Of the policy that acted, `[B]`."""
-
-    @property
-    def values(self) -> Tensor:
-        """When it acted, `[B]`."""
-
-    @property
-    def advantages(self) -> Tensor:
-        """Estimated for what was done, `[B]`."""
-
-    @property
-    def returns(self) -> Tensor:
-        """What values are to become, `[B]`."""
-
-
-P = TypeVar("P", bound=nn.Module)
-M = TypeVar("M", bound=Learned)
-
-
-class ClippedLearner(PolicyLearner[P], ABC, Generic[P, M]):
-    """What one rollout does to the weights: `n_epochs` passes of shuffled minibatches.
-
-    What a minibatch is, and what a policy says of it, is left to those that have one.
-    """
-
-    def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
-        super().__init__(policy, Adam(policy, config.initial("learning_rate")))
-        self.config = config
-        self.streams = streams
-        self.loss = PPOLoss(
-            config.initial("clip_eps"),
-            config.vf_coef,
-            config.initial("ent_coef"),
-            config.max_grad_norm,
-            config.clip_vloss,
-        )
-
-    @torch.no_grad()
-    def update(self, batch: Rollout, clock: Clock) -> Update:
-        """Learn from one rollout; the schedules are read once, from the clock at its start."""
-        self._schedule(clock)
-        steps: list[Tensor] = []
-        epochs = samples = 0
-        for epoch in range(self.config.n_epochs):
-            learned, finished = self._epoch(batch, epoch, steps)
-            samples += learned
-            epochs += finished
-            if not finished:
-                break
-        metrics = self._metrics(batch, steps, epochs, clock)
-        require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
-        return Update(metrics, count=1, samples=samples)
-
-    @abstractmethod
-    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[M]:
-        """Disjoint minibatches that cover every valid row once, in an order that `generator` gives."""
-
-    @abstractmethod
-    def _evaluate(self, minibatch: M) -> Scored:
-        """What the policy says of what was done."""
-
-    def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
-        """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
-
-        The shuffled copy of the rollout goes with the pass, before the next one makes its own.
-        """
-        samples = 0
-        generator = self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
-        for minibatch in self._minibatches(batch, generator):
-            row = self._step(minibatch)
-            if row is None:
-                return samples, False
-            steps.append(row)
-            samples += len(minibatch.returns)
-        return samples, True
-
-    def _step(self, minibatch: M) -> Tensor | None:
-        """One gradient step and its numbers; None, and no step, of a policy that has gone too far.
-
-        What the policy said, with its layers' memory, goes before the next minibatch's comes.
-        """
-        scored = self._evaluate(minibatch)
-        terms, slopes = self._terms(scored, minibatch)
-        if self._too_far(terms):
-            return None
-        scored.learn(*slopes)
-        norm = self.optimizer.clip(self.config.max_grad_norm)
-        self.optimizer.step()
-        return torch.stack([*terms[1:], terms.total, norm])
-
-    def _schedule(self, clock: Clock) -> None:
-        left = clock.remaining
-        self.optimizer.lr = self.config.at("learning_rate", left)
-        self.loss.clip_eps = self.config.at("clip_eps", left)
-        self.loss.ent_coef = self.config.at("ent_coef", left)
-
-    def _terms(self, scored: Scored, minibatch: M) -> tuple[PPOTerms, Slopes]:
-        advantages = minibatch.advantages
-        if self.config.normalize_advantages:
-            advantages = standardize(advantages)
-        return self.loss.gradient(
-            scored.log_probs,
-            scored.entropy,
-            scored.values,
-            minibatch.log_probs,
-            advantages,
-            minibatch.returns,
-            minibatch.values,
-        )
-
-    def _too_far(self, terms: PPOTerms) -> bool:
-        target = self.config.target_kl
-        return target is not None and float(terms.approx_kl) > 1.5 * target
-
-    def _metrics(
-        self, batch: Rollout, steps: list[Tensor], epochs: int, clock: Clock
-    ) -> dict[str, float]:
-        rows = batch.rows()
-        metrics = {"value/explained_variance": explained_variance(rows.values, rows.returns)}
-        if steps:
-            names = (
-                "loss/policy",
-                "loss/value",
-                "policy/entropy",
-                "policy/approx_kl",
-                "policy/clip_fraction",
-                "loss/total",
-                "train/grad_norm",
-            )
-            table = torch.stack(steps)
-            require_finite(table, names, where(batch, clock))
-            metrics |= dict(zip(names, table.mean(0).tolist(), strict=True))
-        metrics["train/learning_rate"] = self.optimizer.lr
-        metrics["train/clip_eps"] = self.loss.clip_eps
-        if not is_constant(self.config.ent_coef):
-            metrics["train/ent_coef"] = self.loss.ent_coef
-        metrics["train/epochs"] = float(epochs)
-        return metrics
+__all__ = ["PPO", "PPOLearner"]
 
 
 class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
@@ -193,10 +37,11 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
+    learner = NativePPOLearner if algo.backend == "native" else PPOLearner
     return on_policy_parts(
         config,
         tools,
-        lambda policy: PPOLearner(policy, algo, tools.streams),
+        lambda policy: learner(policy, algo, tools.streams),
         minibatch=algo.batch_size,
     )
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlox.algorithms.clipped import ClippedLearner
 from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
 from rlox.algorithms.on_policy import collector_of, rollout_bytes
-from rlox.algorithms.ppo import ClippedLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig

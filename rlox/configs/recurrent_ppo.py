@@ -20,6 +20,7 @@ class RecurrentPPOConfig(PPOConfig):
     masks: ClassVar[bool] = False
 
     name: str = param("recurrent_ppo", "the algorithm", choices=("recurrent_ppo",))
+    backend: str = param("torch", "engine of the update", choices=("torch",))
     rnn: str = param("lstm", "kind of the recurrent layers", choices=("lstm", "gru"))
     lstm_hidden_size: int = param(
         256, "width of each recurrent layer", within="[1, 65536]", source="sb3-contrib"

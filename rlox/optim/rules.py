@@ -33,6 +33,10 @@ class Optimizer(ABC):
         """All parameters."""
         return self.flat.vector
 
+    def moment(self, name: str) -> Tensor:
+        """The vector of this name in `moments`, which lies as the parameters do."""
+        return self._moments[name]
+
     @property
     def gradient(self) -> Tensor:
         """Their gradients, which are the parameters' `grad`."""

@@ -22,7 +22,7 @@ from rlox.callbacks import (
     restore_callbacks,
     states_of,
 )
-from rlox.configs import EvalConfig, RunConfig, make_run, plain
+from rlox.configs import EvalConfig, RunConfig, plain
 from rlox.configs.advice import rounding
 from rlox.configs.check import whole_number
 from rlox.configs.code import Code
@@ -38,7 +38,7 @@ from rlox.runs.checkpoint import (
     write_checkpoint,
 )
 from rlox.runs.interrupts import Exactness, whole_updates
-from rlox.runs.loading import Given, fitting, on_device, with_object
+from rlox.runs.loading import Given, fitting, reread, with_object
 from rlox.runs.progress import reporter, shown
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
@@ -151,22 +151,24 @@ class Algorithm(ABC):
         trust: bool = False,
         env: EnvSource | None = None,
         device: str | None = None,
+        backend: str | None = None,
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
         The environment, configuration, counters, normalisers, weights, optimizer and random streams
         come from the checkpoint. `env_id` replaces the environment (needed when it was an object),
-        `env_kwargs` are further arguments of it, `device` replaces the device; `policy` is needed when
-        the run had a module of its own, whose weights are then loaded. `logger` and `callbacks` are those
-        of further training: none are saved. With `replay=False` the rows of a replay buffer or dataset
-        stay where they are: enough to play, and training fills a new buffer first. `dataset` is the one
-        that an offline run had, unless its folder is configured. `wrappers`, `reward_wrappers` and
+        `env_kwargs` are further arguments of it, `device` replaces the device and `backend` the engine of
+        the updates; `policy` is needed when the run had a module of its own, whose weights are then
+        loaded. `logger` and `callbacks` are those of further training: none are saved. With `replay=False`
+        the rows of a replay buffer or dataset stay where they are: enough to play, and training fills a
+        new buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
+        `wrappers`, `reward_wrappers` and
         `schedules` (by field) are those that a file cannot hold, or others. A checkpoint is data: code
         that it names (`module:Name`) is imported only if that is given again, or with `trust`.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         env_id = env if env_id is None else env_id  # both names, as in the constructor
-        config = on_device(make_run(saved.config), device)
+        config = reread(saved.config, device, backend)
         if config.algo.name != cls.name:
             raise ConfigError(
                 f"{path} is of a run with algo={config.algo.name}, not of {cls.__name__}; load it with "

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from rlox.configs import RunConfig, leaves, make, require_device
+from rlox.configs import RunConfig, leaves, make, make_run, require_device
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, other_ways, scheduled
@@ -19,7 +19,7 @@ from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training.setup import env_name, first_line
 
-__all__ = ["Given", "fitting", "on_device", "with_object"]
+__all__ = ["Given", "fitting", "reread", "with_object"]
 
 T = TypeVar("T")
 
@@ -98,8 +98,16 @@ def _with(config: T, given: Mapping[str, Any], path: str) -> T:
     return make(type(config), {**now, **given}, path)
 
 
-def on_device(config: RunConfig, device: str | None) -> RunConfig:
-    """The configuration with another device, where one is given; `ConfigError` for what is none."""
+def reread(
+    saved: Mapping[str, Any], device: str | None = None, backend: str | None = None
+) -> RunConfig:
+    """A saved configuration with another device, or engine of the updates, where one is given.
+
+    `ConfigError` for what is none.
+    """
+    if backend is not None:
+        saved = {**saved, "algo": {**saved["algo"], "backend": backend}}
+    config = make_run(saved)
     if device is None:
         return config
     require_device(device)

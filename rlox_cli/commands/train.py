@@ -24,8 +24,9 @@ resume (rlox train resume=RUN [key=value ...], or rlox resume RUN [key=value ...
                                         that was stopped, killed or failed goes on at its newest
                                         whole checkpoint, one that is done with a larger
                                         total_steps. Only total_steps, eval.*, checkpoint.*, log.*,
-                                        stop.*, run.*, device, torch_threads and threads may
-                                        change; the rest is frozen in RUN/config.yaml, read as plain data"""
+                                        stop.*, run.*, device, torch_threads, threads and
+                                        algo.backend may change; the rest is frozen in
+                                        RUN/config.yaml, read as plain data"""
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:

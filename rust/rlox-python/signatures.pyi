@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check_only
 
@@ -17,6 +17,7 @@ __all__ = [
     "NativeEnv",
     "OfflineDatasetBuffer",
     "Pendulum",
+    "PpoEngine",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RunningStats",
@@ -76,6 +77,50 @@ class RunningStats:
     def var(self) -> float: ...
     @property
     def std(self) -> float: ...
+
+@final
+class PpoEngine:
+    def __new__(
+        cls,
+        parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        kind: str,
+        size: int,
+        obs_dim: int,
+        actor: Sequence[int],
+        critic: Sequence[int],
+        activation: str = ...,
+        precision: str = ...,
+    ) -> PpoEngine: ...
+    def update(
+        self,
+        parameters: NDArray[np.floating[Any]],
+        exp_avg: NDArray[np.floating[Any]],
+        exp_avg_sq: NDArray[np.floating[Any]],
+        steps: int,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        log_probs: ArrayLike,
+        values: ArrayLike,
+        advantages: ArrayLike,
+        returns: ArrayLike,
+        order: ArrayLike,
+        *,
+        batch_size: int,
+        learning_rate: float,
+        clip_eps: float,
+        vf_coef: float,
+        ent_coef: float,
+        max_grad_norm: float | None = ...,
+        clip_vloss: bool = ...,
+        normalize_advantages: bool = ...,
+        target_kl: float | None = ...,
+        adam_eps: float = ...,
+        mask: ArrayLike | None = ...,
+    ) -> dict[str, float]: ...
+    @property
+    def gradient(self) -> NDArray[np.floating[Any]]: ...
+    def __len__(self) -> int: ...
 
 @final
 class RunningStatsVec:

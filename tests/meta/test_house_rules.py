@@ -21,7 +21,11 @@ UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME)\b")
 RUST_FN = re.compile(r"( *)(?:pub(?:\([^)]*\))? )?(?:const |unsafe |async )*fn (\w+)")
 UNSAFE_RUST = re.compile(r"\bunsafe(?:_code)?\b")
 # the modules whose head says why they are sound
-AUDITED = {"rust/rlox-core/src/row_copy.rs", "rust/rlox-python/src/memory/views.rs"}
+AUDITED = {
+    "rust/rlox-core/src/row_copy.rs",
+    "rust/rlox-nn/src/cpu/gemm.rs",
+    "rust/rlox-python/src/memory/views.rs",
+}
 UNSAFE_LOAD = re.compile(r"\bimport (?:cloud)?pickle|\bfrom (?:cloud)?pickle|torch\.load\(")
 CHECKS = re.compile(r"^(?:assert|check|raises$|warns$|fail$)")
 

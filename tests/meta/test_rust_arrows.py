@@ -19,17 +19,18 @@ ROOMS = {
     "rlox-core": (
         "error",
         "dtype interrupt row_copy space threads",
-        "field math shared tensor",
+        "field layout math shared tensor",
         "params seed",
         "advantage env stats store",
         "buffer llm policy",
         "rollout",
     ),
+    "rlox-nn": ("cpu",),
     "rlox-python": (
         "errors sync",
         "memory",
         "convert detach",
-        "advantage env seed stats threads",
+        "advantage env nn seed stats threads",
         "buffer llm",
     ),
 }

@@ -189,8 +189,11 @@ fn index_or_negative(index: u64) -> String {
 }
 
 /// Checks that array `name` has `expected` elements; `why` says where that number comes from.
+///
+/// # Errors
+/// [`Error::Shape`] if it has not.
 #[inline]
-pub(crate) fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
+pub fn check_len(name: &'static str, got: usize, expected: usize, why: &str) -> Result<()> {
     if got == expected { Ok(()) } else { Err(wrong_len(name, got, expected, why)) }
 }
 

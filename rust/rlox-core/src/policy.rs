@@ -1,5 +1,7 @@
 //! What acts: observations and noise in, actions out, everything in slices of the caller.
 
+use std::num::NonZeroUsize;
+
 use crate::env::Actions;
 use crate::error::Result;
 
@@ -66,6 +68,11 @@ impl Noise {
 pub trait Policy: Sync {
     /// What it needs to act at random.
     fn noise(&self) -> Noise;
+
+    /// For how many steps of a rollout it acts with the same noise: one, unless it explores smoothly.
+    fn noise_kept(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
 
     /// Chooses an action for each observation.
     ///

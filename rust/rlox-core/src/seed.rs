@@ -60,6 +60,41 @@ impl Stream {
         low + (high - low) * self.uniform()
     }
 
+    /// A uniform number in `0..bound`, exactly, for bounds of up to 32 bits (Lemire 2019, "Fast random
+    /// integer generation in an interval", algorithm 5); 0 for a bound of 0. Advances the position by
+    /// a word, rarely by more. Above, from 2 words without rejection: the bias is below bound / 2^64.
+    #[inline]
+    pub fn below(&mut self, bound: usize) -> usize {
+        let Ok(bound) = u32::try_from(bound) else { return self.below_wide(bound) };
+        let mut product = u64::from(self.next_u32()) * u64::from(bound);
+        if low(product) < bound {
+            product = self.redraw(bound, product);
+        }
+        (product >> 32) as usize
+    }
+
+    /// Draws until the product lies outside the short interval that makes small numbers likelier.
+    #[cold]
+    fn redraw(&mut self, bound: u32, mut product: u64) -> u64 {
+        let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
+        while low(product) < threshold {
+            product = u64::from(self.next_u32()) * u64::from(bound);
+        }
+        product
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below `bound`")]
+    fn below_wide(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
+    }
+
+    /// Puts `items` into an order that all are equally likely (Fisher and Yates; Durstenfeld 1964).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
     /// A standard normal number by Box and Muller's cosine branch; advances the position by 4 words.
     ///
     /// The sine branch is dropped, so that `n` numbers are the same drawn in one call or in many.
@@ -106,6 +141,11 @@ impl Stream {
 #[must_use]
 pub fn stream_seed(run_seed: u64, name: &str, index: u64) -> u64 {
     Stream::new(run_seed, name, index).next_u64() >> 1
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+const fn low(word: u64) -> u32 {
+    word as u32
 }
 
 /// 128-bit FNV-1a hash of a stream name.
@@ -201,5 +241,46 @@ mod tests {
         let n = draws.len() as f64;
         let mean = draws.iter().sum::<f64>() / n;
         (mean, draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n)
+    }
+
+    #[test]
+    fn every_number_below_the_bound_is_equally_likely() {
+        for bound in [1, 2, 3, 7, 100] {
+            let mut draws = Stream::new(1, "below", bound as u64);
+            let mut counts = vec![0_i64; bound];
+            (0..100_000).for_each(|_| counts[draws.below(bound)] += 1);
+            let expected = 100_000 / i64::try_from(bound).unwrap();
+            let worst = counts.iter().map(|count| (count - expected).abs()).max().unwrap();
+            assert!(worst * worst < 25 * expected, "{bound}: {worst}");
+        }
+    }
+
+    #[test]
+    fn a_bound_above_32_bits_reaches_its_upper_half() {
+        let mut draws = Stream::new(1, "below", 0);
+        let bound = 1_usize << 40;
+        let draws: Vec<usize> = (0..100).map(|_| draws.below(bound)).collect();
+        assert!(draws.iter().all(|&draw| draw < bound));
+        assert!((20..80).contains(&draws.iter().filter(|&&draw| draw >= bound / 2).count()));
+    }
+
+    #[test]
+    fn a_bound_just_above_half_the_range_is_not_biased_to_even_numbers() {
+        // Without rejection half of the numbers below 3 * 2^30 would be twice as likely.
+        let (mut draws, bound) = (Stream::new(1, "below", 0), 3_usize << 30);
+        let thirds = (0..30_000).filter(|_| draws.below(bound) % 3 == 0).count();
+        assert!((9_700..10_300).contains(&thirds), "{thirds}");
+    }
+
+    #[test]
+    fn every_order_of_a_shuffle_is_equally_likely() {
+        let mut counts = std::collections::BTreeMap::new();
+        for index in 0..24_000 {
+            let mut items = [0, 1, 2, 3];
+            Stream::new(1, "shuffle", index).shuffle(&mut items);
+            *counts.entry(items).or_insert(0_i32) += 1;
+        }
+        assert_eq!(counts.len(), 24);
+        assert!(counts.values().all(|count| (850..1_150).contains(count)), "{counts:?}");
     }
 }

@@ -16,7 +16,7 @@ fn model() -> Parameters {
 #[test]
 fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
     let mut model = model();
-    let names: Vec<&str> = model.layout().map(|(name, _)| name).collect();
+    let names: Vec<&str> = model.layout().arrays().map(|(name, ..)| name).collect();
     assert_eq!(names, ["actor.bias", "actor.weight", "critic.weight", "log_std"]);
     for (place, value) in model.values_mut().iter_mut().zip(0_u8..) {
         *place = f32::from(value);
@@ -65,7 +65,7 @@ fn tensors_go_out_and_come_back_in_any_order() {
     for (place, value) in source.values_mut().iter_mut().zip(0_u8..) {
         *place = f32::from(value) - 3.5;
     }
-    let names: Vec<&str> = source.layout().map(|(name, _)| name).collect();
+    let names: Vec<&str> = source.layout().arrays().map(|(name, ..)| name).collect();
     let tensors = names.iter().rev().map(|name| (*name, source.tensor(name).unwrap()));
     target.assign(tensors).unwrap();
     assert_eq!(source, target);
@@ -77,7 +77,7 @@ fn tensors_that_do_not_fit_change_nothing() {
     target.values_mut().fill(1.0);
     let before = target.clone();
     let fits: Vec<_> =
-        source.layout().map(|(name, _)| (name, source.tensor(name).unwrap())).collect();
+        source.layout().arrays().map(|(name, ..)| (name, source.tensor(name).unwrap())).collect();
     let (two, bytes) = ([2_usize], [0; 8]);
     let integers = TensorView::new(Dtype::I32, &two, &bytes).unwrap();
     let replaced = |name: &'static str, tensor| {

@@ -8,6 +8,7 @@ mod env;
 mod errors;
 mod llm;
 mod memory;
+mod nn;
 mod seed;
 mod stats;
 mod sync;
@@ -43,6 +44,8 @@ mod _core {
         compute_batch_token_kl_schulman, compute_group_advantages, compute_token_kl,
         compute_token_kl_schulman, pack_sequences, pack_tokens, unpack_sequences,
     };
+    #[pymodule_export]
+    use crate::nn::PyPpoEngine;
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};
     #[pymodule_export]

@@ -24,6 +24,9 @@ SPEC = AlgorithmSpec(
         "masked, normalised": {**MASKED, **NORMALISED},
         "factored, masked": {"env_id": factored.BARRED, "action_mask": "info"},
         "an image and a vector": IMAGE,
+        "native, normalised": {"env_id": "CartPole-v1", "backend": "native", **NORMALISED},
+        "native, masked": {**MASKED, "backend": "native"},
+        "native, gsde": {"env_id": "Pendulum-v1", "use_sde": True, "backend": "native"},
     },
     total=1600,
     factored=True,
@@ -32,6 +35,8 @@ SPEC = AlgorithmSpec(
     steady={"anneal_lr": False},
     tiny={"n_envs": 2, "n_steps": 30, "net_arch": (4,), "n_epochs": 1, "batch_size": 30},
     without_effect={
+        "native, normalised: state/source/env/elapsed": "counts towards the 500-step limit, which "
+        "is out of reach here",
         "discrete normalised: state/source/env/elapsed": "counts towards the 500-step limit, which "
         "is out of reach here",
     },

@@ -118,6 +118,12 @@ impl Arena {
         (self.n_steps, self.n_envs)
     }
 
+    /// Numbers of an observation.
+    #[must_use]
+    pub const fn obs_dim(&self) -> usize {
+        self.obs_dim
+    }
+
     /// What the next rollout depends on besides environments and policy, to be saved beside the
     /// environments' snapshot.
     #[must_use]

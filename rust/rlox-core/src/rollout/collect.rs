@@ -16,7 +16,8 @@ impl Arena {
     /// T steps of every environment, then values of final observations, then advantages.
     ///
     /// The first call resets the environments; episodes go on across calls. Rollout number i draws its
-    /// noise from stream (`run_seed`, "action", i), step by step, environment by environment (normal
+    /// noise from stream (`run_seed`, "action", i), step by step (where the policy keeps its noise, at the
+    /// steps that it is drawn anew), environment by environment (normal
     /// numbers by [`Stream::fill_normal`]), so no generator has to be saved and nothing else can
     /// shift it.
     ///
@@ -85,7 +86,9 @@ impl Arena {
     ) -> Result<()> {
         interrupt::check()?;
         let (n, width) = (self.n_envs, self.n_envs * self.obs_dim);
-        draw(policy.noise(), stream, &mut self.noise);
+        if t.is_multiple_of(policy.noise_kept().get()) {
+            draw(policy.noise(), stream, &mut self.noise);
+        }
         let (before, after) = self.obs.split_at_mut((t + 1) * width);
         let seen = Seen { obs: row(before, t, width), noise: &self.noise };
         policy.act(

@@ -22,7 +22,7 @@ macro_rules! readers {
 readers! {
     /// Integers in 0..2**64.
     integer: u64 = crate::convert::coerce::unsigned;
-    index n position seed
+    index n position seed steps
 }
 
 readers! {
@@ -34,7 +34,7 @@ readers! {
 readers! {
     /// Integers in 0..2**64; what no array can have is the largest size.
     size: usize = crate::convert::coerce::size;
-    ddof max_len n parallel_from shard
+    batch_size ddof max_len n obs_dim parallel_from shard size
 }
 
 readers! {
@@ -46,17 +46,17 @@ readers! {
 readers! {
     /// Numbers, whose range is checked by whoever uses them.
     number: f64 = crate::convert::coerce::real;
-    c_bar eps gamma lam last_value rho_bar
+    adam_eps c_bar clip_eps ent_coef eps gamma lam last_value learning_rate rho_bar vf_coef
 }
 
 readers! {
     /// Numbers, or None.
     optional_number: Option<f64> = crate::convert::coerce::real_or_none;
-    clip
+    clip max_grad_norm target_kl
 }
 
 readers! {
     /// Unicode text.
     text: &'a str = crate::convert::coerce::text;
-    env_id estimator name precision reduction scale
+    activation env_id estimator kind name precision reduction scale
 }

@@ -1,0 +1,143 @@
+//! Where named arrays lie in one flat vector.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+
+/// More numbers than this are refused: 32 GiB of float32.
+const MAX_NUMBERS: usize = 1 << 33;
+
+/// Arrays by name and shape, one after the other in a vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// In the order of the vector.
+    entries: Vec<Entry>,
+    /// Places in `entries`, in the order of the names.
+    by_name: Vec<usize>,
+    len: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    shape: Vec<usize>,
+    range: Range<usize>,
+}
+
+impl Layout {
+    /// Arrays of these names and shapes in the order of their names (by bytes), without gaps, so that
+    /// names and shapes alone say where a number lies.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a name that comes twice or is empty, a dimension of 0, or more than
+    /// 2^33 numbers.
+    pub fn sorted<N: Into<String>, S: Into<Vec<usize>>>(
+        named: impl IntoIterator<Item = (N, S)>,
+    ) -> Result<Self> {
+        let mut named: Vec<(String, Vec<usize>)> =
+            named.into_iter().map(|(name, shape)| (name.into(), shape.into())).collect();
+        named.sort_unstable();
+        Self::aligned(1, named)
+    }
+
+    /// Arrays of these names and shapes in this order, each beginning at a multiple of `align` numbers;
+    /// so does what would come after the last. What lies between two belongs to nobody.
+    ///
+    /// # Errors
+    /// As [`Layout::sorted`]; [`Error::Config`] for an `align` of 0.
+    pub fn aligned<N: Into<String>, S: Into<Vec<usize>>>(
+        align: usize,
+        named: impl IntoIterator<Item = (N, S)>,
+    ) -> Result<Self> {
+        if align == 0 {
+            return Err(Error::config("align", 0, "at least 1"));
+        }
+        let (mut entries, mut len) = (Vec::new(), 0_usize);
+        for (name, shape) in named {
+            let (name, shape) = (name.into(), shape.into());
+            let Some(end) = end(len, &shape) else {
+                let name = format!("shape of parameter {name}");
+                let expected = "dimensions of at least 1, and at most 2^33 numbers in all";
+                return Err(Error::config(name, format!("{shape:?}"), expected));
+            };
+            entries.push(Entry { name, shape, range: len..end });
+            len = end.next_multiple_of(align);
+        }
+        Self::indexed(entries, len)
+    }
+
+    fn indexed(entries: Vec<Entry>, len: usize) -> Result<Self> {
+        let mut by_name: Vec<(&str, usize)> =
+            entries.iter().zip(0..).map(|(entry, place)| (entry.name.as_str(), place)).collect();
+        by_name.sort_unstable();
+        let mut before = "";
+        for (name, _) in &by_name {
+            if *name == before {
+                return Err(Error::config("parameter", format!("{name:?}"), "names that differ"));
+            }
+            before = name;
+        }
+        let by_name = by_name.into_iter().map(|(_, place)| place).collect();
+        Ok(Self { entries, by_name, len })
+    }
+
+    /// Numbers of the vector, those that belong to nobody included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no arrays.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Names, shapes and places, in the order of the vector.
+    #[must_use]
+    pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&str, &[usize], Range<usize>)> {
+        self.entries.iter().map(|e| (e.name.as_str(), e.shape.as_slice(), e.range.clone()))
+    }
+
+    /// The shape of `name`, and where its numbers lie.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the nearest names.
+    pub fn find(&self, name: &str) -> Result<(&[usize], Range<usize>)> {
+        let place = self.by_name.binary_search_by(|&place| self.name(place).cmp(name));
+        let found = place.ok().and_then(|place| self.by_name.get(place));
+        let entry = found.and_then(|&place| self.entries.get(place)).ok_or_else(|| {
+            let names: Vec<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+            Error::unknown_name("parameter", name, &names)
+        })?;
+        Ok((&entry.shape, entry.range.clone()))
+    }
+
+    /// Where the numbers of `name` lie, which has this shape.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the nearest names, [`Error::Shape`] for another shape.
+    pub fn range(&self, name: &str, shape: &[usize]) -> Result<Range<usize>> {
+        let (own, range) = self.find(name)?;
+        if own == shape {
+            return Ok(range);
+        }
+        let name = format!("parameter {name}").into();
+        let expected = format!("{shape:?}, the shape that was asked for");
+        Err(Error::Shape { name, got: format!("shape {own:?}"), expected })
+    }
+
+    fn name(&self, place: usize) -> &str {
+        self.entries.get(place).map_or("", |entry| entry.name.as_str())
+    }
+}
+
+/// Where an array that begins at `start` ends; None if it cannot be.
+fn end(start: usize, shape: &[usize]) -> Option<usize> {
+    shape
+        .iter()
+        .try_fold(1_usize, |size, &dim| size.checked_mul(dim))
+        .filter(|&size| size > 0)
+        .and_then(|size| start.checked_add(size))
+        .filter(|&end| end <= MAX_NUMBERS)
+}

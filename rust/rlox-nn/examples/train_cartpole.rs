@@ -1,0 +1,118 @@
+//! PPO on CartPole-v1 without Python, with the hyperparameters of rl-zoo3.
+//!
+//! ```sh
+//! cargo run --release -p rlox-nn --example train_cartpole -- [SEED]
+//! ```
+#![allow(missing_docs)]
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use rlox_core::advantage::Discount;
+use rlox_core::env::{Seeding, VecEnv};
+use rlox_core::rollout::Arena;
+use rlox_core::seed::Stream;
+use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::optim::{Adam, Moving};
+use rlox_nn::cpu::{
+    Acting, Activation, ActorCritic, Architecture, Kind, PpoEngine, PpoSettings, PpoUpdate, Rows,
+    init,
+};
+
+const STEPS: usize = 100_000;
+const ENVS: usize = 8;
+const LENGTH: usize = 32;
+const EPOCHS: usize = 20;
+const LEARNING_RATE: f64 = 1e-3;
+const CLIP_EPS: f64 = 0.2;
+
+/// What learns: networks, their parameters, and what Adam knows of these.
+struct Learner {
+    engine: PpoEngine<f32>,
+    parameters: Parameters,
+    moments: [Vec<f32>; 2],
+    steps: u64,
+    settings: PpoSettings,
+    seed: u64,
+}
+
+impl Learner {
+    fn new(spec: &EnvSpec, seed: u64) -> Result<Self> {
+        let of = Architecture {
+            obs_dim: spec.observation.dim(),
+            kind: Kind::Choices(spec.action.size()),
+            actor: vec![64, 64],
+            critic: vec![64, 64],
+            activation: Activation::Tanh,
+        };
+        let layout = Layout::aligned(16, of.named())?;
+        let engine = PpoEngine::new(ActorCritic::new(&layout, &of)?, layout.clone());
+        let zeros = vec![0.0; layout.len()];
+        let mut parameters = Parameters::of(layout);
+        init::orthogonal(&of, &mut parameters, seed, 0.0)?;
+        let moments = [zeros.clone(), zeros];
+        Ok(Self { engine, parameters, moments, steps: 0, settings: settings(), seed })
+    }
+
+    fn acting(&self) -> Acting<'_> {
+        Acting::new(self.engine.net(), self.parameters.values(), NonZeroUsize::MIN)
+    }
+
+    /// Learns from rollout number `round`, when a part `left` of the training is to come.
+    fn learn(&mut self, arena: &Arena, round: usize, left: f64) -> Result<PpoUpdate> {
+        let [exp_avg, exp_avg_sq] = &mut self.moments;
+        let parameters = self.parameters.values_mut();
+        let mut moving = Moving { parameters, exp_avg, exp_avg_sq, steps: &mut self.steps };
+        self.settings.learning_rate = LEARNING_RATE * left;
+        self.settings.loss.clip_eps = CLIP_EPS * left;
+        let seed = self.seed;
+        self.engine.update(&mut moving, Rows::from(arena), &self.settings, |pass, order| {
+            order.clear();
+            order.extend(0..ENVS * LENGTH);
+            let number = round * EPOCHS + pass;
+            Stream::new(seed, "shuffle", number as u64).shuffle(order);
+        })
+    }
+}
+
+fn settings() -> PpoSettings {
+    let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 };
+    PpoSettings {
+        loss: Ppo { weights, clip_eps: CLIP_EPS, clip_vloss: false },
+        adam: Adam::new(1e-5),
+        learning_rate: LEARNING_RATE,
+        n_epochs: EPOCHS,
+        batch_size: 256,
+        max_grad_norm: Some(0.5),
+        normalize_advantages: true,
+        target_kl: None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few hundred rounds, 20 episodes")]
+fn main() -> Result<()> {
+    let seed = std::env::args().nth(1).and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let mut envs = VecEnv::new("CartPole-v1", ENVS, Seeding::Run(seed))?;
+    let spec = VectorEnv::spec(&envs).clone();
+    let mut learner = Learner::new(&spec, seed)?;
+    let mut arena = Arena::new(&spec, LENGTH, ENVS)?;
+    let discount = Discount::new(0.98, 0.8)?;
+    let (rounds, start) = (STEPS.div_ceil(ENVS * LENGTH), Instant::now());
+    let (mut collecting, mut returns) = (Duration::ZERO, Vec::new());
+    for round in 0..rounds {
+        let began = Instant::now();
+        arena.collect(&mut envs, &learner.acting(), seed, discount)?;
+        collecting += began.elapsed();
+        let update = learner.learn(&arena, round, 1.0 - round as f64 / rounds as f64)?;
+        returns.extend(arena.episodes().iter().map(|episode| episode.total));
+        if round % 50 == 49 || round + 1 == rounds {
+            let last = returns.get(returns.len().saturating_sub(20)..).unwrap_or_default();
+            let mean = last.iter().sum::<f64>() / last.len() as f64;
+            let (steps, moved) = ((round + 1) * ENVS * LENGTH, update.terms.approx_kl);
+            println!("{steps:>7} steps: mean return of 20 episodes {mean:.1}, KL {moved:.5}");
+        }
+    }
+    println!("{:.2?}, of which collecting {collecting:.2?}", start.elapsed());
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What stands between two layers.
+
+use multiversion::multiversion;
+use rlox_core::math::in_place;
+use rlox_core::{Error, Result};
+
+use super::gemm::Number;
+
+/// A function of each number that a hidden layer gives, as torch has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// tanh x.
+    Tanh,
+    /// max(x, 0), of slope 0 at 0.
+    Relu,
+    /// x, below 0 e^x - 1.
+    Elu,
+    /// x / (1 + e^-x).
+    Silu,
+}
+
+/// Numbers that are worked on together, on the stack.
+const BLOCK: usize = 256;
+
+impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tanh, Self::Relu, Self::Elu, Self::Silu];
+
+    /// Its name in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tanh => "tanh",
+            Self::Relu => "relu",
+            Self::Elu => "elu",
+            Self::Silu => "silu",
+        }
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] with the nearest names.
+    pub fn named(name: &str) -> Result<Self> {
+        let names = Self::ALL.map(Self::name);
+        let found = Self::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| Error::unknown_name("activation", name, &names))
+    }
+
+    /// Whether its slope cannot be told from what it gave.
+    pub(super) const fn keeps_slopes(self) -> bool {
+        matches!(self, Self::Elu | Self::Silu)
+    }
+
+    /// Its value at each of `values`, in their place. If it [`Activation::keeps_slopes`], these go to
+    /// `slopes`, which is as long or empty; nobody will ask for those that found no place.
+    pub(super) fn apply<F: Number>(self, values: &mut [F], slopes: &mut [F]) {
+        match self {
+            Self::Tanh => in_place::tanh(values),
+            Self::Relu => relu(values),
+            Self::Elu => in_blocks(values, slopes, |values, slopes| {
+                slopes.copy_from_slice(values);
+                in_place::exp(slopes);
+                elu(values, slopes);
+            }),
+            Self::Silu => in_blocks(values, slopes, |values, slopes| {
+                slopes.copy_from_slice(values);
+                in_place::sigmoid(slopes);
+                silu(values, slopes);
+            }),
+        }
+    }
+
+    /// The gradient of what it was given, in the place of that of what it gave: of `given`, or by the
+    /// `slopes` that it kept.
+    pub(super) fn back<F: Number>(self, gradient: &mut [F], given: &[F], slopes: &[F]) {
+        match self {
+            Self::Tanh => times_tanh_slope(gradient, given),
+            Self::Relu => times_relu_slope(gradient, given),
+            Self::Elu | Self::Silu => times(gradient, slopes),
+        }
+    }
+}
+
+/// Calls `work` with blocks of values and room for their slopes, which are kept if there is a place.
+fn in_blocks<F: Number>(values: &mut [F], slopes: &mut [F], work: impl Fn(&mut [F], &mut [F])) {
+    if slopes.len() == values.len() {
+        for (values, slopes) in values.chunks_mut(BLOCK).zip(slopes.chunks_mut(BLOCK)) {
+            work(values, slopes);
+        }
+        return;
+    }
+    let mut room = [F::ZERO; BLOCK];
+    for values in values.chunks_mut(BLOCK) {
+        let n = values.len();
+        work(values, room.get_mut(..n).unwrap_or_default());
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn relu<F: Number>(values: &mut [F]) {
+    for value in values {
+        *value = if *value < F::ZERO { F::ZERO } else { *value }; // NaN stays, as in torch
+    }
+}
+
+/// Values and slopes of ELU from values and their exponentials.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn elu<F: Number>(values: &mut [F], exps: &mut [F]) {
+    for (value, exp) in values.iter_mut().zip(exps) {
+        let below = *value <= F::ZERO;
+        let (low, x) = (*exp - F::ONE, *value);
+        *value = if below { low } else { x };
+        *exp = if below { *exp } else { F::ONE };
+    }
+}
+
+/// Values and slopes s (1 + x (1 - s)) of x s from values and their sigmoids s.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn silu<F: Number>(values: &mut [F], sigmoids: &mut [F]) {
+    for (value, sigmoid) in values.iter_mut().zip(sigmoids) {
+        let (x, s) = (*value, *sigmoid);
+        *value = x * s;
+        *sigmoid = s * (F::ONE + x * (F::ONE - s));
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn times_tanh_slope<F: Number>(gradient: &mut [F], given: &[F]) {
+    for (gradient, &y) in gradient.iter_mut().zip(given) {
+        *gradient = *gradient * (F::ONE - y * y);
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn times_relu_slope<F: Number>(gradient: &mut [F], given: &[F]) {
+    for (gradient, &y) in gradient.iter_mut().zip(given) {
+        *gradient = if y > F::ZERO { *gradient } else { F::ZERO };
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn times<F: Number>(gradient: &mut [F], slopes: &[F]) {
+    for (gradient, &slope) in gradient.iter_mut().zip(slopes) {
+        *gradient = *gradient * slope;
+    }
+}

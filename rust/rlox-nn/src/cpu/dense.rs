@@ -1,0 +1,144 @@
+//! One linear layer, y = x W' + b with W `[outputs, inputs]` as torch keeps it.
+
+use std::ops::Range;
+
+use multiversion::multiversion;
+use rlox_core::Result;
+
+use super::gemm::{Matrix, Number};
+
+/// Up to so many outputs, of inputs that fill vectors, are dot products: a product of matrices works on
+/// blocks of columns, of which most would be empty.
+const NARROW: usize = 3;
+
+/// Numbers that are added up side by side.
+const LANES: usize = 16;
+
+/// Where the numbers of a layer lie in the vector of parameters, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Dense {
+    pub(super) weight: Range<usize>,
+    pub(super) bias: Range<usize>,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+impl Dense {
+    const fn narrow(&self) -> bool {
+        self.outputs <= NARROW && self.inputs >= LANES
+    }
+
+    /// `y` `[n, outputs]` of `x` `[n, inputs]`.
+    pub(super) fn forward<F: Number>(&self, parameters: &[F], x: &[F], y: &mut [F]) -> Result<()> {
+        let (weight, bias) = (part(parameters, &self.weight), part(parameters, &self.bias));
+        if self.narrow() {
+            dots(weight, bias, x, y);
+            return Ok(());
+        }
+        for row in y.chunks_exact_mut(self.outputs) {
+            row.copy_from_slice(bias);
+        }
+        let n = y.len() / self.outputs;
+        let weight = Matrix::new(weight, self.outputs, self.inputs).transposed();
+        F::multiply(Matrix::new(x, n, self.inputs), weight, true, y)
+    }
+
+    /// Adds the layer's part to the vector `gradient`, of that of `y`.
+    pub(super) fn learn<F: Number>(&self, gradient: &mut [F], x: &[F], to_y: &[F]) -> Result<()> {
+        add_rows(gradient.get_mut(self.bias.clone()).unwrap_or_default(), to_y);
+        let of_weight = gradient.get_mut(self.weight.clone()).unwrap_or_default();
+        if self.narrow() {
+            add_outer(of_weight, x, to_y, self.outputs);
+            return Ok(());
+        }
+        let n = to_y.len() / self.outputs;
+        let to_y = Matrix::new(to_y, n, self.outputs).transposed();
+        F::multiply(to_y, Matrix::new(x, n, self.inputs), true, of_weight)
+    }
+
+    /// The gradient of `x`, of that of `y`.
+    pub(super) fn back<F: Number>(
+        &self,
+        parameters: &[F],
+        to_y: &[F],
+        to_x: &mut [F],
+    ) -> Result<()> {
+        let weight = part(parameters, &self.weight);
+        if self.narrow() {
+            combine(weight, to_y, to_x, self.inputs, self.outputs);
+            return Ok(());
+        }
+        let n = to_y.len() / self.outputs;
+        let weight = Matrix::new(weight, self.outputs, self.inputs);
+        F::multiply(Matrix::new(to_y, n, self.outputs), weight, false, to_x)
+    }
+}
+
+fn part<'a, F>(parameters: &'a [F], range: &Range<usize>) -> &'a [F] {
+    parameters.get(range.clone()).unwrap_or_default()
+}
+
+/// Each row of x with each row of the weights.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
+    let inputs = weight.len() / bias.len();
+    for (x, y) in x.chunks_exact(inputs).zip(y.chunks_exact_mut(bias.len())) {
+        for ((weight, &bias), y) in weight.chunks_exact(inputs).zip(bias).zip(y) {
+            let (blocks, rest) = x.as_chunks::<LANES>();
+            let (weights, last) = weight.as_chunks::<LANES>();
+            let mut lanes = [F::ZERO; LANES];
+            for (x, weight) in blocks.iter().zip(weights) {
+                for ((lane, &x), &weight) in lanes.iter_mut().zip(x).zip(weight) {
+                    *lane += x * weight;
+                }
+            }
+            let mut width = LANES / 2;
+            while width > 0 {
+                let (low, high) = lanes.split_at_mut(width);
+                for (low, &mut high) in low.iter_mut().zip(high) {
+                    *low += high;
+                }
+                width /= 2;
+            }
+            let whole = lanes.first().copied().unwrap_or(F::ZERO);
+            let tail = rest.iter().zip(last).fold(F::ZERO, |sum, (&x, &weight)| sum + x * weight);
+            *y = bias + whole + tail;
+        }
+    }
+}
+
+/// sums += every row of `rows`.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
+    for row in rows.chunks_exact(sums.len().max(1)) {
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+}
+
+/// `of_weight` += `to_y`' x.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_outer<F: Number>(of_weight: &mut [F], x: &[F], to_y: &[F], outputs: usize) {
+    let inputs = of_weight.len() / outputs;
+    for (x, to_y) in x.chunks_exact(inputs).zip(to_y.chunks_exact(outputs)) {
+        for (of_weight, &slope) in of_weight.chunks_exact_mut(inputs).zip(to_y) {
+            for (of_weight, &x) in of_weight.iter_mut().zip(x) {
+                *of_weight += slope * x;
+            }
+        }
+    }
+}
+
+/// `to_x` = `to_y` W.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn combine<F: Number>(weight: &[F], to_y: &[F], to_x: &mut [F], inputs: usize, outputs: usize) {
+    for (to_x, to_y) in to_x.chunks_exact_mut(inputs).zip(to_y.chunks_exact(outputs)) {
+        to_x.fill(F::ZERO);
+        for (weight, &slope) in weight.chunks_exact(inputs).zip(to_y) {
+            for (to_x, &weight) in to_x.iter_mut().zip(weight) {
+                *to_x += slope * weight;
+            }
+        }
+    }
+}

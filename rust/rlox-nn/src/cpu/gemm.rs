@@ -1,0 +1,175 @@
+//! Products of matrices.
+//!
+//! The only module of the crate with unsafe code, and this is all of it: the call of `matrixmultiply`,
+//! which is given addresses. It is sound because [`multiply`] goes on only where the sizes fit one another
+//! and each matrix has exactly the numbers that its rows and columns say, in row-major order or as the
+//! transpose of that, so that every address in use lies in its slice; the result is borrowed alone.
+//!
+//! What a number of the result is depends on its row of a, its column of b and the CPU, not on how many
+//! other rows and columns there are.
+#![allow(unsafe_code)]
+
+use rlox_core::math::Float;
+use rlox_core::{Error, Result};
+
+/// float32 or float64, with what networks need.
+pub trait Number: Float {
+    /// The square root.
+    #[must_use]
+    fn sqrt(self) -> Self;
+
+    /// c = a b, or c + a b.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] unless the sizes fit.
+    fn multiply(a: Matrix<'_, Self>, b: Matrix<'_, Self>, add: bool, c: &mut [Self]) -> Result<()>;
+}
+
+/// A matrix whose numbers belong to someone else.
+#[derive(Debug, Clone, Copy)]
+pub struct Matrix<'a, F> {
+    values: &'a [F],
+    rows: usize,
+    columns: usize,
+    /// Whether `values` are the rows of the transpose.
+    transposed: bool,
+}
+
+impl<'a, F> Matrix<'a, F> {
+    /// `rows` rows, one after the other.
+    pub(crate) const fn new(values: &'a [F], rows: usize, columns: usize) -> Self {
+        Self { values, rows, columns, transposed: false }
+    }
+
+    /// Rows and columns exchanged.
+    pub(crate) const fn transposed(self) -> Self {
+        let Self { values, rows, columns, transposed } = self;
+        Self { values, rows: columns, columns: rows, transposed: !transposed }
+    }
+
+    /// From a number to that in the next row, and in the next column; None if there are other than
+    /// `rows` times `columns` numbers.
+    fn strides(&self) -> Option<(isize, isize)> {
+        let (rows, columns) =
+            (isize::try_from(self.rows).ok()?, isize::try_from(self.columns).ok()?);
+        let fits = self.rows.checked_mul(self.columns) == Some(self.values.len());
+        fits.then_some(if self.transposed { (1, rows) } else { (columns, 1) })
+    }
+}
+
+macro_rules! number {
+    ($type:ty, $gemm:path) => {
+        impl Number for $type {
+            #[inline]
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+
+            fn multiply(
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+                add: bool,
+                c: &mut [Self],
+            ) -> Result<()> {
+                let (m, k, n) = (a.rows, a.columns, b.columns);
+                let out = Matrix::new(&*c, m, n);
+                let strides = (a.strides(), b.strides(), out.strides());
+                let (Some((ra, ca)), Some((rb, cb)), Some((rc, cc)), true) =
+                    (strides.0, strides.1, strides.2, k == b.rows)
+                else {
+                    return Err(unfit(&a, &b, c.len()));
+                };
+                let beta = if add { 1.0 } else { 0.0 };
+                // SAFETY: see the head of the module; the strides are those of whole slices of the
+                // lengths m k, k n and m n, which were checked.
+                unsafe {
+                    $gemm(
+                        m,
+                        k,
+                        n,
+                        1.0,
+                        a.values.as_ptr(),
+                        ra,
+                        ca,
+                        b.values.as_ptr(),
+                        rb,
+                        cb,
+                        beta,
+                        c.as_mut_ptr(),
+                        rc,
+                        cc,
+                    );
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+number!(f32, matrixmultiply::sgemm);
+number!(f64, matrixmultiply::dgemm);
+
+fn unfit<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
+    let of =
+        |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());
+    Error::Internal { what: format!("a product of {} and {}, into {c}", of(a), of(b)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(n: usize, first: u32) -> Vec<f64> {
+        (0..n)
+            .map(|i| f64::from((u32::try_from(i).unwrap() * 37 + first * 11) % 17) - 8.0)
+            .collect()
+    }
+
+    #[test]
+    fn a_product_is_that_of_its_definition_also_of_transposed_matrices() {
+        for (m, k, n) in [(1, 1, 1), (3, 5, 2), (17, 4, 64), (8, 300, 9)] {
+            let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+            let mut expected = numbers(m * n, 3);
+            let start = expected.clone();
+            for (place, value) in expected.iter_mut().enumerate() {
+                let (i, j) = (place / n, place % n);
+                *value += (0..k).map(|t| a[i * k + t] * b[t * n + j]).sum::<f64>();
+            }
+            let turned = |x: &[f64], rows: usize, columns: usize| -> Vec<f64> {
+                (0..rows * columns).map(|p| x[p % rows * columns + p / rows]).collect()
+            };
+            let (at, bt) = (turned(&a, m, k), turned(&b, k, n));
+            let plain = (Matrix::new(&a, m, k), Matrix::new(&b, k, n));
+            let other = (Matrix::new(&at, k, m).transposed(), Matrix::new(&bt, n, k).transposed());
+            for (a, b) in [plain, other, (plain.0, other.1), (other.0, plain.1)] {
+                let mut c = start.clone();
+                f64::multiply(a, b, true, &mut c).unwrap();
+                assert_eq!(c, expected, "{m} {k} {n}");
+                let mut c = vec![f64::NAN; m * n];
+                f64::multiply(a, b, false, &mut c).unwrap();
+                let alone: Vec<f64> = expected.iter().zip(&start).map(|(e, s)| e - s).collect();
+                assert_eq!(c, alone, "{m} {k} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused_before_an_address_is_used() {
+        let (a, b, mut c) = ([0.0_f32; 6], [0.0; 6], [0.0; 4]);
+        let refuse = |a: Matrix<'_, f32>, b: Matrix<'_, f32>, c: &mut [f32]| {
+            f32::multiply(a, b, false, c).unwrap_err().to_string()
+        };
+        let (two, three) = (Matrix::new(&a, 2, 3), Matrix::new(&b, 3, 2));
+        assert!(f32::multiply(two, three, false, &mut c).is_ok());
+        for said in [
+            refuse(two, three.transposed(), &mut c),
+            refuse(two, Matrix::new(&b, 3, 3), &mut c),
+            refuse(Matrix::new(&a, 2, 4), three, &mut c),
+            refuse(Matrix::new(&a, usize::MAX, 3), three, &mut c),
+            refuse(two, three, &mut [0.0; 5]),
+            refuse(two, three, &mut []),
+        ] {
+            assert!(said.starts_with("internal error: a product of "), "{said}");
+        }
+    }
+}

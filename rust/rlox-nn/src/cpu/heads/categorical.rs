@@ -1,0 +1,87 @@
+//! The softmax of logits.
+
+use rlox_core::error::{Error, Result, check_len};
+use rlox_core::math::in_place;
+
+use super::super::gemm::Number;
+use super::{Scores, ToScores};
+
+/// The logit of what is not allowed: its probability is exactly 0, and so is that times its logarithm
+/// times any slope, which would not be of the least float32.
+const NEVER: f64 = -1e30;
+
+/// Log-probabilities of all choices in the place of their logits, those of `actions`, and entropies.
+pub(super) fn score<F: Number>(
+    logits: &mut [F],
+    n: usize,
+    actions: &[i64],
+    allowed: Option<&[bool]>,
+    out: Scores<'_, F>,
+) -> Result<()> {
+    check_len("actions", actions.len(), out.log_probs.len(), "one for each observation")?;
+    if let Some(allowed) = allowed {
+        check_len("mask", allowed.len(), logits.len(), "one for each choice")?;
+        let never = F::from_f64(NEVER);
+        for (logit, &allowed) in logits.iter_mut().zip(allowed) {
+            *logit = if allowed { *logit } else { never };
+        }
+    }
+    in_place::log_softmax(logits, n)?;
+    let rows = logits.chunks_exact(n).zip(actions);
+    let places = out.log_probs.iter_mut().zip(out.entropy);
+    for (row, ((log_p, &action), (log_prob, entropy))) in rows.zip(places).enumerate() {
+        let chosen = usize::try_from(action).ok().and_then(|action| log_p.get(action));
+        let Some(&chosen) = chosen else {
+            let expected = format!("a choice from 0 to {}", n - 1);
+            return Err(Error::config(format!("action of row {row}"), action, expected));
+        };
+        *log_prob = chosen;
+        *entropy = -log_p.iter().fold(F::ZERO, |sum, &log_p| sum + log_p.exp() * log_p);
+    }
+    Ok(())
+}
+
+/// A choice for each row of logits, and its log-probability: the first at which the sum of probabilities
+/// passes the row's noise, a uniform number; rounding may leave the last to it.
+pub(super) fn act<F: Number>(
+    logits: &mut [F],
+    n: usize,
+    noise: &[F],
+    actions: &mut [i64],
+    log_probs: &mut [F],
+) -> Result<()> {
+    in_place::log_softmax(logits, n)?;
+    let places = actions.iter_mut().zip(log_probs);
+    for ((log_p, &noise), (action, log_prob)) in logits.chunks_exact(n).zip(noise).zip(places) {
+        let mut left = noise;
+        for (choice, &of_choice) in (0..).zip(log_p) {
+            (*action, *log_prob) = (choice, of_choice);
+            left = left - of_choice.exp();
+            if left < F::ZERO {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of the logits: d log p_a / d logit = 1\[a\] - p, dH / d logit = -p (log p + H).
+pub(super) fn back<F: Number>(
+    log_p: &[F],
+    n: usize,
+    actions: &[i64],
+    (entropy, to): (&[F], ToScores<'_, F>),
+    to_logits: &mut [F],
+) {
+    let rows = log_p.chunks_exact(n).zip(to_logits.chunks_exact_mut(n));
+    let of_rows = actions.iter().zip(entropy).zip(to.log_probs);
+    for ((log_p, to_logits), ((&action, &entropy), &slope)) in rows.zip(of_rows) {
+        for (to_logit, &log_p) in to_logits.iter_mut().zip(log_p) {
+            *to_logit = -log_p.exp() * (slope + to.entropy * (log_p + entropy));
+        }
+        let chosen = usize::try_from(action).ok().and_then(|action| to_logits.get_mut(action));
+        if let Some(to_logit) = chosen {
+            *to_logit += slope;
+        }
+    }
+}

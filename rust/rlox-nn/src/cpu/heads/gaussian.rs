@@ -1,0 +1,73 @@
+//! Independent normal numbers, all of whose rows have the same deviations.
+
+use rlox_core::error::{Result, check_len};
+
+use super::super::gemm::Number;
+use super::{Scores, ToScores};
+
+/// ln sqrt(2 pi).
+pub(super) const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
+
+/// mean + std noise.
+pub(super) fn act<F: Number>(means: &[F], log_std: &[F], noise: &[F], actions: &mut [F]) {
+    let dim = log_std.len();
+    let deviations: Vec<F> = log_std.iter().map(|&log_std| log_std.exp()).collect();
+    let rows = means.chunks_exact(dim).zip(noise.chunks_exact(dim));
+    for ((means, noise), actions) in rows.zip(actions.chunks_exact_mut(dim)) {
+        let numbers = means.iter().zip(noise).zip(&deviations).zip(actions);
+        for (((&mean, &noise), &deviation), action) in numbers {
+            *action = mean + noise * deviation;
+        }
+    }
+}
+
+/// Log-densities and entropies of `actions`, and `far` = (a - mean) / std.
+pub(super) fn score<F: Number>(
+    means: &[F],
+    log_std: &[F],
+    actions: &[F],
+    far: &mut Vec<F>,
+    out: Scores<'_, F>,
+) -> Result<()> {
+    check_len("actions", actions.len(), means.len(), "one for each observation")?;
+    let (half, dim) = (F::from_f64(0.5), log_std.len());
+    let constant = log_std.iter().fold(F::ZERO, |sum, &of| sum + of + F::from_f64(LOG_ROOT_TAU));
+    let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
+    far.resize(means.len(), F::ZERO);
+    let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
+    for (((means, actions), far), log_prob) in
+        rows.zip(far.chunks_exact_mut(dim)).zip(out.log_probs)
+    {
+        let mut squares = F::ZERO;
+        for (((&mean, &action), far), &per_std) in means.iter().zip(actions).zip(far).zip(&per_std)
+        {
+            *far = (action - mean) * per_std;
+            squares += *far * *far;
+        }
+        *log_prob = -half * squares - constant;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a few dimensions")]
+    out.entropy.fill(constant + half * F::from_f64(dim as f64));
+    Ok(())
+}
+
+/// The gradient of the means; that of `log_std` is added to `to_log_std`: d log p / d mean = far / std,
+/// d log p / d `log_std` = far^2 - 1, dH / d `log_std` = 1.
+pub(super) fn back<F: Number>(
+    far: &[F],
+    log_std: &[F],
+    to: ToScores<'_, F>,
+    to_means: &mut [F],
+    to_log_std: &mut [F],
+) {
+    let dim = log_std.len();
+    let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
+    let rows = far.chunks_exact(dim).zip(to_means.chunks_exact_mut(dim));
+    for ((far, to_means), &slope) in rows.zip(to.log_probs) {
+        let numbers = far.iter().zip(to_means).zip(to_log_std.iter_mut()).zip(&per_std);
+        for (((&far, to_mean), to_log_std), &per_std) in numbers {
+            *to_mean = slope * far * per_std;
+            *to_log_std += slope * (far * far - F::ONE) + to.entropy;
+        }
+    }
+}

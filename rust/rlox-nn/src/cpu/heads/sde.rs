@@ -1,0 +1,106 @@
+//! Normal numbers whose variance is a function of the last hidden layer.
+
+use rlox_core::error::{Result, check_len};
+
+use super::super::gemm::{Matrix, Number};
+use super::gaussian::LOG_ROOT_TAU;
+use super::{HeadMemory, Scores, ToScores};
+
+/// What is added to a variance.
+const LEAST: f64 = 1e-6;
+
+/// mean + theta E, where E is the row's own matrix `[features, dim]` of noise, times std.
+pub(super) fn act<F: Number>(
+    means: &[F],
+    features: &[F],
+    log_std: &[F],
+    noise: &[F],
+    actions: &mut [F],
+) {
+    let n = noise.len() / log_std.len().max(1);
+    let (dim, width) = (means.len() / n.max(1), features.len() / n.max(1));
+    let deviations: Vec<F> = log_std.iter().map(|&log_std| log_std.exp()).collect();
+    actions.copy_from_slice(means);
+    let rows = features.chunks_exact(width).zip(noise.chunks_exact(log_std.len()));
+    for ((features, noise), actions) in rows.zip(actions.chunks_exact_mut(dim)) {
+        let lines = noise.chunks_exact(dim).zip(deviations.chunks_exact(dim));
+        for (&theta, (noise, deviations)) in features.iter().zip(lines) {
+            for ((action, &noise), &deviation) in actions.iter_mut().zip(noise).zip(deviations) {
+                *action += theta * (noise * deviation);
+            }
+        }
+    }
+}
+
+/// Log-densities and entropies of `actions`; `memory` keeps (a - mean) / std, std, theta^2 and std_ij^2.
+pub(super) fn score<F: Number>(
+    means: &[F],
+    features: &[F],
+    log_std: &[F],
+    actions: &[F],
+    memory: &mut HeadMemory<F>,
+    out: Scores<'_, F>,
+) -> Result<()> {
+    check_len("actions", actions.len(), means.len(), "one for each observation")?;
+    let n = out.log_probs.len();
+    let (dim, width) = (means.len() / n.max(1), features.len() / n.max(1));
+    let HeadMemory { first: far, second: deviations, squares: [theta, matrix, _] } = memory;
+    theta.clear();
+    theta.extend(features.iter().map(|&x| x * x));
+    matrix.clear();
+    matrix.extend(log_std.iter().map(|&log_std| (log_std + log_std).exp()));
+    deviations.resize(means.len(), F::ZERO);
+    let product = (Matrix::new(theta, n, width), Matrix::new(matrix, width, dim));
+    F::multiply(product.0, product.1, false, deviations)?;
+    far.resize(means.len(), F::ZERO);
+    let (half, constant) = (F::from_f64(0.5), F::from_f64(LOG_ROOT_TAU));
+    let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
+    let kept = far.chunks_exact_mut(dim).zip(deviations.chunks_exact_mut(dim));
+    let places = out.log_probs.iter_mut().zip(out.entropy);
+    for (((means, actions), (far, deviations)), (log_prob, entropy)) in rows.zip(kept).zip(places) {
+        (*log_prob, *entropy) = (F::ZERO, F::ZERO);
+        let numbers = means.iter().zip(actions).zip(far).zip(deviations);
+        for (((&mean, &action), far), deviation) in numbers {
+            let variance = *deviation + F::from_f64(LEAST);
+            let log_std = half * F::from_f64(variance.to_f64().ln());
+            *deviation = variance.sqrt();
+            *far = (action - mean) / *deviation;
+            *log_prob = *log_prob - half * *far * *far - log_std - constant;
+            *entropy += log_std + half + constant;
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of the means; that of the deviations is added to `to_log_std`.
+///
+/// Of a row's log std s: d log p / ds = far^2 - 1, dH / ds = 1; ds / d variance = 1 / (2 variance);
+/// d variance / d `log_std_ij` = 2 theta_i^2 std_ij^2.
+pub(super) fn back<F: Number>(
+    memory: &mut HeadMemory<F>,
+    features: usize,
+    to: ToScores<'_, F>,
+    to_means: &mut [F],
+    to_log_std: &mut [F],
+) -> Result<()> {
+    let HeadMemory { first: far, second: deviations, squares: [theta, matrix, slopes] } = memory;
+    let n = to.log_probs.len();
+    let dim = far.len() / n.max(1);
+    let rows = far.chunks_exact_mut(dim).zip(deviations.chunks_exact(dim));
+    for (((far, deviations), to_means), &slope) in
+        rows.zip(to_means.chunks_exact_mut(dim)).zip(to.log_probs)
+    {
+        for ((far, &deviation), to_mean) in far.iter_mut().zip(deviations).zip(to_means) {
+            *to_mean = slope * *far / deviation;
+            // From here on what the variance gets, twice.
+            *far = (slope * (*far * *far - F::ONE) + to.entropy) / (deviation * deviation);
+        }
+    }
+    slopes.resize(matrix.len(), F::ZERO);
+    let theta = Matrix::new(theta, n, features).transposed();
+    F::multiply(theta, Matrix::new(far, n, dim), false, slopes)?;
+    for ((to, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(matrix.iter()) {
+        *to += slope * square;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Losses and their gradients, from what networks say of a minibatch.
+
+mod ppo;
+mod value;
+
+pub use ppo::{Ppo, PpoTerms};
+
+use rlox_core::Result;
+use rlox_core::error::check_len;
+
+use super::gemm::Number;
+
+/// What a policy and a value function say of a minibatch, `[n]` each.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a, F> {
+    /// log pi(a | o).
+    pub log_probs: &'a [F],
+    /// The entropy of pi(. | o).
+    pub entropy: &'a [F],
+    /// V(o).
+    pub values: &'a [F],
+}
+
+/// What they said when it was collected, and what was estimated of it, `[n]` each.
+#[derive(Debug, Clone, Copy)]
+pub struct Collected<'a, F> {
+    /// log pi(a | o) of the policy that acted.
+    pub log_probs: &'a [F],
+    /// V(o) when it acted.
+    pub values: &'a [F],
+    /// A.
+    pub advantages: &'a [F],
+    /// What V is to become.
+    pub returns: &'a [F],
+}
+
+/// The gradient of a loss with respect to what was [`Said`].
+#[derive(Debug)]
+pub struct Slopes<'a, F> {
+    /// `[n]`.
+    pub log_probs: &'a mut [F],
+    /// `[n]`.
+    pub values: &'a mut [F],
+}
+
+/// The loss of an advantage actor-critic (Mnih et al. 2016, sec. 4).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ActorCriticLoss {
+    /// The weight of the value loss.
+    pub vf_coef: f64,
+    /// The weight of the entropy.
+    pub ent_coef: f64,
+}
+
+/// The parts of a loss, means over the minibatch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Terms {
+    /// -E\[log pi(a | o) A\], or the clipped surrogate.
+    pub policy: f64,
+    /// E\[(V - R)^2\].
+    pub value: f64,
+    /// E\[H\].
+    pub entropy: f64,
+    /// All together.
+    pub total: f64,
+}
+
+impl ActorCriticLoss {
+    /// -E\[log pi(a | o) A\] + `vf_coef` E\[(V - R)^2\] - `ent_coef` E\[H\], and its gradient; that of each
+    /// entropy is returned.
+    ///
+    /// # Errors
+    /// [`rlox_core::Error::Shape`] for slices of different lengths.
+    pub fn gradient<F: Number>(
+        &self,
+        said: Said<'_, F>,
+        batch: Collected<'_, F>,
+        to: Slopes<'_, F>,
+    ) -> Result<(Terms, F)> {
+        let n = said.check(&batch, &to)?;
+        let share = F::from_f64(-1.0 / n);
+        let rows = said.log_probs.iter().zip(batch.advantages).zip(to.log_probs);
+        let mut policy = 0.0;
+        for ((&log_prob, &advantage), to) in rows {
+            policy -= (log_prob * advantage).to_f64();
+            *to = share * advantage;
+        }
+        let value = value::plain(said.values, batch.returns, self.vf_coef / n, to.values);
+        let parts = (policy / n, value / n, mean(said.entropy));
+        Ok((self.terms(parts), F::from_f64(-self.ent_coef / n)))
+    }
+
+    /// The total of policy, value and entropy.
+    fn terms(&self, (policy, value, entropy): (f64, f64, f64)) -> Terms {
+        let total = policy + self.vf_coef * value - self.ent_coef * entropy;
+        Terms { policy, value, entropy, total }
+    }
+}
+
+impl<F: Number> Said<'_, F> {
+    /// The number of rows.
+    fn check(&self, batch: &Collected<'_, F>, to: &Slopes<'_, F>) -> Result<f64> {
+        let n = self.log_probs.len();
+        for (name, len) in [
+            ("entropy", self.entropy.len()),
+            ("values", self.values.len()),
+            ("collected log_probs", batch.log_probs.len()),
+            ("collected values", batch.values.len()),
+            ("advantages", batch.advantages.len()),
+            ("returns", batch.returns.len()),
+            ("gradient of log_probs", to.log_probs.len()),
+            ("gradient of values", to.values.len()),
+        ] {
+            check_len(name, len, n, "as log_probs")?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "rows of a minibatch")]
+        let n = n as f64;
+        Ok(n)
+    }
+}
+
+/// The mean, in float64.
+fn mean<F: Number>(values: &[F]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "rows of a minibatch")]
+    let n = values.len() as f64;
+    values.iter().map(|value| value.to_f64()).sum::<f64>() / n
+}
+
+/// (A - mean) / (std + 1e-8), as torch has it, in place; a single advantage stays as it is.
+pub fn standardize<F: Number>(advantages: &mut [F]) {
+    if advantages.len() < 2 {
+        return;
+    }
+    let center = mean(advantages);
+    let squares = advantages.iter().map(|a| (a.to_f64() - center) * (a.to_f64() - center));
+    #[expect(clippy::cast_precision_loss, reason = "rows of a minibatch")]
+    let deviation = (squares.sum::<f64>() / (advantages.len() - 1) as f64).sqrt();
+    let (center, scale) = (F::from_f64(center), F::from_f64(1.0 / (deviation + 1e-8)));
+    for advantage in advantages {
+        *advantage = (*advantage - center) * scale;
+    }
+}

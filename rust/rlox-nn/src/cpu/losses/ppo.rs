@@ -1,0 +1,76 @@
+//! The clipped surrogate (Schulman et al. 2017).
+
+use rlox_core::Result;
+use rlox_core::math::in_place;
+
+use super::{ActorCriticLoss, Collected, Said, Slopes, Terms, mean, value};
+use crate::cpu::gemm::Number;
+
+/// PPO's loss: E\[-min(r A, clip(r, 1 - e, 1 + e) A)\] + `vf_coef` E\[(V - R)^2\] - `ent_coef` E\[H\]
+/// (equation 9), with r = pi(a | o) / `pi_old`(a | o).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ppo {
+    /// The weights of values and entropy.
+    pub weights: ActorCriticLoss,
+    /// e: how far the ratio may be from 1 to be learned from.
+    pub clip_eps: f64,
+    /// Whether values learn only within `clip_eps` of what they were.
+    pub clip_vloss: bool,
+}
+
+/// The parts of the loss, and how far the policy has moved, means over the minibatch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PpoTerms {
+    /// What it is made of.
+    pub terms: Terms,
+    /// E\[r - 1 - ln r\], the k3 estimate of KL(old || new).
+    pub approx_kl: f64,
+    /// E\[|r - 1| > e\].
+    pub clip_fraction: f64,
+}
+
+impl Ppo {
+    /// The loss and its gradient; that of each entropy is returned.
+    ///
+    /// d / d log pi = -A r / n where the surrogate is not clipped, else 0.
+    ///
+    /// # Errors
+    /// [`rlox_core::Error::Shape`] for slices of different lengths.
+    pub fn gradient<F: Number>(
+        &self,
+        said: Said<'_, F>,
+        batch: Collected<'_, F>,
+        to: Slopes<'_, F>,
+    ) -> Result<(PpoTerms, F)> {
+        let n = said.check(&batch, &to)?;
+        let Slopes { log_probs: ratios, values: to_values } = to;
+        let (mut policy, mut kl, mut outside) = (0.0, 0.0, 0.0);
+        let log_ratios = said.log_probs.iter().zip(batch.log_probs).map(|(&new, &old)| new - old);
+        for (ratio, log_ratio) in ratios.iter_mut().zip(log_ratios.clone()) {
+            *ratio = log_ratio;
+        }
+        in_place::exp(ratios);
+        let (clip_eps, share) = (F::from_f64(self.clip_eps), F::from_f64(-1.0 / n));
+        for ((ratio, log_ratio), &advantage) in
+            ratios.iter_mut().zip(log_ratios).zip(batch.advantages)
+        {
+            let clipped = ratio.within(F::ONE - clip_eps, F::ONE + clip_eps);
+            let (surrogate, bound) = (*ratio * advantage, clipped * advantage);
+            policy -= if surrogate <= bound { surrogate } else { bound }.to_f64();
+            let moved = *ratio - F::ONE;
+            kl += (moved - log_ratio).to_f64();
+            outside += f64::from(moved.abs() > clip_eps);
+            *ratio = if surrogate <= bound { share * surrogate } else { F::ZERO };
+        }
+        let weight = self.weights.vf_coef / n;
+        let value = if self.clip_vloss {
+            let goal = (batch.values, batch.returns);
+            value::clipped(said.values, goal, clip_eps, weight, to_values)
+        } else {
+            value::plain(said.values, batch.returns, weight, to_values)
+        };
+        let terms = self.weights.terms((policy / n, value / n, mean(said.entropy)));
+        let terms = PpoTerms { terms, approx_kl: kl / n, clip_fraction: outside / n };
+        Ok((terms, F::from_f64(-self.weights.ent_coef / n)))
+    }
+}

@@ -1,0 +1,25 @@
+//! The engine of the CPU: perceptrons over products of matrices, gradients written out.
+//!
+//! Every kernel is written once for float32 and float64. No result depends on the number of threads.
+
+mod acting;
+mod activation;
+mod actor_critic;
+mod dense;
+mod gemm;
+mod heads;
+pub mod init;
+pub mod losses;
+mod mlp;
+pub mod optim;
+mod ppo;
+mod rows;
+
+pub use acting::Acting;
+pub use activation::Activation;
+pub use actor_critic::{ActorCritic, ActorCriticMemory, Architecture, Kind};
+pub use gemm::{Matrix, Number};
+pub use heads::{Done, Head, HeadMemory, Scores, ToScores};
+pub use mlp::{Memory, Mlp, Wanted, named};
+pub use ppo::{PpoEngine, PpoSettings, PpoUpdate};
+pub use rows::Rows;

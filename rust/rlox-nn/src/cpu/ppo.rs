@@ -1,0 +1,197 @@
+//! PPO: what a rollout does to the parameters.
+
+use rlox_core::{Error, Layout, Result, interrupt};
+
+use super::actor_critic::{ActorCritic, ActorCriticMemory};
+use super::gemm::Number;
+use super::losses::{Collected, Ppo, PpoTerms, Said, Slopes, Terms, standardize};
+use super::optim::{Adam, Moving, clip};
+use super::rows::{Minibatch, Rows};
+
+/// Settings of an update; schedules are the caller's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PpoSettings {
+    /// The loss.
+    pub loss: Ppo,
+    /// The optimizer.
+    pub adam: Adam,
+    /// Its step size.
+    pub learning_rate: f64,
+    /// Passes over a rollout.
+    pub n_epochs: usize,
+    /// Rows of a minibatch; the last of a pass may have fewer.
+    pub batch_size: usize,
+    /// To which the gradients of all parameters together are cut.
+    pub max_grad_norm: Option<f64>,
+    /// Whether each minibatch's advantages are standardized.
+    pub normalize_advantages: bool,
+    /// The passes end at a minibatch whose `approx_kl` is more than 1.5 times this.
+    pub target_kl: Option<f64>,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PpoUpdate {
+    /// Means over the minibatches.
+    pub terms: PpoTerms,
+    /// The mean of the gradients' norms before they were cut.
+    pub grad_norm: f64,
+    /// Passes that were whole.
+    pub epochs: usize,
+    /// Steps of the optimizer.
+    pub steps: usize,
+    /// Rows that were learned from, in all of them.
+    pub samples: usize,
+}
+
+/// Learns the parameters of a network, which are the caller's, from rollouts.
+#[derive(Debug, Clone)]
+pub struct PpoEngine<F> {
+    net: ActorCritic,
+    layout: Layout,
+    memory: ActorCriticMemory<F>,
+    gradient: Vec<F>,
+    batch: Minibatch<F>,
+}
+
+impl<F: Number> PpoEngine<F> {
+    /// An engine for `net`, whose parameters lie as `layout` says.
+    #[must_use]
+    pub fn new(net: ActorCritic, layout: Layout) -> Self {
+        let (memory, gradient) = (ActorCriticMemory::default(), vec![F::ZERO; layout.len()]);
+        Self { net, layout, memory, gradient, batch: Minibatch::default() }
+    }
+
+    /// The networks.
+    #[must_use]
+    pub const fn net(&self) -> &ActorCritic {
+        &self.net
+    }
+
+    /// That of the last minibatch's loss, cut to `max_grad_norm`.
+    #[must_use]
+    pub fn gradient(&self) -> &[F] {
+        &self.gradient
+    }
+
+    /// Learns from a rollout: `n_epochs` passes of minibatches of its `rows` in the orders that `order`
+    /// gives, one a pass.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
+    /// [`Error::Config`] for a batch size of 0 and for numbers of rows that there are not. What was learned
+    /// before stays.
+    pub fn update(
+        &mut self,
+        moving: &mut Moving<'_, F>,
+        rows: Rows<'_, F>,
+        settings: &PpoSettings,
+        mut order: impl FnMut(usize, &mut Vec<usize>),
+    ) -> Result<PpoUpdate> {
+        if settings.batch_size == 0 {
+            return Err(Error::config("batch_size", 0, "at least 1"));
+        }
+        rows.check()?;
+        let (mut places, mut sums) = (Vec::new(), PpoUpdate::default());
+        'passes: for pass in 0..settings.n_epochs {
+            order(pass, &mut places);
+            for places in places.chunks(settings.batch_size) {
+                interrupt::check()?;
+                self.batch.gather(rows, places)?;
+                let Some((terms, norm)) = self.step(moving, settings)? else { break 'passes };
+                sums.add(terms, norm, places.len());
+            }
+            sums.epochs += 1;
+        }
+        self.check_finite(moving.parameters)?;
+        Ok(sums.divide())
+    }
+
+    /// A step along the gradient of the minibatch; None of a policy that has gone too far.
+    fn step(
+        &mut self,
+        moving: &mut Moving<'_, F>,
+        settings: &PpoSettings,
+    ) -> Result<Option<(PpoTerms, f64)>> {
+        let Self { net, memory, gradient, batch, .. } = self;
+        if settings.normalize_advantages {
+            standardize(&mut batch.advantages);
+        }
+        let most = settings.target_kl.map_or(f64::INFINITY, |target| 1.5 * target);
+        let collected = Collected {
+            log_probs: &batch.log_probs,
+            values: &batch.values,
+            advantages: &batch.advantages,
+            returns: &batch.returns,
+        };
+        let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
+            let (told, to_entropy) = settings.loss.gradient(said, collected, to)?;
+            let learns = told.terms.total.is_finite() && told.approx_kl <= most;
+            Ok((told, learns.then_some(to_entropy)))
+        };
+        let seen = (batch.obs.as_slice(), batch.done());
+        let terms = net.gradient(moving.parameters, seen, memory, loss, gradient)?;
+        finite("loss of a minibatch", terms.terms.total)?;
+        if terms.approx_kl > most {
+            return Ok(None);
+        }
+        let norm = clip(gradient, settings.max_grad_norm);
+        finite("norm of a minibatch's gradient", norm)?;
+        settings.adam.step(moving, gradient, settings.learning_rate)?;
+        Ok(Some((terms, norm)))
+    }
+
+    /// The first parameter that is no number is named.
+    fn check_finite(&self, parameters: &[F]) -> Result<()> {
+        // One look at all of them is what a healthy run pays.
+        if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
+            return Ok(());
+        }
+        for (name, _, range) in self.layout.arrays() {
+            let values = parameters.get(range).unwrap_or_default();
+            let found = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
+            if let Some((index, &value)) = found {
+                let name = format!("parameter {name}").into();
+                return Err(Error::NonFinite { name, index, value: value.to_f64() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn finite(name: &'static str, value: f64) -> Result<()> {
+    if value.is_finite() {
+        return Ok(());
+    }
+    Err(Error::NonFinite { name: name.into(), index: 0, value })
+}
+
+impl PpoUpdate {
+    /// Sums become those with one minibatch more.
+    fn add(&mut self, mut more: PpoTerms, norm: f64, rows: usize) {
+        for (sum, more) in numbers(&mut self.terms).into_iter().zip(numbers(&mut more)) {
+            *sum += *more;
+        }
+        self.grad_norm += norm;
+        self.steps += 1;
+        self.samples += rows;
+    }
+
+    /// Sums become means.
+    fn divide(mut self) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "minibatches of a rollout")]
+        let n = self.steps.max(1) as f64;
+        for sum in numbers(&mut self.terms) {
+            *sum /= n;
+        }
+        self.grad_norm /= n;
+        self
+    }
+}
+
+/// All the numbers of a loss.
+const fn numbers(of: &mut PpoTerms) -> [&mut f64; 6] {
+    let PpoTerms { terms, approx_kl, clip_fraction } = of;
+    let Terms { policy, value, entropy, total } = terms;
+    [policy, value, entropy, total, approx_kl, clip_fraction]
+}

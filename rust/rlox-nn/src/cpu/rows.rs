@@ -1,0 +1,139 @@
+//! Rows of a rollout, and copies of some of them.
+
+use rlox_core::error::{Error, Result, check_len};
+use rlox_core::rollout::{ActionColumn, Arena};
+
+use super::heads::Done;
+
+/// The columns of a rollout, `[rows, ...]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a, F> {
+    /// o, `[rows, obs_dim]`; there may be more behind them.
+    pub obs: &'a [F],
+    /// Numbers of an observation.
+    pub obs_dim: usize,
+    /// a.
+    pub done: Done<'a, F>,
+    /// log pi(a | o) of the policy that acted.
+    pub log_probs: &'a [F],
+    /// V(o) when it acted.
+    pub values: &'a [F],
+    /// A.
+    pub advantages: &'a [F],
+    /// What V is to become.
+    pub returns: &'a [F],
+}
+
+impl<'a> From<&'a Arena> for Rows<'a, f32> {
+    fn from(arena: &'a Arena) -> Self {
+        Self {
+            obs: arena.obs(),
+            obs_dim: arena.obs_dim(),
+            done: match arena.actions() {
+                ActionColumn::Discrete(choices) => Done::Choices(choices, None),
+                ActionColumn::Box(vectors) => Done::Vectors(vectors),
+            },
+            log_probs: arena.log_probs(),
+            values: arena.values().get(..arena.rewards().len()).unwrap_or_default(),
+            advantages: arena.advantages(),
+            returns: arena.returns(),
+        }
+    }
+}
+
+impl<F> Rows<'_, F> {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.log_probs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.log_probs.is_empty()
+    }
+
+    /// # Errors
+    /// [`Error::Shape`] unless the columns have the same rows.
+    pub(super) fn check(&self) -> Result<()> {
+        let n = self.len();
+        check_len("obs", self.obs.len().min(n * self.obs_dim), n * self.obs_dim, "as log_probs")?;
+        match self.done {
+            Done::Choices(choices, allowed) => {
+                check_len("actions", choices.len(), n, "as log_probs")?;
+                let mask = allowed.map_or(0, <[bool]>::len);
+                check_len("mask", mask, mask / n.max(1) * n, "whole rows")?;
+            }
+            Done::Vectors(vectors) => {
+                check_len("actions", vectors.len(), vectors.len() / n.max(1) * n, "whole rows")?;
+            }
+        }
+        for (name, column) in
+            [("values", self.values), ("advantages", self.advantages), ("returns", self.returns)]
+        {
+            check_len(name, column.len(), n, "as log_probs")?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies of rows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Minibatch<F> {
+    pub(super) obs: Vec<F>,
+    choices: Vec<i64>,
+    allowed: Vec<bool>,
+    vectors: Vec<F>,
+    pub(super) log_probs: Vec<F>,
+    pub(super) values: Vec<F>,
+    pub(super) advantages: Vec<F>,
+    pub(super) returns: Vec<F>,
+}
+
+impl<F: Copy> Minibatch<F> {
+    /// The rows at these places, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a place that is none; [`Rows::check`] has passed.
+    pub(super) fn gather(&mut self, rows: Rows<'_, F>, places: &[usize]) -> Result<()> {
+        let n = rows.len();
+        if let Some(place) = places.iter().find(|&&place| place >= n) {
+            return Err(Error::config("row of a minibatch", place, format!("a number below {n}")));
+        }
+        copy(&mut self.obs, rows.obs, places, rows.obs_dim);
+        self.choices.clear();
+        self.allowed.clear();
+        self.vectors.clear();
+        match rows.done {
+            Done::Choices(choices, allowed) => {
+                copy(&mut self.choices, choices, places, 1);
+                if let Some(allowed) = allowed {
+                    copy(&mut self.allowed, allowed, places, allowed.len() / n);
+                }
+            }
+            Done::Vectors(vectors) => copy(&mut self.vectors, vectors, places, vectors.len() / n),
+        }
+        copy(&mut self.log_probs, rows.log_probs, places, 1);
+        copy(&mut self.values, rows.values, places, 1);
+        copy(&mut self.advantages, rows.advantages, places, 1);
+        copy(&mut self.returns, rows.returns, places, 1);
+        Ok(())
+    }
+
+    /// What was done in them.
+    pub(super) fn done(&self) -> Done<'_, F> {
+        if self.choices.is_empty() {
+            return Done::Vectors(&self.vectors);
+        }
+        Done::Choices(&self.choices, (!self.allowed.is_empty()).then_some(&self.allowed))
+    }
+}
+
+/// Rows of `width` elements, one after the other.
+fn copy<T: Copy>(out: &mut Vec<T>, column: &[T], places: &[usize], width: usize) {
+    out.clear();
+    for place in places {
+        out.extend_from_slice(column.get(place * width..(place + 1) * width).unwrap_or_default());
+    }
+}

@@ -1,0 +1,142 @@
+//! What an engine is given: its architecture, and columns of a rollout.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::Layout;
+use rlox_nn::cpu::{Activation, Architecture, Done, Kind, Number, Rows};
+
+use crate::convert::coerce;
+use crate::errors::{self, Class, OrInstead, OrRaise};
+use crate::memory::views::{Plain, View};
+
+/// Parameters begin at multiples of 64 bytes of float32, as in `rlox.optim.FlatParameters`.
+const ALIGN: usize = 16;
+
+/// Names and shapes in the order of the vector.
+pub(super) fn layout(named: &Bound<'_, PyAny>) -> PyResult<Layout> {
+    let py = named.py();
+    let named = named.extract::<Vec<(String, Vec<usize>)>>().or_instead(py, |_| {
+        let message =
+            format!("parameters is {}, expected pairs of a name and a shape", coerce::shown(named));
+        errors::new(py, Class::Config, message)
+    })?;
+    Layout::aligned(ALIGN, named).or_raise(py)
+}
+
+/// The networks that `kind`, sizes, widths and activation describe.
+pub(super) fn architecture(
+    py: Python<'_>,
+    (kind, size, obs_dim): (&str, usize, usize),
+    widths: (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    activation: &str,
+) -> PyResult<Architecture> {
+    let kind = match kind {
+        "choices" => Kind::Choices(size),
+        "numbers" => Kind::Numbers(size),
+        "sde" => Kind::Sde(size),
+        _ => {
+            let message = format!("kind is {kind:?}, expected choices, numbers or sde");
+            return Err(errors::new(py, Class::Config, message));
+        }
+    };
+    let activation = Activation::named(activation).or_raise(py)?;
+    let (actor, critic) = (hidden(widths.0, "actor")?, hidden(widths.1, "critic")?);
+    Ok(Architecture { obs_dim, kind, actor, critic, activation })
+}
+
+fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+    let py = widths.py();
+    widths.extract().or_instead(py, |_| {
+        let message =
+            format!("{name} is {}, expected widths of hidden layers", coerce::shown(widths));
+        errors::new(py, Class::Config, message)
+    })
+}
+
+/// Columns of a rollout, as Python gives them.
+pub(super) struct Columns<'a, 'py> {
+    pub(super) obs: &'a Bound<'py, PyAny>,
+    pub(super) actions: &'a Bound<'py, PyAny>,
+    pub(super) log_probs: &'a Bound<'py, PyAny>,
+    pub(super) values: &'a Bound<'py, PyAny>,
+    pub(super) advantages: &'a Bound<'py, PyAny>,
+    pub(super) returns: &'a Bound<'py, PyAny>,
+    pub(super) mask: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The same as slices.
+pub(super) struct Views<'py, F> {
+    obs: View<'py, F>,
+    obs_dim: usize,
+    actions: Actions<'py, F>,
+    numbers: [View<'py, F>; 4],
+}
+
+enum Actions<'py, F> {
+    Choices(View<'py, i64>, Option<Vec<bool>>),
+    Vectors(View<'py, F>),
+}
+
+impl<'py> Columns<'_, 'py> {
+    /// Columns of choices, or of vectors, for networks of such observations.
+    pub(super) fn read<F: Number + Plain>(
+        &self,
+        choices: bool,
+        obs_dim: usize,
+    ) -> PyResult<Views<'py, F>> {
+        let obs = coerce::array(self.obs, "obs")?;
+        coerce::check_ndim(&obs, "obs", &["rows", "obs_dim"])?;
+        let n = obs.shape().first().copied().unwrap_or(0);
+        coerce::check_shape(&obs, "obs", &[n, obs_dim], "as the networks take them")?;
+        let actions = coerce::array(self.actions, "actions")?;
+        let actions = if choices {
+            coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
+            let mask = self.mask.map(|mask| read_mask(mask, n)).transpose()?;
+            Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
+        } else {
+            coerce::check_ndim(&actions, "actions", &["rows", "size"])?;
+            Actions::Vectors(coerce::numbers(&actions, "actions")?)
+        };
+        let column = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
+            let array: Bound<'py, PyUntypedArray> = coerce::array(value, name)?;
+            coerce::check_shape(&array, name, &[n], "one for each row of obs")?;
+            coerce::numbers(&array, name)
+        };
+        let numbers = [
+            column(self.log_probs, "log_probs")?,
+            column(self.values, "values")?,
+            column(self.advantages, "advantages")?,
+            column(self.returns, "returns")?,
+        ];
+        Ok(Views { obs: coerce::numbers(&obs, "obs")?, obs_dim, actions, numbers })
+    }
+}
+
+fn read_mask(mask: &Bound<'_, PyAny>, n: usize) -> PyResult<Vec<bool>> {
+    let mask = coerce::array(mask, "mask")?;
+    coerce::check_ndim(&mask, "mask", &["rows", "choices"])?;
+    let width = mask.shape().last().copied().unwrap_or(0);
+    coerce::check_shape(&mask, "mask", &[n, width], "one row for each of obs")?;
+    Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
+}
+
+impl<F> Views<'_, F>
+where
+    F: Number + Plain,
+{
+    pub(super) fn rows(&self) -> Rows<'_, F> {
+        let [log_probs, values, advantages, returns] = &self.numbers;
+        Rows {
+            obs: self.obs.slice(),
+            obs_dim: self.obs_dim,
+            done: match &self.actions {
+                Actions::Choices(actions, mask) => Done::Choices(actions.slice(), mask.as_deref()),
+                Actions::Vectors(actions) => Done::Vectors(actions.slice()),
+            },
+            log_probs: log_probs.slice(),
+            values: values.slice(),
+            advantages: advantages.slice(),
+            returns: returns.slice(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Learning without torch: engines over vectors of parameters that belong to Python.
+
+mod engine;
+mod incoming;
+
+pub(crate) use engine::PyPpoEngine;

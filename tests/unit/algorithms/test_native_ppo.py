@@ -1,0 +1,113 @@
+"""PPO with `backend="native"`: the run that torch's is but for rounding, and a state that both go on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.policies import UserMlp
+from helpers.riddles import EYE
+
+import rlox
+from rlox.algorithms import PPO
+from rlox.errors import ConfigError, NonFiniteError
+
+SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 64, "n_epochs": 3, "batch_size": 50, "seed": 5}
+STEP = 256
+
+
+def weights(algorithm: PPO) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in algorithm.policy.parameters()])
+
+
+def apart(left: PPO, right: PPO) -> float:
+    return float((weights(left) - weights(right)).norm() / weights(right).norm())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env_id": "CartPole-v1", "anneal_lr": True, "clip_vloss": True, "ent_coef": 0.01},
+        {"env_id": "Pendulum-v1", "activation": "silu", "net_arch": (32, 16), "anneal_clip": True},
+        {"env_id": "Pendulum-v1", "use_sde": True, "normalize_obs": True},
+    ],
+)
+def test_an_update_moves_the_weights_to_where_torch_moves_them(settings: dict[str, Any]) -> None:
+    runs = {name: PPO(backend=name, **SMALL, **settings) for name in ("torch", "native")}
+    told = {name: run.train(STEP) for name, run in runs.items()}
+    assert apart(runs["native"], runs["torch"]) < 1e-5
+    assert told["native"].keys() == told["torch"].keys()
+    for name, value in told["torch"].items():
+        if not name.startswith("time/"):
+            near = pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True)  # a mean of no episodes
+            assert told["native"][name] == near, name
+    start = PPO(backend="torch", **SMALL, **settings)
+    assert apart(start, runs["torch"]) > 1e-3  # something was learned
+
+
+def test_either_backend_goes_on_from_a_checkpoint_of_the_other(tmp_path: Path) -> None:
+    first = PPO("CartPole-v1", backend="torch", **SMALL)
+    first.train(2 * STEP)
+    first.save(tmp_path / "saved")
+    went_on = {
+        name: PPO.from_checkpoint(tmp_path / "saved", backend=name) for name in ("torch", "native")
+    }
+    for run in went_on.values():
+        run.train(3 * STEP)
+    assert apart(went_on["native"], went_on["torch"]) < 1e-5
+    assert apart(first, went_on["torch"]) > 1e-4
+
+
+def test_epochs_end_early_at_the_target_of_the_kl_in_both() -> None:
+    settings: dict[str, Any] = {**SMALL, "learning_rate": 0.02, "target_kl": 0.01}
+    told = {
+        name: PPO("CartPole-v1", backend=name, **settings).train(STEP)
+        for name in ("torch", "native")
+    }
+    assert told["torch"]["train/epochs"] < SMALL["n_epochs"]
+    assert told["native"]["train/epochs"] == told["torch"]["train/epochs"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "not a built-in policy"),
+        ({"env_id": "CartPole-v1", "policy": UserMlp(4, 2)}, "a UserPolicy, not a built-in policy"),
+    ],
+)
+def test_what_the_engine_cannot_learn_is_refused_before_the_run(
+    settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"algo.backend=native: .*{says}.*algo.backend=torch"):
+        PPO(backend="native", **SMALL, **settings)
+
+
+def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
+    run = PPO("CartPole-v1", backend="native", **SMALL)
+    run.train(STEP)
+    with torch.no_grad():
+        run.policy.critic[0].weight[0, 0] = float("nan")
+    with pytest.raises(NonFiniteError, match="values"):
+        run.train(2 * STEP)
+    endless = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e38})
+    with pytest.raises(
+        NonFiniteError, match=r"in the update of rollout 0 .*lower algo.learning_rate"
+    ):
+        endless.train(STEP)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    kept = rlox.num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 7):
+            rlox.set_num_threads(threads)
+            run = PPO("CartPole-v1", backend="native", **SMALL)
+            run.train(3 * STEP)
+            found.append(weights(run).numpy())
+    finally:
+        rlox.set_num_threads(kept)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
