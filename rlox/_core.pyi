@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'Pendulum', 'PpoEngine', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -77,9 +77,9 @@ class RunningStats:
         """The square root of `var`."""
 
 @final
-class PpoEngine:
-    """PPO's update of an actor and a critic without torch: gradients, clipping and Adam over one vector
-    of parameters, which are the caller's.
+class OnPolicyEngine:
+    """Updates of an actor and a critic without torch: gradients, clipping and steps over one vector of
+    parameters, which are the caller's.
 
     Networks are multilayer perceptrons with the names and shapes of torch's modules (`actor.0.weight`
     `[out, in]`, `actor.0.bias`, `actor.2.weight`, ..., `critic. ...`, `log_std`), each parameter at a multiple
@@ -102,10 +102,10 @@ class PpoEngine:
         ConfigError: a kind or precision that there is not, or layers beyond those of the widths.
     """
 
-    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str='tanh', precision: str='f32') -> PpoEngine:
+    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str='tanh', precision: str='f32') -> OnPolicyEngine:
         ...
 
-    def update(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: int, obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
+    def ppo(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: int, obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
         """Learns from the rows of a rollout in minibatches, one pass for each row of `order`.
 
         Each minibatch takes one step of Adam along the gradient of
@@ -144,6 +144,39 @@ class PpoEngine:
         Raises:
             ShapeError: an array has another shape; an output is not of the engine's precision.
             ConfigError: an action, a row or a batch size that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+    def a2c(self, parameters: NDArray[np.floating[Any]], first: NDArray[np.floating[Any]], second: NDArray[np.floating[Any]] | None, steps: int, obs: ArrayLike, actions: ArrayLike, advantages: ArrayLike, returns: ArrayLike, *, learning_rate: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, normalize_advantages: bool=False, alpha: float=0.99, eps: float=1e-05, tf_like: bool=False, mask: ArrayLike | None=None) -> dict[str, float]:
+        """One step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef E[H] (Mnih
+        et al. 2016, sec. 4) over all rows, cut to `max_grad_norm`.
+
+        Args:
+            parameters: the vector, changed in place, as the moments are.
+            first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
+                moments.
+            second: Adam's second moments; without them the rule is RMSprop.
+            steps: steps of Adam so far.
+            obs: `[rows, obs_dim]`.
+            actions: choices `[rows]`, or `[rows, size]`.
+            advantages: `[rows]`.
+            returns: what V is to become, `[rows]`.
+            learning_rate: the step size.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy.
+            max_grad_norm: None: gradients are not cut.
+            normalize_advantages: over all rows.
+            alpha: what RMSprop keeps of its means.
+            eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
+            tf_like: epsilon inside of RMSprop's root.
+            mask: which choices were allowed, `[rows, size]`.
+
+        Returns:
+            `policy`, `value`, `entropy`, `total`, `grad_norm` (before it was cut).
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: an action that there is not.
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
         """
 

@@ -21,16 +21,17 @@ from rlox.configs.code import Code
 from rlox.configs.schedules import is_constant
 from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
-from rlox.optim import Adam, Optimizer, RMSprop
+from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
+from rlox.policies.native import named, native_engine, unmasked
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
-from rlox.types import Clock, Rollout, Update
+from rlox.types import Clock, Minibatch, Rollout, Update
 
-__all__ = ["A2C", "A2CLearner"]
+__all__ = ["A2C", "A2CLearner", "NativeA2CLearner"]
 
 RMS_DECAY = 0.99
 NAMES = ("loss/policy", "loss/value", "policy/entropy", "loss/total", "train/grad_norm")
@@ -40,7 +41,8 @@ class A2CLearner(PolicyLearner[ActorCritic]):
     """What one rollout does to the weights: one step along the gradient of the whole of it."""
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
-        super().__init__(policy, _optimizer(policy, config))
+        self.optimizer: Adam | RMSprop = _optimizer(policy, config)
+        super().__init__(policy, self.optimizer)
         self.config = config
 
     @torch.no_grad()
@@ -50,6 +52,16 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         ent_coef = config.at("ent_coef", clock.remaining)
         rows = batch.rows()
+        metrics = self._step(rows, ent_coef, where(batch, clock))
+        metrics["value/explained_variance"] = explained_variance(rows.values, rows.returns)
+        metrics["train/learning_rate"] = self.optimizer.lr
+        if not is_constant(config.ent_coef):
+            metrics["train/ent_coef"] = ent_coef
+        return Update(metrics, count=1, samples=len(rows.obs))
+
+    def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
+        """One step along the gradient of all rows; the numbers `NAMES` of it."""
+        config = self.config
         advantages = (
             standardize(rows.advantages) if config.normalize_advantages else rows.advantages
         )
@@ -68,20 +80,51 @@ class A2CLearner(PolicyLearner[ActorCritic]):
         norm = self.optimizer.clip(config.max_grad_norm)
         self.optimizer.step()
         row = torch.stack([policy, value, entropy, total, norm])
-        require_finite(row[None], NAMES, where(batch, clock))
-        require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
-        metrics = dict(zip(NAMES, row.tolist(), strict=True))
-        metrics["value/explained_variance"] = explained_variance(rows.values, rows.returns)
-        metrics["train/learning_rate"] = self.optimizer.lr
-        if not is_constant(config.ent_coef):
-            metrics["train/ent_coef"] = ent_coef
-        return Update(metrics, count=1, samples=len(rows.obs))
+        require_finite(row[None], NAMES, where)
+        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        return dict(zip(NAMES, row.tolist(), strict=True))
+
+
+class NativeA2CLearner(A2CLearner):
+    """The same step in Rust, on the parameters and moments of torch's: it differs by rounding only."""
+
+    def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
+        super().__init__(policy, config)
+        self._engine = native_engine(policy, self.optimizer.flat)
+
+    def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
+        optimizer, config = self.optimizer, self.config
+        moments = [optimizer.moment(name).numpy() for name in optimizer.moments]
+        obs, mask = unmasked(rows)
+        with named(where):
+            told = self._engine.a2c(
+                optimizer.vector.numpy(),
+                moments[0],
+                moments[1] if len(moments) > 1 else None,
+                optimizer.steps,
+                obs,
+                rows.actions.numpy(),
+                rows.advantages.numpy(),
+                rows.returns.numpy(),
+                learning_rate=optimizer.lr,
+                vf_coef=config.vf_coef,
+                ent_coef=ent_coef,
+                max_grad_norm=config.max_grad_norm,
+                normalize_advantages=config.normalize_advantages,
+                alpha=RMS_DECAY,
+                eps=optimizer.eps,
+                tf_like=config.rms_prop_tf_like,
+                mask=mask,
+            )
+        optimizer.steps += 1
+        return {name: told[name.rpartition("/")[2]] for name in NAMES}
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A2C's learner on rollouts."""
     algo = cast(A2CConfig, config.algo)
-    return on_policy_parts(config, tools, lambda policy: A2CLearner(policy, algo))
+    learner = NativeA2CLearner if algo.backend == "native" else A2CLearner
+    return on_policy_parts(config, tools, lambda policy: learner(policy, algo))
 
 
 class A2C(Algorithm):
@@ -124,7 +167,7 @@ class A2C(Algorithm):
         super().__init__(config, env_id, held, logger, callbacks)
 
 
-def _optimizer(policy: ActorCritic, config: A2CConfig) -> Optimizer:
+def _optimizer(policy: ActorCritic, config: A2CConfig) -> Adam | RMSprop:
     if not config.use_rms_prop:
         return Adam(policy, config.initial("learning_rate"))
     return RMSprop(

@@ -7,9 +7,8 @@ import torch
 from rlox.algorithms.clipped import NAMES, Clipped
 from rlox.algorithms.on_policy import where
 from rlox.configs import PPOConfig
-from rlox.errors import NonFiniteError
 from rlox.policies import ActorCritic
-from rlox.policies.native import native_engine
+from rlox.policies.native import named, native_engine, unmasked
 from rlox.rng import Streams
 from rlox.types import Clock, Rollout, Update
 
@@ -35,13 +34,8 @@ class NativePPOLearner(Clipped[ActorCritic]):
         self._schedule(clock)
         passes = range(self.config.n_epochs)
         order = torch.stack([batch.shuffled(self._shuffler(batch, epoch)) for epoch in passes])
-        try:
+        with named(where(batch, clock)):
             told = self._learn(batch, order)
-        except NonFiniteError as error:
-            raise NonFiniteError(
-                f"{error}, in the {where(batch, clock)}; lower algo.learning_rate or "
-                "algo.max_grad_norm, or check the environment's rewards"
-            ) from None
         self.optimizer.steps += int(told["steps"])
         means = dict(zip(NAMES, (told[name] for name in TOLD), strict=True))
         metrics = self._metrics(batch, means if told["steps"] else {}, int(told["epochs"]))
@@ -49,14 +43,13 @@ class NativePPOLearner(Clipped[ActorCritic]):
 
     def _learn(self, batch: Rollout, order: torch.Tensor) -> dict[str, float]:
         adam, loss, config = self.adam, self.loss, self.config
-        mask = batch.extras.get("action_mask")
-        obs = batch.obs if mask is None else batch.obs[:, : -mask.shape[-1]]
-        return self._engine.update(
+        obs, mask = unmasked(batch)
+        return self._engine.ppo(
             adam.vector.numpy(),
             adam.moment("exp_avg").numpy(),
             adam.moment("exp_avg_sq").numpy(),
             adam.steps,
-            obs.numpy(),
+            obs,
             batch.actions.numpy(),
             batch.log_probs.numpy(),
             batch.values.numpy(),
@@ -73,5 +66,5 @@ class NativePPOLearner(Clipped[ActorCritic]):
             normalize_advantages=config.normalize_advantages,
             target_kl=config.target_kl,
             adam_eps=adam.eps,
-            mask=None if mask is None else mask.numpy(),
+            mask=mask,
         )

@@ -63,7 +63,11 @@ class OnPolicyConfig(AlgorithmConfig):
     sde_sample_freq: int = param(
         -1, "steps between new gSDE noise matrices; -1: once a rollout", within="[-1, inf)"
     )
-    backend: str = param("torch", "engine of the update", choices=("torch",))
+    backend: str = param(
+        "torch",
+        "engine of the update; native: in Rust, for the built-in policies of vectors on the CPU",
+        choices=("torch", "native"),
+    )
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")
     )

@@ -20,11 +20,6 @@ class PPOConfig(OnPolicyConfig):
     masks: ClassVar[bool] = True
 
     name: str = param("ppo", "the algorithm", choices=("ppo",))
-    backend: str = param(
-        "torch",
-        "engine of the update; native: in Rust, for the built-in policies of vectors on the CPU",
-        choices=("torch", "native"),
-    )
     n_steps: int = param(
         256, "rollout length per environment", within="[1, inf)", source="SB3 (2,048 / 8)"
     )

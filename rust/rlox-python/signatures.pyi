@@ -16,8 +16,8 @@ __all__ = [
     "MountainCarContinuous",
     "NativeEnv",
     "OfflineDatasetBuffer",
+    "OnPolicyEngine",
     "Pendulum",
-    "PpoEngine",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
     "RunningStats",
@@ -79,7 +79,7 @@ class RunningStats:
     def std(self) -> float: ...
 
 @final
-class PpoEngine:
+class OnPolicyEngine:
     def __new__(
         cls,
         parameters: Sequence[tuple[str, Sequence[int]]],
@@ -91,8 +91,8 @@ class PpoEngine:
         critic: Sequence[int],
         activation: str = ...,
         precision: str = ...,
-    ) -> PpoEngine: ...
-    def update(
+    ) -> OnPolicyEngine: ...
+    def ppo(
         self,
         parameters: NDArray[np.floating[Any]],
         exp_avg: NDArray[np.floating[Any]],
@@ -116,6 +116,27 @@ class PpoEngine:
         normalize_advantages: bool = ...,
         target_kl: float | None = ...,
         adam_eps: float = ...,
+        mask: ArrayLike | None = ...,
+    ) -> dict[str, float]: ...
+    def a2c(
+        self,
+        parameters: NDArray[np.floating[Any]],
+        first: NDArray[np.floating[Any]],
+        second: NDArray[np.floating[Any]] | None,
+        steps: int,
+        obs: ArrayLike,
+        actions: ArrayLike,
+        advantages: ArrayLike,
+        returns: ArrayLike,
+        *,
+        learning_rate: float,
+        vf_coef: float,
+        ent_coef: float,
+        max_grad_norm: float | None = ...,
+        normalize_advantages: bool = ...,
+        alpha: float = ...,
+        eps: float = ...,
+        tf_like: bool = ...,
         mask: ArrayLike | None = ...,
     ) -> dict[str, float]: ...
     @property

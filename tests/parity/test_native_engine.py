@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox._core import PpoEngine
+from rlox._core import OnPolicyEngine
 from rlox.errors import ConfigError, ShapeError, UnknownNameError
-from rlox.losses import PPOLoss, standardize
-from rlox.optim import Adam
+from rlox.losses import PPOLoss, policy_gradient, standardize, value_loss
+from rlox.optim import Adam, RMSprop
 from rlox.policies import ContinuousPolicy, DiscretePolicy, MaskedDiscretePolicy, SDEPolicy
 from rlox.policies.mlp import MLPActorCritic
 from rlox.policies.native import native_engine
@@ -114,18 +114,25 @@ class Case:
         optimizer.vector.copy_(before)
         return float(terms.total.detach()), optimizer.gradient.numpy().copy(), after
 
+    def engine(self, precision: str) -> OnPolicyEngine:
+        """The engine of this policy."""
+        return OnPolicyEngine(
+            [(name, tuple(p.shape)) for name, p in self.policy.named_parameters()],
+            kind="choices" if self.kind == "masked" else self.kind,
+            size=self.size,
+            obs_dim=self.obs_dim,
+            actor=self.widths,
+            critic=self.critic,
+            activation=self.activation,
+            precision=precision,
+        )
+
     def natively(self, precision: str) -> tuple[float, NDArray[Any], NDArray[Any]]:
         """The same by the engine."""
-        policy, dtype = self.policy, np.float32 if precision == "f32" else np.float64
-        kind = "choices" if self.kind == "masked" else self.kind
-        engine = PpoEngine(
-            [(name, tuple(p.shape)) for name, p in policy.named_parameters()],
-            kind=kind, size=self.size, obs_dim=self.obs_dim, actor=self.widths, critic=self.critic,
-            activation=self.activation, precision=precision,
-        )  # fmt: skip
-        vector = Adam(policy, LEARNING_RATE).vector.numpy().astype(dtype)
+        dtype, engine = np.float32 if precision == "f32" else np.float64, self.engine(precision)
+        vector = Adam(self.policy, LEARNING_RATE).vector.numpy().astype(dtype)
         moments = [np.zeros_like(vector) for _ in range(2)]
-        told = engine.update(
+        told = engine.ppo(
             vector, *moments, 0, self.obs.numpy(), self.actions.numpy(), self.old_log_probs.numpy(),
             self.old_values.numpy(), self.advantages.numpy(), self.returns.numpy(),
             np.arange(self.rows)[None], batch_size=self.rows, learning_rate=LEARNING_RATE,
@@ -192,13 +199,51 @@ def test_loss_gradient_and_step_of_a_thousand_networks_are_torchs() -> None:
     assert ill <= CASES // 100, f"{ill} cases in which torch's own float32 is not within {SINGLE}"
 
 
-def one(**changes: Any) -> PpoEngine:
+def one(**changes: Any) -> OnPolicyEngine:
     """An engine for two choices, with some of its arguments changed."""
     policy = DiscretePolicy(3, 2, net_arch=(4,))
     named = [(name, tuple(p.shape)) for name, p in policy.named_parameters()]
     arguments: dict[str, Any] = {"parameters": named, "kind": "choices", "size": 2, "obs_dim": 3}
     arguments |= {"actor": [4], "critic": [4]} | changes
-    return PpoEngine(arguments.pop("parameters"), **arguments)
+    return OnPolicyEngine(arguments.pop("parameters"), **arguments)
+
+
+@pytest.mark.parametrize("rule", ["rmsprop", "tf_like", "adam"])
+def test_a_step_of_a2c_is_torchs(rule: str) -> None:
+    compared = 0
+    for number in range(CASES // 10):
+        case = Case(number)
+        policy, loss = case.policy, case.loss
+        made = Adam(policy, LEARNING_RATE) if rule == "adam" else None
+        optimizer = made or RMSprop(policy, LEARNING_RATE, eps=0.01, tf_like=rule == "tf_like")
+        vectors = [optimizer.vector, *(optimizer.moment(name) for name in optimizer.moments)]
+        starts = [vector.numpy().copy() for vector in vectors]
+        log_probs, entropy, values = policy.evaluate_actions(case.seen, case.actions)
+        total = policy_gradient(log_probs, case.advantages)
+        total = total + loss.vf_coef * value_loss(values, case.returns)
+        optimizer.backward(total - loss.ent_coef * entropy.mean(), loss.max_grad_norm)
+        optimizer.step()
+        for precision, limit in (("f64", DOUBLE), ("f32", SINGLE)):
+            if precision == "f32" and case.at_a_kink():
+                continue
+            dtype = np.float32 if precision == "f32" else np.float64
+            mine = [start.astype(dtype) for start in starts]
+            engine = case.engine(precision)
+            told = engine.a2c(
+                mine[0], mine[1], mine[2] if len(mine) > 2 else None, 0, case.obs.numpy(),
+                case.actions.numpy(), case.advantages.numpy(), case.returns.numpy(),
+                learning_rate=LEARNING_RATE, vf_coef=loss.vf_coef, ent_coef=loss.ent_coef,
+                max_grad_norm=loss.max_grad_norm, eps=made.eps if made else 0.01,
+                tf_like=rule == "tf_like", mask=case.mask.numpy() if case.kind == "masked" else None,
+            )  # fmt: skip
+            size = max(1.0, abs(float(total.detach())))
+            said = told["total"] + loss.ent_coef * float(entropy.mean().detach())
+            assert abs(said - float(total.detach())) <= limit * size
+            wrong = max(apart(a, b.numpy()) for a, b in zip(mine, vectors, strict=True))
+            wrong = max(wrong, apart(engine.gradient, optimizer.gradient.numpy()))
+            assert wrong <= 3 * limit, f"case {number}, {precision}, {case.kind}: {wrong}"
+            compared += 1
+    assert compared > CASES // 10 * 3 // 2
 
 
 def test_parameters_in_another_order_are_found_by_their_names() -> None:
@@ -206,7 +251,7 @@ def test_parameters_in_another_order_are_found_by_their_names() -> None:
     _, gradient, _ = case.by_torch()
     named = [(name, p.shape) for name, p in case.policy.named_parameters()]
     assert case.kind == "masked"
-    engine = PpoEngine(
+    engine = OnPolicyEngine(
         [(name, tuple(shape)) for name, shape in reversed(named)], kind="choices", size=case.size,
         obs_dim=case.obs_dim, actor=case.widths, critic=case.critic, activation=case.activation,
         precision="f64",
@@ -218,7 +263,7 @@ def test_parameters_in_another_order_are_found_by_their_names() -> None:
         places[name] = slice(at, at + parameter.numel())
         vector[places[name]] = parameter.detach().numpy().ravel()
         at += -(-parameter.numel() // 16) * 16
-    engine.update(
+    engine.ppo(
         vector, np.zeros_like(vector), np.zeros_like(vector), 0, case.obs.numpy(), case.actions.numpy(),
         case.old_log_probs.numpy(), case.old_values.numpy(), case.advantages.numpy(),
         case.returns.numpy(), np.arange(case.rows)[None], batch_size=case.rows, learning_rate=0.1,

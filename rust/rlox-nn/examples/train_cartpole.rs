@@ -14,10 +14,10 @@ use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
-use rlox_nn::cpu::optim::{Adam, Moving};
+use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Acting, Activation, ActorCritic, Architecture, Kind, PpoEngine, PpoSettings, PpoUpdate, Rows,
-    init,
+    Acting, Activation, ActorCritic, Architecture, Kind, OnPolicyEngine, PpoSettings, PpoUpdate,
+    Rows, init,
 };
 
 const STEPS: usize = 100_000;
@@ -29,7 +29,7 @@ const CLIP_EPS: f64 = 0.2;
 
 /// What learns: networks, their parameters, and what Adam knows of these.
 struct Learner {
-    engine: PpoEngine<f32>,
+    engine: OnPolicyEngine<f32>,
     parameters: Parameters,
     moments: [Vec<f32>; 2],
     steps: u64,
@@ -47,7 +47,7 @@ impl Learner {
             activation: Activation::Tanh,
         };
         let layout = Layout::aligned(16, of.named())?;
-        let engine = PpoEngine::new(ActorCritic::new(&layout, &of)?, layout.clone());
+        let engine = OnPolicyEngine::new(ActorCritic::new(&layout, &of)?, layout.clone());
         let zeros = vec![0.0; layout.len()];
         let mut parameters = Parameters::of(layout);
         init::orthogonal(&of, &mut parameters, seed, 0.0)?;
@@ -62,12 +62,13 @@ impl Learner {
     /// Learns from rollout number `round`, when a part `left` of the training is to come.
     fn learn(&mut self, arena: &Arena, round: usize, left: f64) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
-        let parameters = self.parameters.values_mut();
-        let mut moving = Moving { parameters, exp_avg, exp_avg_sq, steps: &mut self.steps };
+        let (rule, steps) = (Adam::new(1e-5), &mut self.steps);
+        let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
         self.settings.learning_rate = LEARNING_RATE * left;
         self.settings.loss.clip_eps = CLIP_EPS * left;
-        let seed = self.seed;
-        self.engine.update(&mut moving, Rows::from(arena), &self.settings, |pass, order| {
+        let (seed, rows) = (self.seed, Rows::from(arena));
+        let parameters = self.parameters.values_mut();
+        self.engine.ppo(parameters, &mut adam, rows, &self.settings, |pass, order| {
             order.clear();
             order.extend(0..ENVS * LENGTH);
             let number = round * EPOCHS + pass;
@@ -80,7 +81,6 @@ fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 };
     PpoSettings {
         loss: Ppo { weights, clip_eps: CLIP_EPS, clip_vloss: false },
-        adam: Adam::new(1e-5),
         learning_rate: LEARNING_RATE,
         n_epochs: EPOCHS,
         batch_size: 256,

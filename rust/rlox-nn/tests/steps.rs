@@ -12,10 +12,10 @@ use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo, standardize};
-use rlox_nn::cpu::optim::{Adam, Moving, RmsProp, clip, polyak};
+use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp, clip, polyak};
 use rlox_nn::cpu::{
-    Acting, Activation, ActorCritic, Architecture, Kind, PpoEngine, PpoSettings, PpoUpdate, Rows,
-    init,
+    A2cSettings, Acting, Activation, ActorCritic, Architecture, Kind, OnPolicyEngine, PpoSettings,
+    PpoUpdate, Rows, init,
 };
 
 const N: usize = 8;
@@ -23,13 +23,13 @@ const T: usize = 64;
 
 #[test]
 fn adam_takes_the_steps_of_its_definition() {
-    let (adam, lr) = (Adam { betas: (0.8, 0.9), eps: 0.01 }, 0.5);
+    let (rule, lr) = (Adam { betas: (0.8, 0.9), eps: 0.01 }, 0.5);
     let (mut p, mut m, mut v, mut steps) = ([1.0, -2.0], [0.0; 2], [0.0; 2], 0);
     let mut expected = [(1.0, 0.0, 0.0), (-2.0, 0.0, 0.0)];
     for (t, gradient) in (1..).zip([[0.5, -1.0], [0.25, 3.0], [0.0, 0.5]]) {
-        let (parameters, exp_avg, exp_avg_sq) = (&mut p[..], &mut m[..], &mut v[..]);
-        let mut moving = Moving { parameters, exp_avg, exp_avg_sq, steps: &mut steps };
-        adam.step(&mut moving, &gradient, lr).unwrap();
+        let (exp_avg, exp_avg_sq) = (&mut m[..], &mut v[..]);
+        let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
+        adam.step(&mut p, &gradient, lr).unwrap();
         for (i, (p, m, v)) in expected.iter_mut().enumerate() {
             *m = 0.8 * *m + 0.2 * gradient[i];
             *v = 0.9 * *v + 0.1 * gradient[i] * gradient[i];
@@ -47,13 +47,15 @@ fn adam_takes_the_steps_of_its_definition() {
 #[test]
 fn rms_prop_has_epsilon_outside_of_the_root_and_tensorflow_s_inside() {
     for tf_like in [false, true] {
-        let mut rule = RmsProp::new(1, 0.9, 0.1, tf_like);
+        let mut squares = [if tf_like { 1.0 } else { 0.0 }];
+        let rule = RmsProp { alpha: 0.9, eps: 0.1, tf_like };
         let mut p = [1.0_f64];
-        rule.step(&mut p, &[2.0], 0.5).unwrap();
+        let mut optimizer = Optimizer::RmsProp { rule, square_avg: &mut squares };
+        optimizer.step(&mut p, &[2.0], 0.5).unwrap();
         let square = if tf_like { 0.9 + 0.4 } else { 0.4_f64 };
         let root = if tf_like { (square + 0.1).sqrt() } else { square.sqrt() + 0.1 };
         assert!((p[0] - (1.0 - 0.5 * 2.0 / root)).abs() < 1e-15);
-        assert!((rule.square_avg[0] - square).abs() < 1e-15);
+        assert!((squares[0] - square).abs() < 1e-15);
     }
 }
 
@@ -89,7 +91,7 @@ fn a_target_follows_by_tau_and_advantages_are_standardized() {
 
 /// A policy of an environment, and what is learned of it.
 struct Learner {
-    engine: PpoEngine<f32>,
+    engine: OnPolicyEngine<f32>,
     parameters: Parameters,
     moments: [Vec<f32>; 2],
     steps: u64,
@@ -117,7 +119,7 @@ impl Learner {
         let mut parameters = Parameters::of(layout.clone());
         init::orthogonal(of, &mut parameters, 1, -0.5).unwrap();
         let zeros = vec![0.0; layout.len()];
-        let engine = PpoEngine::new(net, layout);
+        let engine = OnPolicyEngine::new(net, layout);
         Self { engine, parameters, moments: [zeros.clone(), zeros], steps: 0 }
     }
 
@@ -134,9 +136,9 @@ impl Learner {
         index: u64,
     ) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
-        let (parameters, steps) = (self.parameters.values_mut(), &mut self.steps);
-        let mut moving = Moving { parameters, exp_avg, exp_avg_sq, steps };
-        self.engine.update(&mut moving, rows, settings, |pass, order| {
+        let (parameters, rule) = (self.parameters.values_mut(), Adam::new(1e-5));
+        let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
+        self.engine.ppo(parameters, &mut adam, rows, settings, |pass, order| {
             order.clear();
             order.extend(0..rows.len());
             Stream::new(3, "shuffle", index * 4 + pass as u64).shuffle(order);
@@ -148,7 +150,6 @@ fn settings() -> PpoSettings {
     let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 };
     PpoSettings {
         loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
-        adam: Adam::new(1e-5),
         learning_rate: 1e-3,
         n_epochs: 4,
         batch_size: 100,
@@ -190,6 +191,37 @@ fn what_acted_scores_itself_alike_so_the_first_ratio_is_1() {
     let update = learner.learn(Rows::from(&arena), &once, 0).unwrap();
     assert!(update.terms.approx_kl.abs() < 1e-6, "{update:?}");
     assert_eq!(update.terms.clip_fraction, 0.0);
+}
+
+#[test]
+fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
+    for (env_id, normalize_advantages) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
+        let (mut learner, arena) = collected(env_id);
+        let rows = Rows::from(&arena);
+        let whole =
+            PpoSettings { n_epochs: 1, batch_size: N * T, normalize_advantages, ..settings() };
+        let mut other = Learner { parameters: learner.parameters.clone(), ..collected(env_id).0 };
+        learner.learn(rows, &whole, 0).unwrap();
+        let settings = A2cSettings {
+            loss: whole.loss.weights,
+            learning_rate: 0.01,
+            max_grad_norm: whole.max_grad_norm,
+            normalize_advantages,
+        };
+        let rule = RmsProp { alpha: 0.99, eps: 1e-5, tf_like: false };
+        let [square_avg, _] = &mut other.moments;
+        let mut optimizer = Optimizer::RmsProp { rule, square_avg };
+        let before = other.parameters.values().to_vec();
+        let update =
+            other.engine.a2c(other.parameters.values_mut(), &mut optimizer, rows, &settings);
+        assert!(update.unwrap().grad_norm > 0.0);
+        let pairs = learner.engine.gradient().iter().zip(other.engine.gradient());
+        let wrong: f32 = pairs.map(|(a, b)| (a - b) * (a - b)).sum();
+        assert!(wrong.sqrt() < 1e-5, "{env_id}: {wrong}"); // both are cut to a norm of 0.5
+        // A step of RMSprop whose means are of this gradient alone is of 10 learning rates.
+        let largest = before.iter().zip(other.parameters.values()).map(|(a, b)| (a - b).abs());
+        assert!((largest.fold(0.0, f32::max) - 0.1).abs() < 1e-3);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ SPEC = AlgorithmSpec(
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},
         "gsde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
         "masked, normalised": {**MASKED, **NORMALISED},
+        "native, masked, normalised": {**MASKED, **NORMALISED, "backend": "native"},
         "tensorflow's rule": {"env_id": "CartPole-v1", "rms_prop_tf_like": True},
     },
     total=400,

@@ -2,10 +2,12 @@
 //!
 //! Every kernel is written once for float32 and float64. No result depends on the number of threads.
 
+mod a2c;
 mod acting;
 mod activation;
 mod actor_critic;
 mod dense;
+mod engine;
 mod gemm;
 mod heads;
 pub mod init;
@@ -15,11 +17,13 @@ pub mod optim;
 mod ppo;
 mod rows;
 
+pub use a2c::{A2cSettings, A2cUpdate};
 pub use acting::Acting;
 pub use activation::Activation;
 pub use actor_critic::{ActorCritic, ActorCriticMemory, Architecture, Kind};
+pub use engine::OnPolicyEngine;
 pub use gemm::{Matrix, Number};
 pub use heads::{Done, Head, HeadMemory, Scores, ToScores};
 pub use mlp::{Memory, Mlp, Wanted, named};
-pub use ppo::{PpoEngine, PpoSettings, PpoUpdate};
+pub use ppo::{PpoSettings, PpoUpdate};
 pub use rows::Rows;

@@ -17,87 +17,81 @@ pub struct Adam {
     pub eps: f64,
 }
 
-/// Parameters and what Adam knows of each, in vectors of the same length.
-#[derive(Debug)]
-pub struct Moving<'a, F> {
-    /// What is learned.
-    pub parameters: &'a mut [F],
-    /// First moments.
-    pub exp_avg: &'a mut [F],
-    /// Second moments.
-    pub exp_avg_sq: &'a mut [F],
-    /// Steps so far.
-    pub steps: &'a mut u64,
-}
-
 impl Adam {
     /// With beta 0.9 and 0.999.
     #[must_use]
     pub const fn new(eps: f64) -> Self {
         Self { betas: (0.9, 0.999), eps }
     }
-
-    /// One step along `gradient`.
-    ///
-    /// # Errors
-    /// For slices of other lengths.
-    pub fn step<F: Number>(
-        &self,
-        moving: &mut Moving<'_, F>,
-        gradient: &[F],
-        lr: f64,
-    ) -> Result<()> {
-        let Moving { parameters, exp_avg, exp_avg_sq, steps } = moving;
-        same(parameters.len(), gradient.len(), exp_avg.len())?;
-        check_len("second moments", exp_avg_sq.len(), exp_avg.len(), "as the first")?;
-        **steps += 1;
-        #[expect(clippy::cast_precision_loss, reason = "2^53 steps outlast any run")]
-        let power = |beta: f64| 1.0 - beta.powf(**steps as f64);
-        let of = F::from_f64;
-        let scales = Scales {
-            keep: (of(self.betas.0), of(self.betas.1)),
-            take: (of(1.0 - self.betas.0), of(1.0 - self.betas.1)),
-            size: of(lr / power(self.betas.0)),
-            root: of(power(self.betas.1).sqrt()),
-            eps: of(self.eps),
-        };
-        adam(scales, parameters, gradient, exp_avg, exp_avg_sq);
-        Ok(())
-    }
 }
 
 /// RMSprop without momentum (Tieleman & Hinton 2012).
-#[derive(Debug, Clone, PartialEq)]
-pub struct RmsProp<F> {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RmsProp {
     /// What of the mean of squares is kept in a step.
     pub alpha: f64,
     /// Added to the root, or to what it is taken of.
     pub eps: f64,
-    /// Epsilon inside of the root, and a mean that begins at 1, as in TensorFlow.
+    /// Epsilon inside of the root, as in TensorFlow, where means of squares begin at 1.
     pub tf_like: bool,
-    /// Means of squares.
-    pub square_avg: Vec<F>,
 }
 
-impl<F: Number> RmsProp<F> {
-    /// For so many parameters.
-    #[must_use]
-    pub fn new(len: usize, alpha: f64, eps: f64, tf_like: bool) -> Self {
-        let first = if tf_like { F::ONE } else { F::ZERO };
-        Self { alpha, eps, tf_like, square_avg: vec![first; len] }
-    }
+/// A rule, and what it knows of each parameter, in vectors as long as theirs.
+#[derive(Debug)]
+pub enum Optimizer<'a, F> {
+    /// See [`Adam`].
+    Adam {
+        /// Its constants.
+        rule: Adam,
+        /// First moments.
+        exp_avg: &'a mut [F],
+        /// Second moments.
+        exp_avg_sq: &'a mut [F],
+        /// Steps so far.
+        steps: &'a mut u64,
+    },
+    /// See [`RmsProp`].
+    RmsProp {
+        /// Its constants.
+        rule: RmsProp,
+        /// Means of squares.
+        square_avg: &'a mut [F],
+    },
+}
 
-    /// One step along `gradient`.
+impl<F: Number> Optimizer<'_, F> {
+    /// One step of `parameters` along `gradient`.
     ///
     /// # Errors
-    /// For slices of other lengths.
+    /// [`rlox_core::Error::Shape`] for slices of different lengths.
     pub fn step(&mut self, parameters: &mut [F], gradient: &[F], lr: f64) -> Result<()> {
-        same(parameters.len(), gradient.len(), self.square_avg.len())?;
-        let of = F::from_f64;
-        let (alpha, take) = (of(self.alpha), of(1.0 - self.alpha));
-        let (inside, outside) = if self.tf_like { (self.eps, 0.0) } else { (0.0, self.eps) };
-        let scales = (alpha, take, of(inside), of(outside), of(lr));
-        rms_prop(scales, parameters, gradient, &mut self.square_avg);
+        let (n, of) = (parameters.len(), F::from_f64);
+        check_len("gradient", gradient.len(), n, "as the parameters")?;
+        match self {
+            Self::Adam { rule, exp_avg, exp_avg_sq, steps } => {
+                check_len("first moments", exp_avg.len(), n, "as the parameters")?;
+                check_len("second moments", exp_avg_sq.len(), n, "as the parameters")?;
+                **steps += 1;
+                #[expect(clippy::cast_precision_loss, reason = "2^53 steps outlast any run")]
+                let power = |beta: f64| 1.0 - beta.powf(**steps as f64);
+                let scales = Scales {
+                    keep: (of(rule.betas.0), of(rule.betas.1)),
+                    take: (of(1.0 - rule.betas.0), of(1.0 - rule.betas.1)),
+                    size: of(lr / power(rule.betas.0)),
+                    root: of(power(rule.betas.1).sqrt()),
+                    eps: of(rule.eps),
+                };
+                adam(scales, parameters, gradient, exp_avg, exp_avg_sq);
+            }
+            Self::RmsProp { rule, square_avg } => {
+                check_len("means of squares", square_avg.len(), n, "as the parameters")?;
+                let (inside, outside) =
+                    if rule.tf_like { (rule.eps, 0.0) } else { (0.0, rule.eps) };
+                let keep = (of(rule.alpha), of(1.0 - rule.alpha));
+                let scales = (keep.0, keep.1, of(inside), of(outside), of(lr));
+                rms_prop(scales, parameters, gradient, square_avg);
+            }
+        }
         Ok(())
     }
 }
@@ -190,9 +184,4 @@ fn sum_of_squares<F: Number>(values: &[F]) -> f64 {
     }
     let rest = rest.iter().map(|value| value.to_f64() * value.to_f64());
     lanes.into_iter().chain(rest).sum()
-}
-
-fn same(parameters: usize, gradient: usize, moments: usize) -> Result<()> {
-    check_len("parameters", parameters, moments, "as the optimizer's")?;
-    check_len("gradient", gradient, moments, "as the optimizer's")
 }

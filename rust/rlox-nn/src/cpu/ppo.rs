@@ -1,21 +1,19 @@
 //! PPO: what a rollout does to the parameters.
 
-use rlox_core::{Error, Layout, Result, interrupt};
+use rlox_core::{Error, Result, interrupt};
 
-use super::actor_critic::{ActorCritic, ActorCriticMemory};
+use super::engine::{OnPolicyEngine, finite};
 use super::gemm::Number;
 use super::losses::{Collected, Ppo, PpoTerms, Said, Slopes, Terms, standardize};
-use super::optim::{Adam, Moving, clip};
-use super::rows::{Minibatch, Rows};
+use super::optim::{Optimizer, clip};
+use super::rows::Rows;
 
 /// Settings of an update; schedules are the caller's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PpoSettings {
     /// The loss.
     pub loss: Ppo,
-    /// The optimizer.
-    pub adam: Adam,
-    /// Its step size.
+    /// The optimizer's step size.
     pub learning_rate: f64,
     /// Passes over a rollout.
     pub n_epochs: usize,
@@ -44,36 +42,7 @@ pub struct PpoUpdate {
     pub samples: usize,
 }
 
-/// Learns the parameters of a network, which are the caller's, from rollouts.
-#[derive(Debug, Clone)]
-pub struct PpoEngine<F> {
-    net: ActorCritic,
-    layout: Layout,
-    memory: ActorCriticMemory<F>,
-    gradient: Vec<F>,
-    batch: Minibatch<F>,
-}
-
-impl<F: Number> PpoEngine<F> {
-    /// An engine for `net`, whose parameters lie as `layout` says.
-    #[must_use]
-    pub fn new(net: ActorCritic, layout: Layout) -> Self {
-        let (memory, gradient) = (ActorCriticMemory::default(), vec![F::ZERO; layout.len()]);
-        Self { net, layout, memory, gradient, batch: Minibatch::default() }
-    }
-
-    /// The networks.
-    #[must_use]
-    pub const fn net(&self) -> &ActorCritic {
-        &self.net
-    }
-
-    /// That of the last minibatch's loss, cut to `max_grad_norm`.
-    #[must_use]
-    pub fn gradient(&self) -> &[F] {
-        &self.gradient
-    }
-
+impl<F: Number> OnPolicyEngine<F> {
     /// Learns from a rollout: `n_epochs` passes of minibatches of its `rows` in the orders that `order`
     /// gives, one a pass.
     ///
@@ -81,9 +50,10 @@ impl<F: Number> PpoEngine<F> {
     /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
     /// [`Error::Config`] for a batch size of 0 and for numbers of rows that there are not. What was learned
     /// before stays.
-    pub fn update(
+    pub fn ppo(
         &mut self,
-        moving: &mut Moving<'_, F>,
+        parameters: &mut [F],
+        optimizer: &mut Optimizer<'_, F>,
         rows: Rows<'_, F>,
         settings: &PpoSettings,
         mut order: impl FnMut(usize, &mut Vec<usize>),
@@ -98,19 +68,21 @@ impl<F: Number> PpoEngine<F> {
             for places in places.chunks(settings.batch_size) {
                 interrupt::check()?;
                 self.batch.gather(rows, places)?;
-                let Some((terms, norm)) = self.step(moving, settings)? else { break 'passes };
+                let step = self.step(parameters, optimizer, settings)?;
+                let Some((terms, norm)) = step else { break 'passes };
                 sums.add(terms, norm, places.len());
             }
             sums.epochs += 1;
         }
-        self.check_finite(moving.parameters)?;
+        self.check_finite(parameters)?;
         Ok(sums.divide())
     }
 
     /// A step along the gradient of the minibatch; None of a policy that has gone too far.
     fn step(
         &mut self,
-        moving: &mut Moving<'_, F>,
+        parameters: &mut [F],
+        optimizer: &mut Optimizer<'_, F>,
         settings: &PpoSettings,
     ) -> Result<Option<(PpoTerms, f64)>> {
         let Self { net, memory, gradient, batch, .. } = self;
@@ -130,40 +102,16 @@ impl<F: Number> PpoEngine<F> {
             Ok((told, learns.then_some(to_entropy)))
         };
         let seen = (batch.obs.as_slice(), batch.done());
-        let terms = net.gradient(moving.parameters, seen, memory, loss, gradient)?;
+        let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
         finite("loss of a minibatch", terms.terms.total)?;
         if terms.approx_kl > most {
             return Ok(None);
         }
         let norm = clip(gradient, settings.max_grad_norm);
         finite("norm of a minibatch's gradient", norm)?;
-        settings.adam.step(moving, gradient, settings.learning_rate)?;
+        optimizer.step(parameters, gradient, settings.learning_rate)?;
         Ok(Some((terms, norm)))
     }
-
-    /// The first parameter that is no number is named.
-    fn check_finite(&self, parameters: &[F]) -> Result<()> {
-        // One look at all of them is what a healthy run pays.
-        if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
-            return Ok(());
-        }
-        for (name, _, range) in self.layout.arrays() {
-            let values = parameters.get(range).unwrap_or_default();
-            let found = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
-            if let Some((index, &value)) = found {
-                let name = format!("parameter {name}").into();
-                return Err(Error::NonFinite { name, index, value: value.to_f64() });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn finite(name: &'static str, value: f64) -> Result<()> {
-    if value.is_finite() {
-        return Ok(());
-    }
-    Err(Error::NonFinite { name: name.into(), index: 0, value })
 }
 
 impl PpoUpdate {

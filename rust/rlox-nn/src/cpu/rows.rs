@@ -54,9 +54,11 @@ impl<F> Rows<'_, F> {
         self.log_probs.is_empty()
     }
 
+    /// How many rows all the columns have.
+    ///
     /// # Errors
-    /// [`Error::Shape`] unless the columns have the same rows.
-    pub(super) fn check(&self) -> Result<()> {
+    /// [`Error::Shape`] unless they have the same.
+    pub(super) fn check(&self) -> Result<usize> {
         let n = self.len();
         check_len("obs", self.obs.len().min(n * self.obs_dim), n * self.obs_dim, "as log_probs")?;
         match self.done {
@@ -74,7 +76,7 @@ impl<F> Rows<'_, F> {
         {
             check_len(name, column.len(), n, "as log_probs")?;
         }
-        Ok(())
+        Ok(n)
     }
 }
 

@@ -46,7 +46,7 @@ readers! {
 readers! {
     /// Numbers, whose range is checked by whoever uses them.
     number: f64 = crate::convert::coerce::real;
-    adam_eps c_bar clip_eps ent_coef eps gamma lam last_value learning_rate rho_bar vf_coef
+    adam_eps alpha c_bar clip_eps ent_coef eps gamma lam last_value learning_rate rho_bar vf_coef
 }
 
 readers! {

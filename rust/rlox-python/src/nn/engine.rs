@@ -1,12 +1,14 @@
-//! PPO's updates.
+//! Updates of PPO and A2C.
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::{Layout, Shared};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
-use rlox_nn::cpu::optim::{Adam, Moving};
-use rlox_nn::cpu::{ActorCritic, Architecture, Kind, Number, PpoEngine, PpoSettings, PpoUpdate};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo, Terms};
+use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
+use rlox_nn::cpu::{
+    A2cSettings, ActorCritic, Architecture, Kind, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
+};
 
 use super::incoming::{self, Columns};
 use crate::convert::arg;
@@ -16,8 +18,8 @@ use crate::detach::{LONG, reading, writing};
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, ViewMut};
 
-/// PPO's update of an actor and a critic without torch: gradients, clipping and Adam over one vector
-/// of parameters, which are the caller's.
+/// Updates of an actor and a critic without torch: gradients, clipping and steps over one vector of
+/// parameters, which are the caller's.
 ///
 /// Networks are multilayer perceptrons with the names and shapes of torch's modules (`actor.0.weight`
 /// `[out, in]`, `actor.0.bias`, `actor.2.weight`, ..., `critic. ...`, `log_std`), each parameter at a multiple
@@ -38,8 +40,8 @@ use crate::memory::views::{Plain, ViewMut};
 ///     UnknownNameError: a parameter or activation that there is not.
 ///     ShapeError: a parameter of another shape.
 ///     ConfigError: a kind or precision that there is not, or layers beyond those of the widths.
-#[pyclass(name = "PpoEngine", module = "rlox._core", frozen)]
-pub(crate) struct PyPpoEngine {
+#[pyclass(name = "OnPolicyEngine", module = "rlox._core", frozen)]
+pub(crate) struct PyOnPolicyEngine {
     of: Architecture,
     /// Numbers of the vector.
     len: usize,
@@ -47,12 +49,12 @@ pub(crate) struct PyPpoEngine {
 }
 
 enum Engine {
-    Single(Shared<PpoEngine<f32>>),
-    Double(Shared<PpoEngine<f64>>),
+    Single(Shared<OnPolicyEngine<f32>>),
+    Double(Shared<OnPolicyEngine<f64>>),
 }
 
 #[pymethods]
-impl PyPpoEngine {
+impl PyOnPolicyEngine {
     #[new]
     #[pyo3(
         signature = (
@@ -134,7 +136,7 @@ impl PyPpoEngine {
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "the public signature")]
-    fn update<'py>(
+    fn ppo<'py>(
         &self,
         py: Python<'py>,
         parameters: &Bound<'py, PyAny>,
@@ -162,7 +164,6 @@ impl PyPpoEngine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = PpoSettings {
             loss: Ppo { weights: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
-            adam: Adam::new(adam_eps),
             learning_rate,
             n_epochs: 0,
             batch_size,
@@ -171,12 +172,88 @@ impl PyPpoEngine {
             target_kl,
         };
         let columns = Columns { obs, actions, log_probs, values, advantages, returns, mask };
-        let state = State { vectors: [parameters, exp_avg, exp_avg_sq], steps };
+        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let update = match &self.engine {
-            Engine::Single(engine) => self.learn(py, engine, state, &columns, order, settings),
-            Engine::Double(engine) => self.learn(py, engine, state, &columns, order, settings),
+            Engine::Single(engine) => {
+                self.by_ppo(py, engine, state, &columns, order, (settings, adam_eps))
+            }
+            Engine::Double(engine) => {
+                self.by_ppo(py, engine, state, &columns, order, (settings, adam_eps))
+            }
         }?;
         told(py, &update)
+    }
+
+    /// One step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef E[H] (Mnih
+    /// et al. 2016, sec. 4) over all rows, cut to `max_grad_norm`.
+    ///
+    /// Args:
+    ///     parameters: the vector, changed in place, as the moments are.
+    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
+    ///         moments.
+    ///     second: Adam's second moments; without them the rule is RMSprop.
+    ///     steps: steps of Adam so far.
+    ///     obs: `[rows, obs_dim]`.
+    ///     actions: choices `[rows]`, or `[rows, size]`.
+    ///     advantages: `[rows]`.
+    ///     returns: what V is to become, `[rows]`.
+    ///     learning_rate: the step size.
+    ///     vf_coef: weight of the value loss.
+    ///     ent_coef: weight of the entropy.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     normalize_advantages: over all rows.
+    ///     alpha: what RMSprop keeps of its means.
+    ///     eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
+    ///     tf_like: epsilon inside of RMSprop's root.
+    ///     mask: which choices were allowed, `[rows, size]`.
+    ///
+    /// Returns:
+    ///     `policy`, `value`, `entropy`, `total`, `grad_norm` (before it was cut).
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
+    ///     ConfigError: an action that there is not.
+    ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, first, second, steps, obs, actions, advantages, returns, *, learning_rate, vf_coef,
+            ent_coef, max_grad_norm=None, normalize_advantages=false, alpha=0.99, eps=1e-5, tf_like=false,
+            mask=None
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn a2c<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        first: &Bound<'py, PyAny>,
+        second: Given<'_, 'py>,
+        #[pyo3(from_py_with = arg::integer::steps)] steps: u64,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        advantages: &Bound<'py, PyAny>,
+        returns: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = arg::number::vf_coef)] vf_coef: f64,
+        #[pyo3(from_py_with = arg::number::ent_coef)] ent_coef: f64,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        normalize_advantages: bool,
+        #[pyo3(from_py_with = arg::number::alpha)] alpha: f64,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
+        tf_like: bool,
+        mask: Given<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let loss = ActorCriticLoss { vf_coef, ent_coef };
+        let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
+        // What is not read may be anything of the right length.
+        let (log_probs, values) = (returns, returns);
+        let columns = Columns { obs, actions, log_probs, values, advantages, returns, mask };
+        let state = State { parameters, first, second, steps };
+        let rule = RmsProp { alpha, eps, tf_like };
+        match &self.engine {
+            Engine::Single(engine) => self.by_a2c(py, engine, state, &columns, (settings, rule)),
+            Engine::Double(engine) => self.by_a2c(py, engine, state, &columns, (settings, rule)),
+        }
     }
 
     /// A copy of the gradient of the last minibatch's loss, cut to `max_grad_norm`: zeros before there was one.
@@ -196,22 +273,45 @@ impl PyPpoEngine {
 
 /// The vectors that an update changes.
 struct State<'a, 'py> {
-    vectors: [&'a Bound<'py, PyAny>; 3],
+    parameters: &'a Bound<'py, PyAny>,
+    first: &'a Bound<'py, PyAny>,
+    second: Given<'a, 'py>,
     steps: u64,
 }
 
-impl PyPpoEngine {
-    fn learn<'py, F: Number + Plain>(
+type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<ViewMut<'py, F>>);
+
+impl<'py> State<'_, 'py> {
+    /// Parameters, first moments, and second ones where there are some.
+    fn views<F: Plain>(
+        &self,
+        names: [&str; 2],
+        len: usize,
+    ) -> PyResult<Vectors<'py, F>> {
+        let second = self.second.map(|second| coerce::output(second, names[1], &[len]));
+        Ok((
+            coerce::output(self.parameters, "parameters", &[len])?,
+            coerce::output(self.first, names[0], &[len])?,
+            second.transpose()?,
+        ))
+    }
+}
+
+impl PyOnPolicyEngine {
+    fn choices(&self) -> bool {
+        matches!(self.of.kind, Kind::Choices(_))
+    }
+
+    fn by_ppo<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
-        engine: &Shared<PpoEngine<F>>,
+        engine: &Shared<OnPolicyEngine<F>>,
         state: State<'_, 'py>,
         columns: &Columns<'_, 'py>,
         order: &Bound<'py, PyAny>,
-        mut settings: PpoSettings,
+        (mut settings, adam_eps): (PpoSettings, f64),
     ) -> PyResult<PpoUpdate> {
-        let choices = matches!(self.of.kind, Kind::Choices(_));
-        let views = columns.read::<F>(choices, self.of.obs_dim)?;
+        let views = columns.read::<F>(self.choices(), self.of.obs_dim)?;
         let order = coerce::array(order, "order")?;
         coerce::check_ndim(&order, "order", &["passes", "n"])?;
         let (passes, n) = match *order.shape() {
@@ -220,17 +320,15 @@ impl PyPpoEngine {
         };
         settings.n_epochs = passes;
         let order = coerce::elements::<i64>(&order, "order", "iu")?;
-        let [parameters, exp_avg, exp_avg_sq] = state.vectors;
-        let mut vectors: [ViewMut<'py, F>; 3] = [
-            coerce::output(parameters, "parameters", &[self.len])?,
-            coerce::output(exp_avg, "exp_avg", &[self.len])?,
-            coerce::output(exp_avg_sq, "exp_avg_sq", &[self.len])?,
-        ];
-        let [parameters, exp_avg, exp_avg_sq] = vectors.each_mut().map(ViewMut::slice_mut);
+        let (mut parameters, mut first, mut second) =
+            state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
+        let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
+        let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
         let (rows, order, mut steps) = (views.rows(), order.slice(), state.steps);
         writing(py, engine, LONG, |engine| {
-            let mut moving = Moving { parameters, exp_avg, exp_avg_sq, steps: &mut steps };
-            engine.update(&mut moving, rows, &settings, |pass, places| {
+            let rule = Adam::new(adam_eps);
+            let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
+            engine.ppo(parameters, &mut adam, rows, &settings, |pass, places| {
                 places.clear();
                 let pass = order.get(pass * n..(pass + 1) * n).unwrap_or_default();
                 // A negative number is no row, as is the largest size.
@@ -238,15 +336,45 @@ impl PyPpoEngine {
             })
         })
     }
+
+    fn by_a2c<'py, F: Number + Plain>(
+        &self,
+        py: Python<'py>,
+        engine: &Shared<OnPolicyEngine<F>>,
+        state: State<'_, 'py>,
+        columns: &Columns<'_, 'py>,
+        (settings, rule): (A2cSettings, RmsProp),
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let views = columns.read::<F>(self.choices(), self.of.obs_dim)?;
+        let (mut parameters, mut first, mut second) =
+            state.views::<F>(["first", "second"], self.len)?;
+        let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
+        let second = second.as_mut().map(ViewMut::slice_mut);
+        let (rows, mut steps) = (views.rows(), state.steps);
+        let update = writing(py, engine, LONG, |engine| {
+            let mut optimizer = match second {
+                Some(exp_avg_sq) => {
+                    let (rule, steps) = (Adam::new(rule.eps), &mut steps);
+                    Optimizer::Adam { rule, exp_avg: first, exp_avg_sq, steps }
+                }
+                None => Optimizer::RmsProp { rule, square_avg: first },
+            };
+            engine.a2c(parameters, &mut optimizer, rows, &settings)
+        })?;
+        let dict = PyDict::new(py);
+        put_loss(&dict, &update.terms)?;
+        dict.set_item("grad_norm", update.grad_norm)?;
+        Ok(dict)
+    }
 }
 
-fn shared<F: Number>(net: ActorCritic, layout: Layout) -> Shared<PpoEngine<F>> {
-    Shared::new(PpoEngine::new(net, layout))
+fn shared<F: Number>(net: ActorCritic, layout: Layout) -> Shared<OnPolicyEngine<F>> {
+    Shared::new(OnPolicyEngine::new(net, layout))
 }
 
 fn copied<'py, F: Number + Plain>(
     py: Python<'py>,
-    engine: &Shared<PpoEngine<F>>,
+    engine: &Shared<OnPolicyEngine<F>>,
     len: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut out = ViewMut::<F>::fresh(py, &[len])?;
@@ -260,14 +388,10 @@ fn copied<'py, F: Number + Plain>(
 
 fn told<'py>(py: Python<'py>, update: &PpoUpdate) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let (moved, loss) = (update.terms, update.terms.terms);
+    put_loss(&dict, &update.terms.terms)?;
     for (name, value) in [
-        ("policy", loss.policy),
-        ("value", loss.value),
-        ("entropy", loss.entropy),
-        ("total", loss.total),
-        ("approx_kl", moved.approx_kl),
-        ("clip_fraction", moved.clip_fraction),
+        ("approx_kl", update.terms.approx_kl),
+        ("clip_fraction", update.terms.clip_fraction),
         ("grad_norm", update.grad_norm),
     ] {
         dict.set_item(name, value)?;
@@ -278,4 +402,11 @@ fn told<'py>(py: Python<'py>, update: &PpoUpdate) -> PyResult<Bound<'py, PyDict>
         dict.set_item(name, count)?;
     }
     Ok(dict)
+}
+
+fn put_loss(dict: &Bound<'_, PyDict>, terms: &Terms) -> PyResult<()> {
+    dict.set_item("policy", terms.policy)?;
+    dict.set_item("value", terms.value)?;
+    dict.set_item("entropy", terms.entropy)?;
+    dict.set_item("total", terms.total)
 }

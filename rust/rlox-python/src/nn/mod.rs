@@ -3,4 +3,4 @@
 mod engine;
 mod incoming;
 
-pub(crate) use engine::PyPpoEngine;
+pub(crate) use engine::PyOnPolicyEngine;

@@ -1,4 +1,4 @@
-"""PPO with `backend="native"`: the run that torch's is but for rounding, and a state that both go on from."""
+"""PPO and A2C with `backend="native"`: torch's run but for rounding, and a state that both go on from."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from helpers.policies import UserMlp
 from helpers.riddles import EYE
 
 import rlox
-from rlox.algorithms import PPO
+from rlox.algorithms import A2C, PPO
 from rlox.errors import ConfigError, NonFiniteError
 
 SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 64, "n_epochs": 3, "batch_size": 50, "seed": 5}
 STEP = 256
 
 
-def weights(algorithm: PPO) -> torch.Tensor:
+def weights(algorithm: PPO | A2C) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in algorithm.policy.parameters()])
 
 
-def apart(left: PPO, right: PPO) -> float:
+def apart(left: PPO | A2C, right: PPO | A2C) -> float:
     return float((weights(left) - weights(right)).norm() / weights(right).norm())
 
 
@@ -46,6 +46,29 @@ def test_an_update_moves_the_weights_to_where_torch_moves_them(settings: dict[st
             assert told["native"][name] == near, name
     start = PPO(backend="torch", **SMALL, **settings)
     assert apart(start, runs["torch"]) > 1e-3  # something was learned
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01},
+        {"env_id": "Pendulum-v1", "use_sde": True, "use_rms_prop": False},
+        {"env_id": "Pendulum-v1", "normalize_advantages": True, "rms_prop_tf_like": True},
+    ],
+)
+def test_updates_of_a2c_move_the_weights_to_where_torch_moves_them(
+    settings: dict[str, Any],
+) -> None:
+    runs = {name: A2C(backend=name, n_envs=4, seed=5, **settings) for name in ("torch", "native")}
+    start = weights(runs["torch"])
+    told = {name: run.train(60) for name, run in runs.items()}
+    moved = (weights(runs["torch"]) - start).norm()
+    assert moved > 1e-4
+    assert (weights(runs["native"]) - weights(runs["torch"])).norm() < 1e-2 * moved
+    for name, value in told["torch"].items():
+        if not name.startswith("time/"):
+            near = pytest.approx(value, rel=1e-3, abs=1e-5, nan_ok=True)
+            assert told["native"][name] == near, name
 
 
 def test_either_backend_goes_on_from_a_checkpoint_of_the_other(tmp_path: Path) -> None:

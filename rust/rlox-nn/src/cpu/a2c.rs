@@ -1,0 +1,68 @@
+//! A2C: one step along the gradient of a whole rollout (Mnih et al. 2016).
+
+use rlox_core::Result;
+
+use super::engine::{OnPolicyEngine, finite};
+use super::gemm::Number;
+use super::losses::{ActorCriticLoss, Collected, Said, Slopes, Terms, standardize};
+use super::optim::{Optimizer, clip};
+use super::rows::Rows;
+
+/// Settings of an update; schedules are the caller's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct A2cSettings {
+    /// The loss.
+    pub loss: ActorCriticLoss,
+    /// The optimizer's step size.
+    pub learning_rate: f64,
+    /// To which the gradients of all parameters together are cut.
+    pub max_grad_norm: Option<f64>,
+    /// Whether the advantages of the rollout are standardized.
+    pub normalize_advantages: bool,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct A2cUpdate {
+    /// The loss.
+    pub terms: Terms,
+    /// The gradient's norm before it was cut.
+    pub grad_norm: f64,
+}
+
+impl<F: Number> OnPolicyEngine<F> {
+    /// One step of A2C, where the rows of a rollout lie; old log-probabilities and values are not read.
+    ///
+    /// # Errors
+    /// [`rlox_core::Error::NonFinite`] for a loss, a gradient or a parameter that is no number;
+    /// [`rlox_core::Error::Shape`] for columns of different lengths; what actions are refused.
+    pub fn a2c(
+        &mut self,
+        parameters: &mut [F],
+        optimizer: &mut Optimizer<'_, F>,
+        rows: Rows<'_, F>,
+        settings: &A2cSettings,
+    ) -> Result<A2cUpdate> {
+        let n = rows.check()?;
+        let Self { net, memory, gradient, batch, .. } = self;
+        batch.advantages.clear();
+        batch.advantages.extend_from_slice(rows.advantages);
+        if settings.normalize_advantages {
+            standardize(&mut batch.advantages);
+        }
+        let Rows { log_probs, values, returns, .. } = rows;
+        let collected = Collected { log_probs, values, advantages: &batch.advantages, returns };
+        let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
+            let (told, to_entropy) = settings.loss.gradient(said, collected, to)?;
+            Ok((told, told.total.is_finite().then_some(to_entropy)))
+        };
+        let seen = (rows.obs.get(..n * rows.obs_dim).unwrap_or_default(), rows.done);
+        let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
+        finite("loss", terms.total)?;
+        let grad_norm = clip(gradient, settings.max_grad_norm);
+        finite("norm of the gradient", grad_norm)?;
+        optimizer.step(parameters, gradient, settings.learning_rate)?;
+        self.check_finite(parameters)?;
+        Ok(A2cUpdate { terms, grad_norm })
+    }
+}
