@@ -10,11 +10,12 @@ from rlox.algorithms import A2C
 pytestmark = pytest.mark.learning
 
 
-def test_a2c_balances_the_pole_longer_after_50_000_steps() -> None:
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_a2c_balances_the_pole_longer_after_50_000_steps(backend: str) -> None:
     """Seeds 0 to 3 scored 203, 214, 306 and 393 when this was written; a random policy scores 22."""
     scores = []
     for seed in range(3):
-        algorithm = A2C("CartPole-v1", seed=seed)
+        algorithm = A2C("CartPole-v1", seed=seed, backend=backend)
         algorithm.train(50_000)
         scores.append(algorithm.evaluate(30).mean)
         algorithm.close()

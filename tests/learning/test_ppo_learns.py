@@ -18,13 +18,13 @@ PRESETS = Path(__file__).parents[2] / "conf" / "tuned" / "ppo"
 pytestmark = pytest.mark.learning
 
 
-def preset(env_id: str, seed: int, total_steps: int, **env: Any) -> dict[str, Any]:
+def preset(env_id: str, seed: int, total_steps: int, backend: str = "torch") -> dict[str, Any]:
     """The preset of `env_id` as a run configuration; `1e-3` is a number, as it is for Hydra."""
     tree = yaml.safe_load((PRESETS / f"{env_id}.yaml").read_text())
     algo = {k: float(v) if k == "learning_rate" else v for k, v in tree["algo"].items()}
     return {
-        "algo": {"name": "ppo", **algo},
-        "env": {"id": env_id, **tree["env"], **env},
+        "algo": {"name": "ppo", **algo, "backend": backend},
+        "env": {"id": env_id, **tree["env"]},
         "seed": seed,
         "total_steps": total_steps,
     }
@@ -39,13 +39,16 @@ def score(config: dict[str, Any]) -> tuple[float, float]:
     return evaluation.mean, evaluation.iqm
 
 
-def test_ppo_solves_cartpole_in_100_000_steps() -> None:
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_ppo_solves_cartpole_in_100_000_steps(backend: str) -> None:
     """The budget of the published preset; at half of it two seeds of five were below 475."""
-    means = np.array([score(preset("CartPole-v1", seed, 100_000))[0] for seed in range(3)])
+    runs = [preset("CartPole-v1", seed, 100_000, backend) for seed in range(3)]
+    means = np.array([score(run)[0] for run in runs])
     assert iqm(means) >= 475, means
     assert means.min() >= 100, means
 
 
-def test_ppo_swings_the_pendulum_up_in_100_000_steps() -> None:
-    mean, _ = score(preset("Pendulum-v1", 0, 100_000))
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_ppo_swings_the_pendulum_up_in_100_000_steps(backend: str) -> None:
+    mean, _ = score(preset("Pendulum-v1", 0, 100_000, backend))
     assert mean >= -300

@@ -6,6 +6,7 @@ mod gae;
 mod inputs;
 mod llm;
 mod math;
+mod nn;
 mod vtrace;
 
 use rlox_core::Result;
@@ -48,6 +49,7 @@ pub fn kernels() -> Vec<Kernel> {
         vtrace::kernels(),
         llm::kernels(),
         math::kernels(),
+        nn::kernels(),
         env::kernels(),
         buffer::kernels(),
     ];

@@ -37,12 +37,14 @@ pub struct Matrix<'a, F> {
 
 impl<'a, F> Matrix<'a, F> {
     /// `rows` rows, one after the other.
-    pub(crate) const fn new(values: &'a [F], rows: usize, columns: usize) -> Self {
+    #[must_use]
+    pub const fn new(values: &'a [F], rows: usize, columns: usize) -> Self {
         Self { values, rows, columns, transposed: false }
     }
 
     /// Rows and columns exchanged.
-    pub(crate) const fn transposed(self) -> Self {
+    #[must_use]
+    pub const fn transposed(self) -> Self {
         let Self { values, rows, columns, transposed } = self;
         Self { values, rows: columns, columns: rows, transposed: !transposed }
     }

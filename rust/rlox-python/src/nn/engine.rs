@@ -283,11 +283,7 @@ type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<ViewMut<'py, F>
 
 impl<'py> State<'_, 'py> {
     /// Parameters, first moments, and second ones where there are some.
-    fn views<F: Plain>(
-        &self,
-        names: [&str; 2],
-        len: usize,
-    ) -> PyResult<Vectors<'py, F>> {
+    fn views<F: Plain>(&self, names: [&str; 2], len: usize) -> PyResult<Vectors<'py, F>> {
         let second = self.second.map(|second| coerce::output(second, names[1], &[len]));
         Ok((
             coerce::output(self.parameters, "parameters", &[len])?,
