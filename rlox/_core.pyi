@@ -105,7 +105,7 @@ class OnPolicyEngine:
     def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str='tanh', precision: str='f32') -> OnPolicyEngine:
         ...
 
-    def ppo(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: int, obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
+    def ppo(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: NDArray[np.int64], obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
         """Learns from the rows of a rollout in minibatches, one pass for each row of `order`.
 
         Each minibatch takes one step of Adam along the gradient of
@@ -116,7 +116,7 @@ class OnPolicyEngine:
             parameters: the vector, changed in place, as the next two are.
             exp_avg: Adam's first moments.
             exp_avg_sq: Adam's second moments.
-            steps: steps of Adam so far.
+            steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
             obs: `[rows, obs_dim]`.
             actions: choices `[rows]`, or `[rows, size]`.
             log_probs: of the policy that acted, `[rows]`.
@@ -147,7 +147,7 @@ class OnPolicyEngine:
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
         """
 
-    def a2c(self, parameters: NDArray[np.floating[Any]], first: NDArray[np.floating[Any]], second: NDArray[np.floating[Any]] | None, steps: int, obs: ArrayLike, actions: ArrayLike, advantages: ArrayLike, returns: ArrayLike, *, learning_rate: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, normalize_advantages: bool=False, alpha: float=0.99, eps: float=1e-05, tf_like: bool=False, mask: ArrayLike | None=None) -> dict[str, float]:
+    def a2c(self, parameters: NDArray[np.floating[Any]], first: NDArray[np.floating[Any]], second: NDArray[np.floating[Any]] | None, steps: NDArray[np.int64], obs: ArrayLike, actions: ArrayLike, advantages: ArrayLike, returns: ArrayLike, *, learning_rate: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, normalize_advantages: bool=False, alpha: float=0.99, eps: float=1e-05, tf_like: bool=False, mask: ArrayLike | None=None) -> dict[str, float]:
         """One step along the gradient of -E[log pi(a | o) A] + vf_coef E[(V - R)^2] - ent_coef E[H] (Mnih
         et al. 2016, sec. 4) over all rows, cut to `max_grad_norm`.
 
@@ -156,7 +156,7 @@ class OnPolicyEngine:
             first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
                 moments.
             second: Adam's second moments; without them the rule is RMSprop.
-            steps: steps of Adam so far.
+            steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
             obs: `[rows, obs_dim]`.
             actions: choices `[rows]`, or `[rows, size]`.
             advantages: `[rows]`.

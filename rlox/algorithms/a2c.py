@@ -23,7 +23,7 @@ from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.policies.native import named, native_engine, unmasked
+from rlox.policies.native import counted, native_engine, require_plain, told_where, unmasked
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -96,12 +96,13 @@ class NativeA2CLearner(A2CLearner):
         optimizer, config = self.optimizer, self.config
         moments = [optimizer.moment(name).numpy() for name in optimizer.moments]
         obs, mask = unmasked(rows)
-        with named(where):
+        require_plain(self.policy)
+        with told_where(where), counted(optimizer) as steps:
             told = self._engine.a2c(
                 optimizer.vector.numpy(),
                 moments[0],
                 moments[1] if len(moments) > 1 else None,
-                optimizer.steps,
+                steps,
                 obs,
                 rows.actions.numpy(),
                 rows.advantages.numpy(),
@@ -116,7 +117,6 @@ class NativeA2CLearner(A2CLearner):
                 tf_like=config.rms_prop_tf_like,
                 mask=mask,
             )
-        optimizer.steps += 1
         return {name: told[name.rpartition("/")[2]] for name in NAMES}
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rlox.algorithms.clipped import NAMES, Clipped
 from rlox.algorithms.on_policy import where
 from rlox.configs import PPOConfig
 from rlox.policies import ActorCritic
-from rlox.policies.native import named, native_engine, unmasked
+from rlox.policies.native import counted, native_engine, require_plain, told_where, unmasked
 from rlox.rng import Streams
 from rlox.types import Clock, Rollout, Update
 
 __all__ = ["NativePPOLearner"]
-
-# What the engine tells, in the order of the metrics' names.
-TOLD = ("policy", "value", "entropy", "approx_kl", "clip_fraction", "total", "grad_norm")
 
 
 class NativePPOLearner(Clipped[ActorCritic]):
@@ -34,21 +33,23 @@ class NativePPOLearner(Clipped[ActorCritic]):
         self._schedule(clock)
         passes = range(self.config.n_epochs)
         order = torch.stack([batch.shuffled(self._shuffler(batch, epoch)) for epoch in passes])
-        with named(where(batch, clock)):
-            told = self._learn(batch, order)
-        self.optimizer.steps += int(told["steps"])
-        means = dict(zip(NAMES, (told[name] for name in TOLD), strict=True))
+        require_plain(self.policy)
+        with told_where(where(batch, clock)), counted(self.adam) as steps:
+            told = self._learn(batch, order, steps)
+        means = {name: told[name.rpartition("/")[2]] for name in NAMES}
         metrics = self._metrics(batch, means if told["steps"] else {}, int(told["epochs"]))
         return Update(metrics, count=1, samples=int(told["samples"]))
 
-    def _learn(self, batch: Rollout, order: torch.Tensor) -> dict[str, float]:
+    def _learn(
+        self, batch: Rollout, order: torch.Tensor, steps: NDArray[np.int64]
+    ) -> dict[str, float]:
         adam, loss, config = self.adam, self.loss, self.config
         obs, mask = unmasked(batch)
         return self._engine.ppo(
             adam.vector.numpy(),
             adam.moment("exp_avg").numpy(),
             adam.moment("exp_avg_sq").numpy(),
-            adam.steps,
+            steps,
             obs,
             batch.actions.numpy(),
             batch.log_probs.numpy(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
@@ -13,15 +14,15 @@ from rlox._core import OnPolicyEngine
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.networks import hooked
 from rlox.networks.mlp import ACTIVATIONS
-from rlox.optim import FlatParameters
+from rlox.optim import FlatParameters, Optimizer
 from rlox.policies.base import ActorCritic
 from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
 from rlox.policies.discrete import DiscretePolicy
 from rlox.policies.masking import MaskedDiscretePolicy
-from rlox.policies.mlp import MLPActorCritic
+from rlox.policies.mlp import EVALUATING, MLPActorCritic
 from rlox.types import Minibatch, Rollout
 
-__all__ = ["named", "native_engine", "unmasked"]
+__all__ = ["counted", "native_engine", "require_plain", "told_where", "unmasked"]
 
 # What actions are to the engine, by the policies that it knows: subclasses may do anything.
 KINDS: dict[type[nn.Module], str] = {
@@ -41,28 +42,48 @@ def native_engine(policy: ActorCritic, flat: FlatParameters) -> OnPolicyEngine:
     kind = KINDS.get(type(policy))
     if kind is None or not isinstance(policy, MLPActorCritic):
         raise _refused(f"a {type(policy).__name__}, not a built-in policy of vectors")
-    actor, critic = (list(net.children()) for net in (policy.actor, policy.critic))
     if flat.vector.device.type != "cpu" or str(flat.vector.dtype) != "torch.float32":
         raise _refused(f"in {flat.vector.dtype} on {flat.vector.device}, not in float32 on the CPU")
-    if any(map(hooked, policy.modules())):
-        raise _refused("hooked, and a hook would never be called")
-    named = dict(policy.named_parameters())
-    if frozen := [name for name, value in named.items() if not value.requires_grad]:
-        raise _refused(f"frozen in {', '.join(frozen)}")
-    linear = [[m for m in net if isinstance(m, nn.Linear)] for net in (actor, critic)]
-    between = [m for net in (actor, critic) for m in net if not isinstance(m, nn.Linear)]
-    activations = {name for name, made in ACTIVATIONS.items() for m in between if type(m) is made}
-    if len(activations) > 1 or len(between) != sum(len(net) - 1 for net in linear):
+    require_plain(policy)
+    nets = [list(net.children()) for net in (policy.actor, policy.critic)]
+    linear = [[layer for layer in net[::2] if type(layer) is nn.Linear] for net in nets]
+    between = [_name(layer) for net in nets for layer in net[1::2]]
+    whole = all(len(layers) == len(net[::2]) for layers, net in zip(linear, nets, strict=True))
+    biased = all(layer.bias is not None for layers in linear for layer in layers)
+    if not (whole and biased) or None in between or len(set(between)) > 1:
         raise _refused("of other layers than those that it was made of")
+    parameters = {name: tuple(value.shape) for name, value in policy.named_parameters()}
+    if len(parameters) != 2 * sum(map(len, linear)) + ("log_std" in parameters):
+        raise _refused("one whose networks share parameters")
     return OnPolicyEngine(
-        [(name, tuple(value.shape)) for name, value in named.items()],
+        list(parameters.items()),
         kind=kind,
         size=linear[0][-1].out_features,
         obs_dim=linear[0][0].in_features,
         actor=[layer.out_features for layer in linear[0][:-1]],
         critic=[layer.out_features for layer in linear[1][:-1]],
-        activation=activations.pop() if activations else "tanh",
+        activation=between[0] or "tanh" if between else "tanh",
     )
+
+
+def require_plain(policy: ActorCritic) -> None:
+    """Raise ConfigError for what would have to be called or asked in an update, and would not be.
+
+    Methods of this very object, hooks, and parameters that are frozen: all may also come later.
+    """
+    if own := [name for name in EVALUATING if name in policy.__dict__]:
+        raise _refused(f"one with a {own[0]} of its own")
+    if any(map(hooked, policy.modules())):
+        raise _refused("hooked, and a hook would never be called")
+    if frozen := [name for name, p in policy.named_parameters() if not p.requires_grad]:
+        raise _refused(f"frozen in {', '.join(frozen)}")
+
+
+def _name(layer: nn.Module) -> str | None:
+    """The activation that this is, with torch's own settings."""
+    found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
+    plain = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
+    return next(found, None) if plain else None
 
 
 def unmasked(rows: Minibatch | Rollout) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -74,7 +95,7 @@ def unmasked(rows: Minibatch | Rollout) -> tuple[NDArray[Any], NDArray[Any] | No
 
 
 @contextmanager
-def named(where: str) -> Iterator[None]:
+def told_where(where: str) -> Iterator[None]:
     """A number that is none is told with the update in which it was found, and what helps."""
     try:
         yield
@@ -83,6 +104,16 @@ def named(where: str) -> Iterator[None]:
             f"{error}, in the {where}; lower algo.learning_rate or algo.max_grad_norm, or check the "
             "environment's rewards"
         ) from None
+
+
+@contextmanager
+def counted(optimizer: Optimizer) -> Iterator[NDArray[np.int64]]:
+    """Where the engine counts the optimizer's steps, those of an update that failed too."""
+    steps = np.array([optimizer.steps])
+    try:
+        yield steps
+    finally:
+        optimizer.steps = int(steps[0])
 
 
 def _refused(what: str) -> ConfigError:

@@ -65,7 +65,7 @@ impl Case {
                 column("advantages"),
                 column("returns"),
             ],
-            engine: OnPolicyEngine::new(net, layout),
+            engine: OnPolicyEngine::new(net, layout)?,
         })
     }
 }

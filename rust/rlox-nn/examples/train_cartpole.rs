@@ -47,7 +47,7 @@ impl Learner {
             activation: Activation::Tanh,
         };
         let layout = Layout::aligned(16, of.named())?;
-        let engine = OnPolicyEngine::new(ActorCritic::new(&layout, &of)?, layout.clone());
+        let engine = OnPolicyEngine::new(ActorCritic::new(&layout, &of)?, layout.clone())?;
         let zeros = vec![0.0; layout.len()];
         let mut parameters = Parameters::of(layout);
         init::orthogonal(&of, &mut parameters, seed, 0.0)?;

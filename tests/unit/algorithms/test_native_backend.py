@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from helpers.policies import UserMlp
 from helpers.riddles import EYE
 
-import rlox
-from rlox.algorithms import A2C, PPO
+from rlox.algorithms import A2C, DQN, PPO
 from rlox.errors import ConfigError, NonFiniteError
 
 SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 64, "n_epochs": 3, "batch_size": 50, "seed": 5}
@@ -82,6 +80,10 @@ def test_either_backend_goes_on_from_a_checkpoint_of_the_other(tmp_path: Path) -
         run.train(3 * STEP)
     assert apart(went_on["native"], went_on["torch"]) < 1e-5
     assert apart(first, went_on["torch"]) > 1e-4
+    went_on["native"].save(tmp_path / "native")
+    back = PPO.from_checkpoint(tmp_path / "native", backend="torch")
+    assert torch.equal(weights(back), weights(went_on["native"]))
+    assert back.learner.adam.steps == went_on["native"].learner.adam.steps > 0
 
 
 def test_epochs_end_early_at_the_target_of_the_kl_in_both() -> None:
@@ -109,12 +111,6 @@ def test_what_the_engine_cannot_learn_is_refused_before_the_run(
 
 
 def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
-    run = PPO("CartPole-v1", backend="native", **SMALL)
-    run.train(STEP)
-    with torch.no_grad():
-        run.policy.critic[0].weight[0, 0] = float("nan")
-    with pytest.raises(NonFiniteError, match="values"):
-        run.train(2 * STEP)
     endless = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e38})
     with pytest.raises(
         NonFiniteError, match=r"in the update of rollout 0 .*lower algo.learning_rate"
@@ -122,15 +118,30 @@ def test_weights_that_are_no_numbers_stop_the_run_in_the_same_update() -> None:
         endless.train(STEP)
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
-    kept = rlox.num_threads()
-    found = []
-    try:
-        for threads in (1, 2, 7):
-            rlox.set_num_threads(threads)
-            run = PPO("CartPole-v1", backend="native", **SMALL)
-            run.train(3 * STEP)
-            found.append(weights(run).numpy())
-    finally:
-        rlox.set_num_threads(kept)
-    assert all(np.array_equal(found[0], other) for other in found[1:])
+def test_what_an_update_would_pass_over_is_refused_also_when_it_comes_later() -> None:
+    for change, says in [
+        (lambda p: p.actor[0].register_forward_hook(lambda *_: None), "hooked"),
+        (lambda p: p.actor[0].weight.requires_grad_(False), r"frozen in actor\.0\.weight"),
+        (lambda p: setattr(p, "evaluate_actions", p.evaluate_actions), "of its own"),
+    ]:
+        run = PPO("CartPole-v1", backend="native", **SMALL)
+        run.train(STEP)
+        change(run.policy)
+        before = weights(run)
+        with pytest.raises(ConfigError, match=says):
+            run.train(2 * STEP)
+        assert torch.equal(weights(run), before)
+
+
+def test_steps_that_were_taken_are_counted_where_an_update_fails() -> None:
+    run = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e18})
+    with pytest.raises(NonFiniteError):
+        run.train(STEP)
+    assert 1 <= run.learner.adam.steps < 18
+
+
+def test_the_backend_of_algorithms_that_have_but_one_cannot_be_changed(tmp_path: Path) -> None:
+    run = DQN("CartPole-v1", learning_starts=10)
+    run.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=r"algo.backend='?native"):
+        DQN.from_checkpoint(tmp_path / "saved", backend="native")

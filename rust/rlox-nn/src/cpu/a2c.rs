@@ -2,7 +2,7 @@
 
 use rlox_core::Result;
 
-use super::engine::{OnPolicyEngine, finite};
+use super::engine::{Common, OnPolicyEngine, finite};
 use super::gemm::Number;
 use super::losses::{ActorCriticLoss, Collected, Said, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
@@ -43,6 +43,9 @@ impl<F: Number> OnPolicyEngine<F> {
         rows: Rows<'_, F>,
         settings: &A2cSettings,
     ) -> Result<A2cUpdate> {
+        let A2cSettings { loss, learning_rate, max_grad_norm, .. } = *settings;
+        Common { loss, learning_rate, max_grad_norm }.check()?;
+        optimizer.check()?;
         let n = rows.check()?;
         let Self { net, memory, gradient, batch, .. } = self;
         batch.advantages.clear();
@@ -53,15 +56,18 @@ impl<F: Number> OnPolicyEngine<F> {
         let Rows { log_probs, values, returns, .. } = rows;
         let collected = Collected { log_probs, values, advantages: &batch.advantages, returns };
         let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
-            let (told, to_entropy) = settings.loss.gradient(said, collected, to)?;
-            Ok((told, told.total.is_finite().then_some(to_entropy)))
+            let (told, to_entropy) = loss.gradient(said, collected, to)?;
+            let Terms { policy, value, entropy, total } = told;
+            let parts = [("policy loss", policy), ("value loss", value), ("entropy", entropy)];
+            finite(0, parts)?;
+            finite(0, [("loss", total)])?;
+            Ok((told, Some(to_entropy)))
         };
         let seen = (rows.obs.get(..n * rows.obs_dim).unwrap_or_default(), rows.done);
         let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
-        finite("loss", terms.total)?;
-        let grad_norm = clip(gradient, settings.max_grad_norm);
-        finite("norm of the gradient", grad_norm)?;
-        optimizer.step(parameters, gradient, settings.learning_rate)?;
+        let grad_norm = clip(gradient, max_grad_norm);
+        finite(0, [("gradient norm", grad_norm)])?;
+        optimizer.step(parameters, gradient, learning_rate)?;
         self.check_finite(parameters)?;
         Ok(A2cUpdate { terms, grad_norm })
     }

@@ -1,6 +1,6 @@
 //! A policy and a value function with no parameter in common.
 
-use rlox_core::{Layout, Result};
+use rlox_core::{Error, Layout, Result};
 
 use super::activation::Activation;
 use super::gemm::Number;
@@ -95,7 +95,16 @@ impl ActorCritic {
     /// [`rlox_core::Error::UnknownName`] for a parameter that is missing, [`rlox_core::Error::Shape`] for one
     /// of another shape, [`rlox_core::Error::Config`] for layers that the architecture has not.
     pub fn new(layout: &Layout, of: &Architecture) -> Result<Self> {
-        let outputs = of.kind.outputs();
+        let (outputs, named) = (of.kind.outputs(), of.named());
+        if matches!(of.kind, Kind::Sde(_)) && of.actor.is_empty() {
+            let expected = "at least one hidden layer, of which the noise is a function";
+            return Err(Error::config("widths of the actor", "empty", expected));
+        }
+        let known = |name: &str| named.iter().any(|(own, _)| own == name);
+        if let Some((name, ..)) = layout.arrays().find(|(name, ..)| !known(name)) {
+            let expected = "one of these networks, whose layers have other names";
+            return Err(Error::config("parameter", name, expected));
+        }
         let head = match of.kind {
             Kind::Choices(n) => Head::Categorical { n },
             Kind::Numbers(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },

@@ -4,6 +4,8 @@ use rlox_core::{Error, Layout, Result};
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 use super::gemm::Number;
+use super::losses::ActorCriticLoss;
+use super::mlp::resize;
 use super::rows::Minibatch;
 
 /// Learns the parameters of an [`ActorCritic`], which are the caller's, from rollouts.
@@ -18,10 +20,13 @@ pub struct OnPolicyEngine<F> {
 
 impl<F: Number> OnPolicyEngine<F> {
     /// An engine for `net`, whose parameters lie as `layout` says.
-    #[must_use]
-    pub fn new(net: ActorCritic, layout: Layout) -> Self {
-        let (memory, gradient) = (ActorCriticMemory::default(), vec![F::ZERO; layout.len()]);
-        Self { net, layout, memory, gradient, batch: Minibatch::default() }
+    ///
+    /// # Errors
+    /// [`Error::Config`] if memory does not hold as many numbers again.
+    pub fn new(net: ActorCritic, layout: Layout) -> Result<Self> {
+        let (memory, mut gradient) = (ActorCriticMemory::default(), Vec::new());
+        resize(&mut gradient, layout.len())?;
+        Ok(Self { net, layout, memory, gradient, batch: Minibatch::default() })
     }
 
     /// The networks.
@@ -56,10 +61,45 @@ impl<F: Number> OnPolicyEngine<F> {
 }
 
 /// # Errors
-/// [`Error::NonFinite`] for a number of an update that is none.
-pub(super) fn finite(name: &'static str, value: f64) -> Result<()> {
-    if value.is_finite() {
-        return Ok(());
+/// [`Error::NonFinite`] for the first number of an update that is none; the index is that of the minibatch.
+pub(super) fn finite<const N: usize>(
+    minibatch: usize,
+    numbers: [(&'static str, f64); N],
+) -> Result<()> {
+    let found = numbers.into_iter().find(|(_, value)| !value.is_finite());
+    found.map_or(Ok(()), |(name, value)| {
+        let name = format!("{name} by minibatch").into();
+        Err(Error::NonFinite { name, index: minibatch, value })
+    })
+}
+
+/// Settings that every update has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Common {
+    pub(super) loss: ActorCriticLoss,
+    pub(super) learning_rate: f64,
+    pub(super) max_grad_norm: Option<f64>,
+}
+
+impl Common {
+    /// # Errors
+    /// [`Error::Config`] for a setting out of its range.
+    pub(super) fn check(&self) -> Result<()> {
+        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
+        within("vf_coef", self.loss.vf_coef, true, "a number")?;
+        within("ent_coef", self.loss.ent_coef, true, "a number")?;
+        let most = self.max_grad_norm.unwrap_or(1.0);
+        within("max_grad_norm", most, most > 0.0, "above 0")
     }
-    Err(Error::NonFinite { name: name.into(), index: 0, value })
+}
+
+/// # Errors
+/// [`Error::Config`] unless the setting is finite and `fits`.
+pub(super) fn within(
+    name: &'static str,
+    value: f64,
+    fits: bool,
+    expected: &'static str,
+) -> Result<()> {
+    if value.is_finite() && fits { Ok(()) } else { Err(Error::config(name, value, expected)) }
 }

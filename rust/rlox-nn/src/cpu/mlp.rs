@@ -1,7 +1,7 @@
 //! Multilayer perceptrons whose parameters lie in somebody else's vector.
 
-use rlox_core::Layout;
 use rlox_core::error::{Error, Result, check_len};
+use rlox_core::{Layout, interrupt};
 
 use super::activation::Activation;
 use super::dense::Dense;
@@ -69,7 +69,7 @@ impl Mlp {
     ///
     /// # Errors
     /// [`Error::UnknownName`] for a parameter that is missing, [`Error::Shape`] for one of another shape;
-    /// [`Error::Config`] for fewer than two sizes, or more layers under `prefix`.
+    /// [`Error::Config`] for fewer than two sizes.
     pub fn new(
         layout: &Layout,
         prefix: &str,
@@ -84,13 +84,6 @@ impl Mlp {
                 format!("{sizes:?}"),
                 expected,
             ));
-        }
-        let under = format!("{prefix}.");
-        let more =
-            |name: &&str| name.starts_with(&under) && named.iter().all(|(own, _)| own != name);
-        if let Some(name) = layout.arrays().map(|(name, ..)| name).find(more) {
-            let expected = format!("no parameter of {prefix}, whose layers are {sizes:?}");
-            return Err(Error::config("parameter", name, expected));
         }
         let mut layers = Vec::with_capacity(named.len() / 2);
         for pair in named.as_chunks::<2>().0 {
@@ -152,12 +145,13 @@ impl Mlp {
         keep: bool,
     ) -> Result<&'m mut [F]> {
         let rows = self.rows(parameters.len(), x.len())?;
-        memory.fit(&self.layers, rows, keep);
+        memory.fit(&self.layers, rows, keep)?;
         let Memory { outputs, slopes, .. } = memory;
         let hidden = self.layers.len().saturating_sub(1);
         for (i, layer) in self.layers.iter().enumerate() {
             let (before, from) = outputs.split_at_mut(i);
             let Some(y) = from.first_mut() else { continue };
+            interrupt::check()?;
             layer.forward(parameters, before.last().map_or(x, Vec::as_slice), y)?;
             if i < hidden {
                 let slopes = slopes.get_mut(i).map_or(&mut [][..], Vec::as_mut_slice);
@@ -201,6 +195,7 @@ impl Mlp {
             let before = i.checked_sub(1);
             let given = before.and_then(|i| outputs.get(i));
             let inputs = given.map_or(x, Vec::as_slice);
+            interrupt::check()?;
             if let Some(gradient) = &mut wanted.parameters {
                 layer.learn(gradient, inputs, above)?;
             }
@@ -210,7 +205,7 @@ impl Mlp {
                     None => Ok(()),
                 };
             };
-            below.resize(rows * layer.inputs, F::ZERO);
+            resize(below, rows * layer.inputs)?;
             layer.back(parameters, above, below)?;
             self.activation.back(below, inputs, slopes.get(before).map_or(&[], Vec::as_slice));
             std::mem::swap(above, below);
@@ -226,17 +221,31 @@ impl Mlp {
     }
 }
 
+/// Room for so many numbers; what they are is of no account.
+///
+/// # Errors
+/// [`Error::Config`] if memory has not that much: an allocation that fails would end the process.
+pub(super) fn resize<F: Number>(numbers: &mut Vec<F>, len: usize) -> Result<()> {
+    let more = len.saturating_sub(numbers.len());
+    numbers.try_reserve_exact(more).map_err(|_| {
+        Error::config("numbers of a pass", len, "what fits into memory; make minibatches smaller")
+    })?;
+    numbers.resize(len, F::ZERO);
+    Ok(())
+}
+
 impl<F: Number> Memory<F> {
-    fn fit(&mut self, layers: &[Dense], rows: usize, keep: bool) {
+    fn fit(&mut self, layers: &[Dense], rows: usize, keep: bool) -> Result<()> {
         self.rows = rows;
         self.outputs.resize_with(layers.len(), Vec::new);
         self.slopes.resize_with(if keep { layers.len() } else { 0 }, Vec::new);
         for (output, layer) in self.outputs.iter_mut().zip(layers) {
-            output.resize(rows * layer.outputs, F::ZERO);
+            resize(output, rows * layer.outputs)?;
         }
         for (slope, layer) in self.slopes.iter_mut().zip(layers) {
-            slope.resize(rows * layer.outputs, F::ZERO);
+            resize(slope, rows * layer.outputs)?;
         }
+        Ok(())
     }
 
     /// What the last pass gave.

@@ -23,7 +23,7 @@ pub use activation::Activation;
 pub use actor_critic::{ActorCritic, ActorCriticMemory, Architecture, Kind};
 pub use engine::OnPolicyEngine;
 pub use gemm::{Matrix, Number};
-pub use heads::{Done, Head, HeadMemory, Scores, ToScores};
+pub use heads::Done;
 pub use mlp::{Memory, Mlp, Wanted, named};
 pub use ppo::{PpoSettings, PpoUpdate};
 pub use rows::Rows;

@@ -1,12 +1,15 @@
-//! What a step does with the gradients: Adam and RMSprop as torch has them, and what follows slowly.
+//! What a step does with the gradients: Adam and RMSprop as torch has them.
 
 use multiversion::multiversion;
-use rlox_core::error::{Result, check_len};
+use rlox_core::error::{Error, Result, check_len};
 
 use super::gemm::Number;
 
 /// Numbers that are added up side by side.
 const LANES: usize = 8;
+
+/// From here on float64 does not count any more.
+const MOST_STEPS: u64 = 1 << 53;
 
 /// Adam (Kingma & Ba 2015, algorithm 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,6 +62,32 @@ pub enum Optimizer<'a, F> {
     },
 }
 
+impl<F> Optimizer<'_, F> {
+    /// # Errors
+    /// [`Error::Config`] for a constant out of its range.
+    pub(super) fn check(&self) -> Result<()> {
+        let part = |beta: f64| (0.0..1.0).contains(&beta);
+        let (eps, fits) = match self {
+            Self::Adam { rule: Adam { betas, eps }, steps, .. } => {
+                if **steps >= MOST_STEPS {
+                    return Err(Error::config("steps", **steps, "below 2^53"));
+                }
+                (*eps, part(betas.0) && part(betas.1))
+            }
+            Self::RmsProp { rule: RmsProp { alpha, eps, .. }, .. } => (*eps, part(*alpha)),
+        };
+        if !fits {
+            return Err(Error::config("a beta or alpha", "out of its range", "0 to below 1"));
+        }
+        // At 0 a parameter without a gradient would become NaN.
+        if eps.is_finite() && eps > 0.0 {
+            Ok(())
+        } else {
+            Err(Error::config("eps", eps, "above 0"))
+        }
+    }
+}
+
 impl<F: Number> Optimizer<'_, F> {
     /// One step of `parameters` along `gradient`.
     ///
@@ -109,16 +138,6 @@ pub fn clip<F: Number>(gradient: &mut [F], most: Option<f64>) -> f64 {
     norm
 }
 
-/// target <- (1 - tau) target + tau online.
-///
-/// # Errors
-/// For slices of different lengths.
-pub fn polyak<F: Number>(target: &mut [F], online: &[F], tau: f64) -> Result<()> {
-    check_len("online parameters", online.len(), target.len(), "as the target's")?;
-    follow(target, online, F::from_f64(tau));
-    Ok(())
-}
-
 #[derive(Clone, Copy)]
 struct Scales<F> {
     keep: (F, F),
@@ -161,13 +180,6 @@ fn rms_prop<F: Number>(
 fn scale<F: Number>(values: &mut [F], factor: F) {
     for value in values {
         *value = *value * factor;
-    }
-}
-
-#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn follow<F: Number>(target: &mut [F], online: &[F], tau: F) {
-    for (target, &online) in target.iter_mut().zip(online) {
-        *target += tau * (online - *target);
     }
 }
 

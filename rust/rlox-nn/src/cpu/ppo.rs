@@ -2,7 +2,7 @@
 
 use rlox_core::{Error, Result, interrupt};
 
-use super::engine::{OnPolicyEngine, finite};
+use super::engine::{Common, OnPolicyEngine, finite, within};
 use super::gemm::Number;
 use super::losses::{Collected, Ppo, PpoTerms, Said, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
@@ -58,17 +58,19 @@ impl<F: Number> OnPolicyEngine<F> {
         settings: &PpoSettings,
         mut order: impl FnMut(usize, &mut Vec<usize>),
     ) -> Result<PpoUpdate> {
-        if settings.batch_size == 0 {
-            return Err(Error::config("batch_size", 0, "at least 1"));
-        }
+        settings.check()?;
+        optimizer.check()?;
         rows.check()?;
         let (mut places, mut sums) = (Vec::new(), PpoUpdate::default());
         'passes: for pass in 0..settings.n_epochs {
             order(pass, &mut places);
+            if places.is_empty() {
+                return Err(Error::config("rows of a pass", 0, "at least 1"));
+            }
             for places in places.chunks(settings.batch_size) {
                 interrupt::check()?;
                 self.batch.gather(rows, places)?;
-                let step = self.step(parameters, optimizer, settings)?;
+                let step = self.step(parameters, optimizer, settings, sums.steps)?;
                 let Some((terms, norm)) = step else { break 'passes };
                 sums.add(terms, norm, places.len());
             }
@@ -84,6 +86,7 @@ impl<F: Number> OnPolicyEngine<F> {
         parameters: &mut [F],
         optimizer: &mut Optimizer<'_, F>,
         settings: &PpoSettings,
+        minibatch: usize,
     ) -> Result<Option<(PpoTerms, f64)>> {
         let Self { net, memory, gradient, batch, .. } = self;
         if settings.normalize_advantages {
@@ -98,19 +101,37 @@ impl<F: Number> OnPolicyEngine<F> {
         };
         let loss = |said: Said<'_, F>, to: Slopes<'_, F>| {
             let (told, to_entropy) = settings.loss.gradient(said, collected, to)?;
-            let learns = told.terms.total.is_finite() && told.approx_kl <= most;
-            Ok((told, learns.then_some(to_entropy)))
+            let Terms { policy, value, entropy, total } = told.terms;
+            let parts = [("policy loss", policy), ("value loss", value), ("entropy", entropy)];
+            finite(minibatch, parts)?;
+            finite(minibatch, [("loss", total), ("approx_kl", told.approx_kl)])?;
+            Ok((told, (told.approx_kl <= most).then_some(to_entropy)))
         };
         let seen = (batch.obs.as_slice(), batch.done());
         let terms = net.gradient(parameters, seen, memory, loss, gradient)?;
-        finite("loss of a minibatch", terms.terms.total)?;
         if terms.approx_kl > most {
             return Ok(None);
         }
         let norm = clip(gradient, settings.max_grad_norm);
-        finite("norm of a minibatch's gradient", norm)?;
+        finite(minibatch, [("gradient norm", norm)])?;
         optimizer.step(parameters, gradient, settings.learning_rate)?;
         Ok(Some((terms, norm)))
+    }
+}
+
+impl PpoSettings {
+    /// # Errors
+    /// [`Error::Config`] for a setting out of its range.
+    fn check(&self) -> Result<()> {
+        let Self { learning_rate, max_grad_norm, .. } = *self;
+        Common { loss: self.loss.weights, learning_rate, max_grad_norm }.check()?;
+        within("clip_eps", self.loss.clip_eps, self.loss.clip_eps >= 0.0, "at least 0")?;
+        let target = self.target_kl.unwrap_or(1.0);
+        within("target_kl", target, target > 0.0, "above 0")?;
+        if self.batch_size == 0 {
+            return Err(Error::config("batch_size", 0, "at least 1"));
+        }
+        Ok(())
     }
 }
 

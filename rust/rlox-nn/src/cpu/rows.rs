@@ -57,18 +57,21 @@ impl<F> Rows<'_, F> {
     /// How many rows all the columns have.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless they have the same.
+    /// [`Error::Shape`] unless they have the same, [`Error::Config`] if there are none.
     pub(super) fn check(&self) -> Result<usize> {
         let n = self.len();
+        if n == 0 {
+            return Err(Error::config("rows of a rollout", 0, "at least 1"));
+        }
         check_len("obs", self.obs.len().min(n * self.obs_dim), n * self.obs_dim, "as log_probs")?;
         match self.done {
             Done::Choices(choices, allowed) => {
                 check_len("actions", choices.len(), n, "as log_probs")?;
                 let mask = allowed.map_or(0, <[bool]>::len);
-                check_len("mask", mask, mask / n.max(1) * n, "whole rows")?;
+                check_len("mask", mask, mask / n * n, "whole rows")?;
             }
             Done::Vectors(vectors) => {
-                check_len("actions", vectors.len(), vectors.len() / n.max(1) * n, "whole rows")?;
+                check_len("actions", vectors.len(), vectors.len() / n * n, "whole rows")?;
             }
         }
         for (name, column) in
@@ -87,10 +90,20 @@ pub(super) struct Minibatch<F> {
     choices: Vec<i64>,
     allowed: Vec<bool>,
     vectors: Vec<F>,
+    kind: Kind,
     pub(super) log_probs: Vec<F>,
     pub(super) values: Vec<F>,
     pub(super) advantages: Vec<F>,
     pub(super) returns: Vec<F>,
+}
+
+/// Which of the actions are those of the rows.
+#[derive(Debug, Clone, Copy, Default)]
+enum Kind {
+    #[default]
+    Vectors,
+    Choices,
+    Masked,
 }
 
 impl<F: Copy> Minibatch<F> {
@@ -104,18 +117,19 @@ impl<F: Copy> Minibatch<F> {
             return Err(Error::config("row of a minibatch", place, format!("a number below {n}")));
         }
         copy(&mut self.obs, rows.obs, places, rows.obs_dim);
-        self.choices.clear();
-        self.allowed.clear();
-        self.vectors.clear();
-        match rows.done {
+        self.kind = match rows.done {
             Done::Choices(choices, allowed) => {
                 copy(&mut self.choices, choices, places, 1);
-                if let Some(allowed) = allowed {
+                let allowed = allowed.inspect(|allowed| {
                     copy(&mut self.allowed, allowed, places, allowed.len() / n);
-                }
+                });
+                if allowed.is_some() { Kind::Masked } else { Kind::Choices }
             }
-            Done::Vectors(vectors) => copy(&mut self.vectors, vectors, places, vectors.len() / n),
-        }
+            Done::Vectors(vectors) => {
+                copy(&mut self.vectors, vectors, places, vectors.len() / n);
+                Kind::Vectors
+            }
+        };
         copy(&mut self.log_probs, rows.log_probs, places, 1);
         copy(&mut self.values, rows.values, places, 1);
         copy(&mut self.advantages, rows.advantages, places, 1);
@@ -125,10 +139,11 @@ impl<F: Copy> Minibatch<F> {
 
     /// What was done in them.
     pub(super) fn done(&self) -> Done<'_, F> {
-        if self.choices.is_empty() {
-            return Done::Vectors(&self.vectors);
+        match self.kind {
+            Kind::Vectors => Done::Vectors(&self.vectors),
+            Kind::Choices => Done::Choices(&self.choices, None),
+            Kind::Masked => Done::Choices(&self.choices, Some(&self.allowed)),
         }
-        Done::Choices(&self.choices, (!self.allowed.is_empty()).then_some(&self.allowed))
     }
 }
 

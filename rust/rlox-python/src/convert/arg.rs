@@ -22,7 +22,7 @@ macro_rules! readers {
 readers! {
     /// Integers in 0..2**64.
     integer: u64 = crate::convert::coerce::unsigned;
-    index n position seed steps
+    index n position seed
 }
 
 readers! {

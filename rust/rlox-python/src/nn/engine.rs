@@ -7,7 +7,7 @@ use rlox_core::{Layout, Shared};
 use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo, Terms};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
-    A2cSettings, ActorCritic, Architecture, Kind, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
+    A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
 };
 
 use super::incoming::{self, Columns};
@@ -79,8 +79,8 @@ impl PyOnPolicyEngine {
         let net = ActorCritic::new(&layout, &of).or_raise(py)?;
         let len = layout.len();
         let engine = match precision {
-            "f32" => Engine::Single(shared(net, layout)),
-            "f64" => Engine::Double(shared(net, layout)),
+            "f32" => Engine::Single(shared(py, net, layout)?),
+            "f64" => Engine::Double(shared(py, net, layout)?),
             _ => {
                 let message = format!("precision is {precision:?}, expected f32 or f64");
                 return Err(errors::new(py, Class::Config, message));
@@ -99,7 +99,7 @@ impl PyOnPolicyEngine {
     ///     parameters: the vector, changed in place, as the next two are.
     ///     exp_avg: Adam's first moments.
     ///     exp_avg_sq: Adam's second moments.
-    ///     steps: steps of Adam so far.
+    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
     ///     obs: `[rows, obs_dim]`.
     ///     actions: choices `[rows]`, or `[rows, size]`.
     ///     log_probs: of the policy that acted, `[rows]`.
@@ -142,7 +142,7 @@ impl PyOnPolicyEngine {
         parameters: &Bound<'py, PyAny>,
         exp_avg: &Bound<'py, PyAny>,
         exp_avg_sq: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = arg::integer::steps)] steps: u64,
+        steps: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
         log_probs: &Bound<'py, PyAny>,
@@ -171,7 +171,8 @@ impl PyOnPolicyEngine {
             normalize_advantages,
             target_kl,
         };
-        let columns = Columns { obs, actions, log_probs, values, advantages, returns, mask };
+        let before = Some([log_probs, values]);
+        let columns = Columns { obs, actions, before, advantages, returns, mask };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let update = match &self.engine {
             Engine::Single(engine) => {
@@ -192,7 +193,7 @@ impl PyOnPolicyEngine {
     ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
     ///         moments.
     ///     second: Adam's second moments; without them the rule is RMSprop.
-    ///     steps: steps of Adam so far.
+    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
     ///     obs: `[rows, obs_dim]`.
     ///     actions: choices `[rows]`, or `[rows, size]`.
     ///     advantages: `[rows]`.
@@ -228,7 +229,7 @@ impl PyOnPolicyEngine {
         parameters: &Bound<'py, PyAny>,
         first: &Bound<'py, PyAny>,
         second: Given<'_, 'py>,
-        #[pyo3(from_py_with = arg::integer::steps)] steps: u64,
+        steps: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
         advantages: &Bound<'py, PyAny>,
@@ -245,9 +246,7 @@ impl PyOnPolicyEngine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let loss = ActorCriticLoss { vf_coef, ent_coef };
         let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
-        // What is not read may be anything of the right length.
-        let (log_probs, values) = (returns, returns);
-        let columns = Columns { obs, actions, log_probs, values, advantages, returns, mask };
+        let columns = Columns { obs, actions, before: None, advantages, returns, mask };
         let state = State { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
         match &self.engine {
@@ -276,7 +275,7 @@ struct State<'a, 'py> {
     parameters: &'a Bound<'py, PyAny>,
     first: &'a Bound<'py, PyAny>,
     second: Given<'a, 'py>,
-    steps: u64,
+    steps: &'a Bound<'py, PyAny>,
 }
 
 type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<ViewMut<'py, F>>);
@@ -291,13 +290,20 @@ impl<'py> State<'_, 'py> {
             second.transpose()?,
         ))
     }
+
+    /// Where steps are counted, and how many there are.
+    fn counted(&self) -> PyResult<(ViewMut<'py, i64>, u64)> {
+        let mut counted: ViewMut<'py, i64> = coerce::output(self.steps, "steps", &[1])?;
+        let steps = counted.slice_mut().first().copied().unwrap_or(0);
+        let Ok(steps) = u64::try_from(steps) else {
+            let message = format!("steps is {steps}, expected at least 0");
+            return Err(errors::new(self.steps.py(), Class::Config, message));
+        };
+        Ok((counted, steps))
+    }
 }
 
 impl PyOnPolicyEngine {
-    fn choices(&self) -> bool {
-        matches!(self.of.kind, Kind::Choices(_))
-    }
-
     fn by_ppo<'py, F: Number + Plain>(
         &self,
         py: Python<'py>,
@@ -307,7 +313,7 @@ impl PyOnPolicyEngine {
         order: &Bound<'py, PyAny>,
         (mut settings, adam_eps): (PpoSettings, f64),
     ) -> PyResult<PpoUpdate> {
-        let views = columns.read::<F>(self.choices(), self.of.obs_dim)?;
+        let views = columns.read::<F>(&self.of)?;
         let order = coerce::array(order, "order")?;
         coerce::check_ndim(&order, "order", &["passes", "n"])?;
         let (passes, n) = match *order.shape() {
@@ -316,21 +322,28 @@ impl PyOnPolicyEngine {
         };
         settings.n_epochs = passes;
         let order = coerce::elements::<i64>(&order, "order", "iu")?;
+        if let Some(row) = order.slice().iter().find(|&&row| row < 0) {
+            let message = format!("order has row {row}, expected at least 0");
+            return Err(errors::new(py, Class::Config, message));
+        }
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
         let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
-        let (rows, order, mut steps) = (views.rows(), order.slice(), state.steps);
-        writing(py, engine, LONG, |engine| {
+        let (rows, order) = (views.rows(), order.slice());
+        let (mut counted, mut steps) = state.counted()?;
+        let update = writing(py, engine, LONG, |engine| {
             let rule = Adam::new(adam_eps);
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
             engine.ppo(parameters, &mut adam, rows, &settings, |pass, places| {
                 places.clear();
                 let pass = order.get(pass * n..(pass + 1) * n).unwrap_or_default();
-                // A negative number is no row, as is the largest size.
                 places.extend(pass.iter().map(|&row| usize::try_from(row).unwrap_or(usize::MAX)));
             })
-        })
+        });
+        // Also of an update that failed or was stopped: what it learned stays.
+        count(&mut counted, steps);
+        update
     }
 
     fn by_a2c<'py, F: Number + Plain>(
@@ -341,12 +354,13 @@ impl PyOnPolicyEngine {
         columns: &Columns<'_, 'py>,
         (settings, rule): (A2cSettings, RmsProp),
     ) -> PyResult<Bound<'py, PyDict>> {
-        let views = columns.read::<F>(self.choices(), self.of.obs_dim)?;
+        let views = columns.read::<F>(&self.of)?;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["first", "second"], self.len)?;
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let second = second.as_mut().map(ViewMut::slice_mut);
-        let (rows, mut steps) = (views.rows(), state.steps);
+        let rows = views.rows();
+        let (mut counted, mut steps) = state.counted()?;
         let update = writing(py, engine, LONG, |engine| {
             let mut optimizer = match second {
                 Some(exp_avg_sq) => {
@@ -356,7 +370,9 @@ impl PyOnPolicyEngine {
                 None => Optimizer::RmsProp { rule, square_avg: first },
             };
             engine.a2c(parameters, &mut optimizer, rows, &settings)
-        })?;
+        });
+        count(&mut counted, steps);
+        let update = update?;
         let dict = PyDict::new(py);
         put_loss(&dict, &update.terms)?;
         dict.set_item("grad_norm", update.grad_norm)?;
@@ -364,8 +380,19 @@ impl PyOnPolicyEngine {
     }
 }
 
-fn shared<F: Number>(net: ActorCritic, layout: Layout) -> Shared<OnPolicyEngine<F>> {
-    Shared::new(OnPolicyEngine::new(net, layout))
+/// Writes how many steps there are now.
+fn count(counted: &mut ViewMut<'_, i64>, steps: u64) {
+    if let [place] = counted.slice_mut() {
+        *place = i64::try_from(steps).unwrap_or(i64::MAX);
+    }
+}
+
+fn shared<F: Number>(
+    py: Python<'_>,
+    net: ActorCritic,
+    layout: Layout,
+) -> PyResult<Shared<OnPolicyEngine<F>>> {
+    OnPolicyEngine::new(net, layout).or_raise(py).map(Shared::new)
 }
 
 fn copied<'py, F: Number + Plain>(

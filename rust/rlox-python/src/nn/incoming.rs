@@ -57,8 +57,8 @@ fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
 pub(super) struct Columns<'a, 'py> {
     pub(super) obs: &'a Bound<'py, PyAny>,
     pub(super) actions: &'a Bound<'py, PyAny>,
-    pub(super) log_probs: &'a Bound<'py, PyAny>,
-    pub(super) values: &'a Bound<'py, PyAny>,
+    /// Of the policy that acted, and V then: None where nobody reads them.
+    pub(super) before: Option<[&'a Bound<'py, PyAny>; 2]>,
     pub(super) advantages: &'a Bound<'py, PyAny>,
     pub(super) returns: &'a Bound<'py, PyAny>,
     pub(super) mask: Option<&'a Bound<'py, PyAny>>,
@@ -69,7 +69,8 @@ pub(super) struct Views<'py, F> {
     obs: View<'py, F>,
     obs_dim: usize,
     actions: Actions<'py, F>,
-    numbers: [View<'py, F>; 4],
+    before: Option<[View<'py, F>; 2]>,
+    estimated: [View<'py, F>; 2],
 }
 
 enum Actions<'py, F> {
@@ -78,45 +79,47 @@ enum Actions<'py, F> {
 }
 
 impl<'py> Columns<'_, 'py> {
-    /// Columns of choices, or of vectors, for networks of such observations.
-    pub(super) fn read<F: Number + Plain>(
-        &self,
-        choices: bool,
-        obs_dim: usize,
-    ) -> PyResult<Views<'py, F>> {
+    /// Columns for networks of this architecture.
+    pub(super) fn read<F: Number + Plain>(&self, of: &Architecture) -> PyResult<Views<'py, F>> {
+        let obs_dim = of.obs_dim;
         let obs = coerce::array(self.obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["rows", "obs_dim"])?;
         let n = obs.shape().first().copied().unwrap_or(0);
         coerce::check_shape(&obs, "obs", &[n, obs_dim], "as the networks take them")?;
         let actions = coerce::array(self.actions, "actions")?;
-        let actions = if choices {
-            coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
-            let mask = self.mask.map(|mask| read_mask(mask, n)).transpose()?;
-            Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
-        } else {
-            coerce::check_ndim(&actions, "actions", &["rows", "size"])?;
-            Actions::Vectors(coerce::numbers(&actions, "actions")?)
+        let actions = match of.kind {
+            Kind::Choices(size) => {
+                coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
+                let mask = self.mask.map(|mask| read_mask(mask, &[n, size])).transpose()?;
+                Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
+            }
+            Kind::Numbers(size) | Kind::Sde(size) => {
+                if self.mask.is_some() {
+                    let message = "mask is given, but actions are numbers, which no mask bars";
+                    return Err(errors::new(actions.py(), Class::Config, message));
+                }
+                let why = "one row for each of obs, size numbers each";
+                coerce::check_shape(&actions, "actions", &[n, size], why)?;
+                Actions::Vectors(coerce::numbers(&actions, "actions")?)
+            }
         };
         let column = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
             let array: Bound<'py, PyUntypedArray> = coerce::array(value, name)?;
             coerce::check_shape(&array, name, &[n], "one for each row of obs")?;
             coerce::numbers(&array, name)
         };
-        let numbers = [
-            column(self.log_probs, "log_probs")?,
-            column(self.values, "values")?,
-            column(self.advantages, "advantages")?,
-            column(self.returns, "returns")?,
-        ];
-        Ok(Views { obs: coerce::numbers(&obs, "obs")?, obs_dim, actions, numbers })
+        let before = self.before.map(|[log_probs, values]| {
+            Ok::<_, PyErr>([column(log_probs, "log_probs")?, column(values, "values")?])
+        });
+        let before = before.transpose()?;
+        let estimated = [column(self.advantages, "advantages")?, column(self.returns, "returns")?];
+        Ok(Views { obs: coerce::numbers(&obs, "obs")?, obs_dim, actions, before, estimated })
     }
 }
 
-fn read_mask(mask: &Bound<'_, PyAny>, n: usize) -> PyResult<Vec<bool>> {
+fn read_mask(mask: &Bound<'_, PyAny>, shape: &[usize; 2]) -> PyResult<Vec<bool>> {
     let mask = coerce::array(mask, "mask")?;
-    coerce::check_ndim(&mask, "mask", &["rows", "choices"])?;
-    let width = mask.shape().last().copied().unwrap_or(0);
-    coerce::check_shape(&mask, "mask", &[n, width], "one row for each of obs")?;
+    coerce::check_shape(&mask, "mask", shape, "one row for each of obs, one flag a choice")?;
     Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
 }
 
@@ -125,7 +128,12 @@ where
     F: Number + Plain,
 {
     pub(super) fn rows(&self) -> Rows<'_, F> {
-        let [log_probs, values, advantages, returns] = &self.numbers;
+        let [advantages, returns] = &self.estimated;
+        // What nobody reads may be anything of the right length.
+        let (log_probs, values) = match &self.before {
+            Some([log_probs, values]) => (log_probs, values),
+            None => (returns, returns),
+        };
         Rows {
             obs: self.obs.slice(),
             obs_dim: self.obs_dim,

@@ -25,6 +25,11 @@ pub(super) fn score<F: Number>(
         for (logit, &allowed) in logits.iter_mut().zip(allowed) {
             *logit = if allowed { *logit } else { never };
         }
+        let barred = allowed.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
+        if let Some(row) = barred {
+            let name = format!("mask of row {row}");
+            return Err(Error::config(name, "false for every choice", "one that is allowed"));
+        }
     }
     in_place::log_softmax(logits, n)?;
     let rows = logits.chunks_exact(n).zip(actions);
@@ -35,6 +40,10 @@ pub(super) fn score<F: Number>(
             let expected = format!("a choice from 0 to {}", n - 1);
             return Err(Error::config(format!("action of row {row}"), action, expected));
         };
+        if chosen < F::from_f64(0.5 * NEVER) && allowed.is_some() {
+            let name = format!("action of row {row}");
+            return Err(Error::config(name, action, "a choice that the row's mask allows"));
+        }
         *log_prob = chosen;
         *entropy = -log_p.iter().fold(F::ZERO, |sum, &log_p| sum + log_p.exp() * log_p);
     }

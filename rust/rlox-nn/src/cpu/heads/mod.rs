@@ -12,7 +12,7 @@ use rlox_core::policy::{ActionsMut, Noise};
 use super::gemm::Number;
 use super::mlp::Memory;
 
-/// What was done, for [`Head::score`].
+/// What was done, for scoring it.
 #[derive(Debug, Clone, Copy)]
 pub enum Done<'a, F> {
     /// Choices, `[n]`; with which of them were allowed, `[n, choices]`, where not all were.
@@ -23,25 +23,25 @@ pub enum Done<'a, F> {
 
 /// What a policy says of what was done.
 #[derive(Debug)]
-pub struct Scores<'a, F> {
+pub(super) struct Scores<'a, F> {
     /// log pi(a | o), `[n]`.
-    pub log_probs: &'a mut [F],
+    pub(super) log_probs: &'a mut [F],
     /// The entropy of pi(. | o), `[n]`.
-    pub entropy: &'a mut [F],
+    pub(super) entropy: &'a mut [F],
 }
 
 /// The gradient of a loss with respect to what [`Scores`] hold.
 #[derive(Debug, Clone, Copy)]
-pub struct ToScores<'a, F> {
+pub(super) struct ToScores<'a, F> {
     /// `[n]`.
-    pub log_probs: &'a [F],
+    pub(super) log_probs: &'a [F],
     /// Of each row's entropy, the same for all.
-    pub entropy: F,
+    pub(super) entropy: F,
 }
 
 /// How a policy turns what its network says into a distribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Head {
+pub(super) enum Head {
     /// The softmax of logits.
     Categorical {
         /// How many choices.
@@ -69,7 +69,7 @@ pub enum Head {
 
 /// Room for what lies between scores and the way back.
 #[derive(Debug, Clone, Default)]
-pub struct HeadMemory<F> {
+pub(super) struct HeadMemory<F> {
     /// Log-probabilities of all choices, `[n, choices]`; of vectors (a - mean) / std, `[n, dim]`.
     first: Vec<F>,
     /// Under gSDE standard deviations, `[n, dim]`.
@@ -79,15 +79,6 @@ pub struct HeadMemory<F> {
 }
 
 impl Head {
-    /// Numbers that its network gives for a row.
-    #[must_use]
-    pub const fn outputs(&self) -> usize {
-        match *self {
-            Self::Categorical { n } => n,
-            Self::Gaussian { dim, .. } | Self::Sde { dim, .. } => dim,
-        }
-    }
-
     /// Random numbers of an action.
     pub(super) const fn noise(&self) -> Noise {
         match *self {
@@ -107,6 +98,9 @@ impl Head {
         (actions, log_probs): (ActionsMut<'_>, &mut [f32]),
     ) -> Result<()> {
         let n = log_probs.len();
+        if n == 0 {
+            return Ok(());
+        }
         check_len("noise", noise.len(), n * self.noise().dim(), "as the policy asks for")?;
         let own = |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
         let vectors = match (self, actions) {
