@@ -1,7 +1,7 @@
 //! Named parameters: where they lie, how they are found, what is refused.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
-use rlox_core::{Dtype, Parameters, TensorView};
+use rlox_core::{Dtype, Layout, Parameters, TensorView};
 
 fn model() -> Parameters {
     let named: [(&str, &[usize]); 4] = [
@@ -96,4 +96,21 @@ fn tensors_that_do_not_fit_change_nothing() {
         assert!(message.starts_with(says), "{message}");
         assert_eq!(target, before);
     }
+}
+
+#[test]
+fn an_aligned_layout_keeps_its_order_and_begins_every_array_at_a_multiple() {
+    let named: [(&str, &[usize]); 3] = [("w", &[3, 6]), ("b", &[3]), ("a", &[16])];
+    let layout = Layout::aligned(16, named).unwrap();
+    let places: Vec<_> = layout.arrays().map(|(name, _, range)| (name.to_owned(), range)).collect();
+    let expected = [("w", 0..18), ("b", 32..35), ("a", 48..64)];
+    assert_eq!(places, expected.map(|(name, range)| (name.to_owned(), range)));
+    assert_eq!((layout.len(), layout.is_empty()), (64, false));
+    assert_eq!(layout.range("b", &[3]).unwrap(), 32..35);
+    assert!(layout.range("b", &[4]).is_err());
+    assert!(Layout::aligned(0, named).is_err());
+    let mut parameters = Parameters::of(layout);
+    parameters.array_mut("a", &[16]).unwrap().fill(1.0);
+    assert_eq!(parameters.values().iter().sum::<f32>(), 16.0);
+    assert_eq!(parameters.values()[48], 1.0);
 }
