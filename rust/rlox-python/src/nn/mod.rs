@@ -2,5 +2,6 @@
 
 mod engine;
 mod incoming;
+mod state;
 
 pub(crate) use engine::PyOnPolicyEngine;

@@ -1,4 +1,4 @@
-//! Steps of optimizers by their definitions, and what an update of PPO does and refuses.
+//! What an update of PPO or A2C does and refuses.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)]
 
@@ -7,12 +7,11 @@ use std::num::NonZeroUsize;
 use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
 use rlox_core::interrupt::interruptible;
-use rlox_core::policy::{Acted, ActionsMut, Policy, Seen};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
-use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo, standardize};
-use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp, clip};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
     A2cSettings, Acting, Activation, ActorCritic, Architecture, Kind, OnPolicyEngine, PpoSettings,
     PpoUpdate, Rows, init,
@@ -20,70 +19,6 @@ use rlox_nn::cpu::{
 
 const N: usize = 8;
 const T: usize = 64;
-
-#[test]
-fn adam_takes_the_steps_of_its_definition() {
-    let (rule, lr) = (Adam { betas: (0.8, 0.9), eps: 0.01 }, 0.5);
-    let (mut p, mut m, mut v, mut steps) = ([1.0, -2.0], [0.0; 2], [0.0; 2], 0);
-    let mut expected = [(1.0, 0.0, 0.0), (-2.0, 0.0, 0.0)];
-    for (t, gradient) in (1..).zip([[0.5, -1.0], [0.25, 3.0], [0.0, 0.5]]) {
-        let (exp_avg, exp_avg_sq) = (&mut m[..], &mut v[..]);
-        let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
-        adam.step(&mut p, &gradient, lr).unwrap();
-        for (i, (p, m, v)) in expected.iter_mut().enumerate() {
-            *m = 0.8 * *m + 0.2 * gradient[i];
-            *v = 0.9 * *v + 0.1 * gradient[i] * gradient[i];
-            let (m_hat, v_hat) = (*m / (1.0 - 0.8_f64.powi(t)), *v / (1.0 - 0.9_f64.powi(t)));
-            *p -= lr * m_hat / (v_hat.sqrt() + 0.01);
-        }
-        for i in 0..2 {
-            assert!((p[i] - expected[i].0).abs() < 1e-14, "{p:?} {expected:?}");
-            assert!((m[i] - expected[i].1).abs() + (v[i] - expected[i].2).abs() < 1e-14);
-        }
-    }
-    assert_eq!(steps, 3);
-}
-
-#[test]
-fn rms_prop_has_epsilon_outside_of_the_root_and_tensorflow_s_inside() {
-    for tf_like in [false, true] {
-        let mut squares = [if tf_like { 1.0 } else { 0.0 }];
-        let rule = RmsProp { alpha: 0.9, eps: 0.1, tf_like };
-        let mut p = [1.0_f64];
-        let mut optimizer = Optimizer::RmsProp { rule, square_avg: &mut squares };
-        optimizer.step(&mut p, &[2.0], 0.5).unwrap();
-        let square = if tf_like { 0.9 + 0.4 } else { 0.4_f64 };
-        let root = if tf_like { (square + 0.1).sqrt() } else { square.sqrt() + 0.1 };
-        assert!((p[0] - (1.0 - 0.5 * 2.0 / root)).abs() < 1e-15);
-        assert!((squares[0] - square).abs() < 1e-15);
-    }
-}
-
-#[test]
-fn clipping_keeps_the_direction_and_what_is_short_enough() {
-    let start: Vec<f64> = (0..21).map(|i| f64::from(i) - 10.0).collect();
-    let norm = start.iter().map(|x| x * x).sum::<f64>().sqrt();
-    let mut gradient = start.clone();
-    assert!((clip(&mut gradient, Some(100.0)) - norm).abs() < 1e-12);
-    assert_eq!(gradient, start);
-    assert!((clip(&mut gradient, Some(0.5)) - norm).abs() < 1e-12);
-    for (now, before) in gradient.iter().zip(&start) {
-        assert!((now - before * 0.5 / (norm + 1e-6)).abs() < 1e-12);
-    }
-    assert_eq!(clip(&mut [3.0_f32, 4.0], None), 5.0);
-}
-
-#[test]
-fn advantages_are_standardized_and_a_single_one_is_not() {
-    let mut advantages = [1.0_f64, 2.0, 6.0];
-    standardize(&mut advantages);
-    let scale = 1.0 / (7.0_f64.sqrt() + 1e-8); // of the deviations -2, -1, 3 from 3
-    assert!((advantages[0] + 2.0 * scale).abs() < 1e-15);
-    assert!((advantages[2] - 3.0 * scale).abs() < 1e-15);
-    let mut alone = [7.0_f32];
-    standardize(&mut alone);
-    assert_eq!(alone, [7.0]);
-}
 
 /// A policy of an environment, and what is learned of it.
 struct Learner {
@@ -334,151 +269,9 @@ fn an_action_that_its_mask_bars_is_refused() {
 }
 
 #[test]
-fn noise_that_is_a_function_of_features_needs_a_hidden_layer() {
-    let of = Architecture {
-        obs_dim: 3,
-        kind: Kind::Sde(2),
-        actor: vec![],
-        critic: vec![4],
-        activation: Activation::Tanh,
-    };
-    let layout = Layout::aligned(16, of.named()).unwrap();
-    let said = ActorCritic::new(&layout, &of).unwrap_err().to_string();
-    assert!(said.starts_with("widths of the actor is empty"), "{said}");
-}
-
-#[test]
 fn an_update_stops_when_it_is_told_to() {
     let (mut learner, arena) = collected("CartPole-v1");
     let long = PpoSettings { n_epochs: 1_000_000, ..settings() };
     let said = interruptible(|| true, || learner.learn(Rows::from(&arena), &long, 0));
     assert_eq!(said.unwrap_err(), Error::Interrupted);
-}
-
-#[test]
-fn parameters_of_other_names_shapes_or_layers_are_refused() {
-    let of = Architecture {
-        obs_dim: 4,
-        kind: Kind::Numbers(2),
-        actor: vec![8],
-        critic: vec![8],
-        activation: Activation::Relu,
-    };
-    let refused = |named: Vec<(String, Vec<usize>)>| {
-        let layout = Layout::aligned(16, named).unwrap();
-        ActorCritic::new(&layout, &of).unwrap_err().to_string()
-    };
-    let mut missing = of.named();
-    missing.remove(3);
-    assert!(refused(missing).starts_with("unknown parameter \"actor.2.weight\""));
-    let mut turned = of.named();
-    turned[1].1 = vec![4, 8];
-    let said = refused(turned);
-    assert!(
-        said.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"),
-        "{said}"
-    );
-    let mut more = of.named();
-    more.push(("critic.4.weight".to_owned(), vec![1, 1]));
-    assert!(refused(more).starts_with("parameter is critic.4.weight, expected one of these"));
-    // In another order they are found by name.
-    let mut shuffled = of.named();
-    shuffled.reverse();
-    let layout = Layout::aligned(16, shuffled).unwrap();
-    assert!(ActorCritic::new(&layout, &of).is_ok());
-}
-
-#[test]
-fn weights_begin_orthogonal_with_their_gains() {
-    let (of, mut envs) = (
-        Architecture {
-            obs_dim: 4,
-            kind: Kind::Choices(2),
-            actor: vec![32],
-            critic: vec![3],
-            activation: Activation::Tanh,
-        },
-        VecEnv::new("CartPole-v1", 1, Seeding::Run(0)).unwrap(),
-    );
-    let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
-    init::orthogonal(&of, &mut parameters, 9, 0.0).unwrap();
-    for (name, (rows, columns), gain) in [
-        ("actor.0.weight", (32, 4), std::f32::consts::SQRT_2),
-        ("actor.2.weight", (2, 32), 0.01),
-        ("critic.0.weight", (3, 4), std::f32::consts::SQRT_2),
-        ("critic.2.weight", (1, 3), 1.0),
-    ] {
-        let w = parameters.array(name, &[rows, columns]).unwrap();
-        let vector = |i: usize, j: usize| {
-            if rows <= columns { w[i * columns + j] } else { w[j * columns + i] }
-        };
-        let (few, long) = (rows.min(columns), rows.max(columns));
-        for a in 0..few {
-            for b in 0..few {
-                let product: f32 = (0..long).map(|j| vector(a, j) * vector(b, j)).sum();
-                let expected = if a == b { gain * gain } else { 0.0 };
-                assert!((product - expected).abs() < 1e-5 * gain, "{name} {a} {b}: {product}");
-            }
-        }
-    }
-    let mut arena = Arena::new(VectorEnv::spec(&envs), 4, 1).unwrap();
-    let layout = parameters.layout().clone();
-    let net = ActorCritic::new(&layout, &of).unwrap();
-    let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
-    arena.collect(&mut envs, &acting, 0, Discount::new(0.9, 0.9).unwrap()).unwrap();
-    assert!(arena.log_probs().iter().all(|log_p| (log_p + std::f32::consts::LN_2).abs() < 0.05));
-}
-
-#[test]
-fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
-    let of = |kind| Architecture {
-        obs_dim: 3,
-        kind,
-        actor: vec![8],
-        critic: vec![4],
-        activation: Activation::Silu,
-    };
-    let obs = [0.3_f32, -1.0, 0.5];
-    let rows = 20_000;
-    let seen: Vec<f32> = obs.iter().copied().cycle().take(3 * rows).collect();
-    for kind in [Kind::Choices(3), Kind::Numbers(2), Kind::Sde(2)] {
-        let of = of(kind);
-        let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
-        init::orthogonal(&of, &mut parameters, 4, -0.7).unwrap();
-        let net = ActorCritic::new(parameters.layout(), &of).unwrap();
-        let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
-        let mut stream = Stream::new(8, "noise", 0);
-        let mut noise = vec![0.0; rows * acting.noise().dim()];
-        match kind {
-            Kind::Choices(_) => noise.fill_with(|| (stream.next_u32() >> 8) as f32 / 16_777_216.0),
-            _ => stream.fill_normal(&mut noise),
-        }
-        let (mut choices, mut vectors) = (vec![0; rows], vec![0.0_f32; 2 * rows]);
-        let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
-        let actions = match kind {
-            Kind::Choices(_) => ActionsMut::Discrete(&mut choices),
-            _ => ActionsMut::Box(&mut vectors),
-        };
-        let acted = Acted { actions, log_probs: &mut log_probs, values: &mut values };
-        acting.act(Seen { obs: &seen, noise: &noise }, acted).unwrap();
-        if let Kind::Choices(n) = kind {
-            for choice in 0..n as i64 {
-                let drawn: Vec<usize> = (0..rows).filter(|&row| choices[row] == choice).collect();
-                let part = drawn.len() as f64 / rows as f64;
-                let said = f64::from(log_probs[drawn[0]]).exp();
-                assert!((part - said).abs() < 0.015, "{choice}: {part} {said}");
-            }
-            continue;
-        }
-        // E[-log p] is the entropy, ln(std sqrt(2 pi e)) of each number.
-        let surprise = -log_probs.iter().map(|&x| f64::from(x)).sum::<f64>() / rows as f64;
-        let deviation = |j: usize| {
-            let numbers: Vec<f64> =
-                vectors.chunks_exact(2).map(|action| f64::from(action[j])).collect();
-            let mean = numbers.iter().sum::<f64>() / rows as f64;
-            (numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / rows as f64).sqrt()
-        };
-        let entropy: f64 = (0..2).map(|j| deviation(j).ln() + 1.418_938_533).sum();
-        assert!((surprise - entropy).abs() < 0.03, "{kind:?}: {surprise} {entropy}");
-    }
 }

@@ -1,0 +1,155 @@
+//! Networks over somebody's parameters: how they begin, how they act, what is refused.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(clippy::cast_possible_wrap, clippy::cast_precision_loss)]
+
+use std::num::NonZeroUsize;
+
+use rlox_core::advantage::Discount;
+use rlox_core::env::{Seeding, VecEnv};
+use rlox_core::policy::{Acted, ActionsMut, Policy, Seen};
+use rlox_core::rollout::Arena;
+use rlox_core::seed::Stream;
+use rlox_core::{Layout, Parameters, VectorEnv};
+use rlox_nn::cpu::{Acting, Activation, ActorCritic, Architecture, Kind, init};
+
+#[test]
+fn parameters_of_other_names_shapes_or_layers_are_refused() {
+    let of = Architecture {
+        obs_dim: 4,
+        kind: Kind::Numbers(2),
+        actor: vec![8],
+        critic: vec![8],
+        activation: Activation::Relu,
+    };
+    let refused = |named: Vec<(String, Vec<usize>)>| {
+        let layout = Layout::aligned(16, named).unwrap();
+        ActorCritic::new(&layout, &of).unwrap_err().to_string()
+    };
+    let mut missing = of.named();
+    missing.remove(3);
+    assert!(refused(missing).starts_with("unknown parameter \"actor.2.weight\""));
+    let mut turned = of.named();
+    turned[1].1 = vec![4, 8];
+    let said = refused(turned);
+    assert!(
+        said.starts_with("parameter actor.0.weight has shape [4, 8], expected [8, 4]"),
+        "{said}"
+    );
+    let mut more = of.named();
+    more.push(("critic.4.weight".to_owned(), vec![1, 1]));
+    assert!(refused(more).starts_with("parameter is critic.4.weight, expected one of these"));
+    // In another order they are found by name.
+    let mut shuffled = of.named();
+    shuffled.reverse();
+    let layout = Layout::aligned(16, shuffled).unwrap();
+    assert!(ActorCritic::new(&layout, &of).is_ok());
+}
+
+#[test]
+fn weights_begin_orthogonal_with_their_gains() {
+    let (of, mut envs) = (
+        Architecture {
+            obs_dim: 4,
+            kind: Kind::Choices(2),
+            actor: vec![32],
+            critic: vec![3],
+            activation: Activation::Tanh,
+        },
+        VecEnv::new("CartPole-v1", 1, Seeding::Run(0)).unwrap(),
+    );
+    let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
+    init::orthogonal(&of, &mut parameters, 9, 0.0).unwrap();
+    for (name, (rows, columns), gain) in [
+        ("actor.0.weight", (32, 4), std::f32::consts::SQRT_2),
+        ("actor.2.weight", (2, 32), 0.01),
+        ("critic.0.weight", (3, 4), std::f32::consts::SQRT_2),
+        ("critic.2.weight", (1, 3), 1.0),
+    ] {
+        let w = parameters.array(name, &[rows, columns]).unwrap();
+        let vector = |i: usize, j: usize| {
+            if rows <= columns { w[i * columns + j] } else { w[j * columns + i] }
+        };
+        let (few, long) = (rows.min(columns), rows.max(columns));
+        for a in 0..few {
+            for b in 0..few {
+                let product: f32 = (0..long).map(|j| vector(a, j) * vector(b, j)).sum();
+                let expected = if a == b { gain * gain } else { 0.0 };
+                assert!((product - expected).abs() < 1e-5 * gain, "{name} {a} {b}: {product}");
+            }
+        }
+    }
+    let mut arena = Arena::new(VectorEnv::spec(&envs), 4, 1).unwrap();
+    let layout = parameters.layout().clone();
+    let net = ActorCritic::new(&layout, &of).unwrap();
+    let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+    arena.collect(&mut envs, &acting, 0, Discount::new(0.9, 0.9).unwrap()).unwrap();
+    assert!(arena.log_probs().iter().all(|log_p| (log_p + std::f32::consts::LN_2).abs() < 0.05));
+}
+
+#[test]
+fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
+    let of = |kind| Architecture {
+        obs_dim: 3,
+        kind,
+        actor: vec![8],
+        critic: vec![4],
+        activation: Activation::Silu,
+    };
+    let obs = [0.3_f32, -1.0, 0.5];
+    let rows = 20_000;
+    let seen: Vec<f32> = obs.iter().copied().cycle().take(3 * rows).collect();
+    for kind in [Kind::Choices(3), Kind::Numbers(2), Kind::Sde(2)] {
+        let of = of(kind);
+        let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
+        init::orthogonal(&of, &mut parameters, 4, -0.7).unwrap();
+        let net = ActorCritic::new(parameters.layout(), &of).unwrap();
+        let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+        let mut stream = Stream::new(8, "noise", 0);
+        let mut noise = vec![0.0; rows * acting.noise().dim()];
+        match kind {
+            Kind::Choices(_) => noise.fill_with(|| (stream.next_u32() >> 8) as f32 / 16_777_216.0),
+            _ => stream.fill_normal(&mut noise),
+        }
+        let (mut choices, mut vectors) = (vec![0; rows], vec![0.0_f32; 2 * rows]);
+        let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
+        let actions = match kind {
+            Kind::Choices(_) => ActionsMut::Discrete(&mut choices),
+            _ => ActionsMut::Box(&mut vectors),
+        };
+        let acted = Acted { actions, log_probs: &mut log_probs, values: &mut values };
+        acting.act(Seen { obs: &seen, noise: &noise }, acted).unwrap();
+        if let Kind::Choices(n) = kind {
+            for choice in 0..n as i64 {
+                let drawn: Vec<usize> = (0..rows).filter(|&row| choices[row] == choice).collect();
+                let part = drawn.len() as f64 / rows as f64;
+                let said = f64::from(log_probs[drawn[0]]).exp();
+                assert!((part - said).abs() < 0.015, "{choice}: {part} {said}");
+            }
+            continue;
+        }
+        // E[-log p] is the entropy, ln(std sqrt(2 pi e)) of each number.
+        let surprise = -log_probs.iter().map(|&x| f64::from(x)).sum::<f64>() / rows as f64;
+        let deviation = |j: usize| {
+            let numbers: Vec<f64> =
+                vectors.chunks_exact(2).map(|action| f64::from(action[j])).collect();
+            let mean = numbers.iter().sum::<f64>() / rows as f64;
+            (numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / rows as f64).sqrt()
+        };
+        let entropy: f64 = (0..2).map(|j| deviation(j).ln() + 1.418_938_533).sum();
+        assert!((surprise - entropy).abs() < 0.03, "{kind:?}: {surprise} {entropy}");
+    }
+}
+
+#[test]
+fn noise_that_is_a_function_of_features_needs_a_hidden_layer() {
+    let of = Architecture {
+        obs_dim: 3,
+        kind: Kind::Sde(2),
+        actor: vec![],
+        critic: vec![4],
+        activation: Activation::Tanh,
+    };
+    let layout = Layout::aligned(16, of.named()).unwrap();
+    let said = ActorCritic::new(&layout, &of).unwrap_err().to_string();
+    assert!(said.starts_with("widths of the actor is empty"), "{said}");
+}
