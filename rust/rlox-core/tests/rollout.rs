@@ -5,7 +5,6 @@
 #[path = "../examples/linear/mod.rs"]
 mod linear;
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rlox_core::advantage::Discount;
@@ -136,49 +135,6 @@ impl Policy for Ruler {
             *out = ruler(*obs) as f32;
         }
         Ok(())
-    }
-}
-
-/// Acts as [`Ruler`] with noise that it keeps for some steps, and says it as the log-probability.
-struct Steady(usize);
-
-impl Policy for Steady {
-    fn noise(&self) -> Noise {
-        Noise::Uniform(1)
-    }
-
-    fn noise_kept(&self) -> NonZeroUsize {
-        NonZeroUsize::new(self.0).unwrap()
-    }
-
-    fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
-        acted.log_probs.copy_from_slice(seen.noise);
-        self.values(seen.obs, acted.values)
-    }
-
-    fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
-        Ruler.values(obs, out)
-    }
-}
-
-#[test]
-fn noise_is_kept_for_as_many_steps_as_the_policy_asks_from_the_start_of_each_rollout() {
-    let (steps, n) = (10, 2);
-    for kept in [1, 4, 10, 99] {
-        let mut envs = Scripted::new(n, 1);
-        let mut arena = Arena::new(&envs.spec, steps, n).unwrap();
-        for rollout in 0..2 {
-            arena.collect(&mut envs, &Steady(kept), 7, discount()).unwrap();
-            let mut stream = Stream::new(7, "action", rollout);
-            let mut noise = [0.0; 2];
-            for (t, row) in arena.log_probs().chunks_exact(n).enumerate() {
-                if t % kept == 0 {
-                    #[expect(clippy::cast_possible_truncation, reason = "columns are float32")]
-                    noise.fill_with(|| stream.uniform() as f32);
-                }
-                assert_eq!(row, noise, "step {t} of rollout {rollout}, kept {kept}");
-            }
-        }
     }
 }
 
