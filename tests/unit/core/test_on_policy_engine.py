@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -171,14 +172,23 @@ def test_threads_that_use_one_engine_wait_for_one_another() -> None:
     assert all(np.array_equal(g["parameters"], expected) for g in given)
 
 
-def test_ctrl_c_stops_a_long_update_and_keeps_what_it_learned() -> None:
+@pytest.mark.serial  # seconds from a signal to the end of a call
+def test_a_signal_stops_a_long_update_soon_and_keeps_what_it_learned() -> None:
     given = arguments(order=np.tile(np.arange(ROWS), (1_000_000, 1)))
-    begun = time.monotonic()
-    timer = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        engine().ppo(**given)
-    timer.join()
-    assert time.monotonic() - begun < 60.0  # of hours
+    times: list[float] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        times.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    # not SIGINT, which a process in the background may have been told to ignore
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine().ppo(**given)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - times[0] < 1.0  # the promise is 0.2 s, on a machine that may be busy
     assert given["steps"][0] > 0
     assert np.isfinite(given["parameters"]).all()
