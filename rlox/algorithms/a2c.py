@@ -23,7 +23,7 @@ from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.policies.native import counted, native_engine, require_plain, told_where, unmasked
+from rlox.policies.native import counted, native_engine, told_where, unmasked
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -90,13 +90,13 @@ class NativeA2CLearner(A2CLearner):
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         super().__init__(policy, config)
-        self._engine = native_engine(policy, self.optimizer.flat)
+        self._engine, self._plain = native_engine(policy, self.optimizer.flat)
 
     def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
         optimizer, config = self.optimizer, self.config
         moments = [optimizer.moment(name).numpy() for name in optimizer.moments]
         obs, mask = unmasked(rows)
-        require_plain(self.policy)
+        self._plain.check()
         with told_where(where), counted(optimizer) as steps:
             told = self._engine.a2c(
                 optimizer.vector.numpy(),

@@ -22,7 +22,7 @@ from rlox.policies.masking import MaskedDiscretePolicy
 from rlox.policies.mlp import EVALUATING, MLPActorCritic
 from rlox.types import Minibatch, Rollout
 
-__all__ = ["counted", "native_engine", "require_plain", "told_where", "unmasked"]
+__all__ = ["Plain", "counted", "native_engine", "told_where", "unmasked"]
 
 # What actions are to the engine, by the policies that it knows: subclasses may do anything.
 KINDS: dict[type[nn.Module], str] = {
@@ -33,8 +33,8 @@ KINDS: dict[type[nn.Module], str] = {
 }
 
 
-def native_engine(policy: ActorCritic, flat: FlatParameters) -> OnPolicyEngine:
-    """The engine of a built-in policy of vectors, over the vector of its parameters.
+def native_engine(policy: ActorCritic, flat: FlatParameters) -> tuple[OnPolicyEngine, Plain]:
+    """The engine of a built-in policy of vectors, over the vector of its parameters, and what to check.
 
     Raises ConfigError for any other policy, and saying so for one that is not on the CPU, not in float32,
     hooked or in part frozen, all of which torch learns from.
@@ -44,7 +44,8 @@ def native_engine(policy: ActorCritic, flat: FlatParameters) -> OnPolicyEngine:
         raise _refused(f"a {type(policy).__name__}, not a built-in policy of vectors")
     if flat.vector.device.type != "cpu" or str(flat.vector.dtype) != "torch.float32":
         raise _refused(f"in {flat.vector.dtype} on {flat.vector.device}, not in float32 on the CPU")
-    require_plain(policy)
+    plain = Plain(policy)
+    plain.check()
     nets = [list(net.children()) for net in (policy.actor, policy.critic)]
     linear = [[layer for layer in net[::2] if type(layer) is nn.Linear] for net in nets]
     between = [_name(layer) for net in nets for layer in net[1::2]]
@@ -55,7 +56,7 @@ def native_engine(policy: ActorCritic, flat: FlatParameters) -> OnPolicyEngine:
     parameters = {name: tuple(value.shape) for name, value in policy.named_parameters()}
     if len(parameters) != 2 * sum(map(len, linear)) + ("log_std" in parameters):
         raise _refused("one whose networks share parameters")
-    return OnPolicyEngine(
+    engine = OnPolicyEngine(
         list(parameters.items()),
         kind=kind,
         size=linear[0][-1].out_features,
@@ -64,19 +65,36 @@ def native_engine(policy: ActorCritic, flat: FlatParameters) -> OnPolicyEngine:
         critic=[layer.out_features for layer in linear[1][:-1]],
         activation=between[0] or "tanh" if between else "tanh",
     )
+    return engine, plain
 
 
-def require_plain(policy: ActorCritic) -> None:
-    """Raise ConfigError for what would have to be called or asked in an update, and would not be.
+class Plain:
+    """A policy whose updates call and ask nothing but its layers and parameters, which `check` holds it to.
 
-    Methods of this very object, hooks, and parameters that are frozen: all may also come later.
+    Methods of this very object, hooks, frozen parameters and other layers would be passed over, and may all
+    come after the policy was made.
     """
-    if own := [name for name in EVALUATING if name in policy.__dict__]:
-        raise _refused(f"one with a {own[0]} of its own")
-    if any(map(hooked, policy.modules())):
-        raise _refused("hooked, and a hook would never be called")
-    if frozen := [name for name, p in policy.named_parameters() if not p.requires_grad]:
-        raise _refused(f"frozen in {', '.join(frozen)}")
+
+    def __init__(self, policy: MLPActorCritic) -> None:
+        self._policy = policy
+        self._modules = list(policy.modules())
+        self._parameters = dict(policy.named_parameters())
+        self._layers = [tuple(net.children()) for net in (policy.actor, policy.critic)]
+
+    def check(self) -> None:
+        """Raise ConfigError for what an update would pass over; it costs some microseconds."""
+        policy = self._policy
+        if own := [name for name in EVALUATING if name in policy.__dict__]:
+            raise _refused(f"one with a {own[0]} of its own")
+        if any(map(hooked, self._modules)):
+            raise _refused("hooked, and a hook would never be called")
+        if frozen := [name for name, p in self._parameters.items() if not p.requires_grad]:
+            raise _refused(f"frozen in {', '.join(frozen)}")
+        nets = policy.actor, policy.critic
+        if any(
+            tuple(n._modules.values()) != was for n, was in zip(nets, self._layers, strict=True)
+        ):
+            raise _refused("of other layers than those that it was made of")
 
 
 def _name(layer: nn.Module) -> str | None:

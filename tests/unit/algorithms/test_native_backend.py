@@ -123,6 +123,7 @@ def test_what_an_update_would_pass_over_is_refused_also_when_it_comes_later() ->
         (lambda p: p.actor[0].register_forward_hook(lambda *_: None), "hooked"),
         (lambda p: p.actor[0].weight.requires_grad_(False), r"frozen in actor\.0\.weight"),
         (lambda p: setattr(p, "evaluate_actions", p.evaluate_actions), "of its own"),
+        (lambda p: p.actor.__setitem__(1, torch.nn.ReLU()), "of other layers"),
     ]:
         run = PPO("CartPole-v1", backend="native", **SMALL)
         run.train(STEP)
