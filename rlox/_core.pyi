@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -186,6 +186,86 @@ class OnPolicyEngine:
 
     def __len__(self) -> int:
         ...
+
+@final
+class RolloutPolicy:
+    """The policy of an `OnPolicyEngine`, acting without torch: one environment's action depends on its
+    observation, the parameters and the stream ("action", `rollout`) of the run only.
+
+    Args:
+        engine: whose networks act; of precision `f32`.
+        noise_kept: steps of a rollout for which gSDE acts with the same noise; None: all.
+
+    Raises:
+        ConfigError: `noise_kept` is 0.
+    """
+
+    def __new__(cls, engine: OnPolicyEngine, noise_kept: int | None=...) -> RolloutPolicy:
+        ...
+
+    def act(self, parameters: ArrayLike, obs: ArrayLike, actions: NDArray[Any], log_probs: NDArray[np.float32], values: NDArray[np.float32], *, seed: int, rollout: int, step: int, mask: ArrayLike | None=None) -> None:
+        """Chooses actions at random for step `step` of a rollout.
+
+        Args:
+            parameters: the vector of the engine.
+            obs: `[n, obs_dim]`.
+            actions: written: int64 `[n]`, or float32 `[n, size]`.
+            log_probs: written: log pi(a | o), float32 `[n]`.
+            values: written: V(o), float32 `[n]`.
+            seed: the run's.
+            rollout: number of the rollout in the run.
+            step: number of the step in the rollout.
+            mask: which choices are allowed, `[n, size]`.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
+            ConfigError: a mask allows nothing, or is given for actions that are numbers.
+        """
+
+    def values(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[np.float32]:
+        """V(o) of observations, float32 `[n]`.
+
+        Args:
+            parameters: the vector of the engine.
+            obs: `[n, obs_dim]`.
+
+        Raises:
+            ShapeError: an array has another shape.
+        """
+
+    def collect(self, parameters: ArrayLike, envs: VecEnv, obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], log_probs: NDArray[np.float32], values: NDArray[np.float32], next_values: NDArray[np.float32], totals: NDArray[np.float64], lengths: NDArray[np.int64], *, seed: int, rollout: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
+        """Steps every environment T times: acting, stepping, writing, and valuing what was reached.
+
+        The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say
+        of each step. Row 0 of `obs` is where the environments stand. A call that is broken off leaves in row
+        T where they stand then, and sums and lengths as of then.
+
+        Args:
+            parameters: the vector of the engine.
+            envs: a `VecEnv` whose spaces are those of the engine.
+            obs: o_t, float32 `[T + 1, n, obs_dim]`.
+            actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+            rewards: float32 `[T, n]`.
+            terminated: bool `[T, n]`.
+            truncated: bool `[T, n]`.
+            log_probs: log pi(a_t | o_t), float32 `[T, n]`.
+            values: V(o_t), float32 `[T + 1, n]`.
+            next_values: V of what step t reached, float32 `[T, n]`: 0 where an episode was terminated, the
+                final observation's where it was truncated.
+            totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+            lengths: steps of each so far, int64 `[n]`, counted in place.
+            seed: the run's.
+            rollout: number of the rollout in the run.
+
+        Returns:
+            None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
+            the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+
+        Raises:
+            ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
+                with another argument.
+            NonFiniteError: an action is NaN or infinite.
+        """
 
 @final
 class RunningStatsVec:

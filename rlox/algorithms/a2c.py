@@ -23,7 +23,7 @@ from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.policies.native import counted, native_engine, told_where, unmasked
+from rlox.policies.native import Acts, NativePolicy, counted, told_where, unmasked
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -43,6 +43,7 @@ class A2CLearner(PolicyLearner[ActorCritic]):
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         self.optimizer: Adam | RMSprop = _optimizer(policy, config)
         super().__init__(policy, self.optimizer)
+        self.acts: Acts = policy
         self.config = config
 
     @torch.no_grad()
@@ -90,15 +91,15 @@ class NativeA2CLearner(A2CLearner):
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         super().__init__(policy, config)
-        self._engine, self._plain = native_engine(policy, self.optimizer.flat)
+        self.native = self.acts = NativePolicy(policy, self.optimizer.flat)
 
     def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
         optimizer, config = self.optimizer, self.config
         moments = [optimizer.moment(name).numpy() for name in optimizer.moments]
         obs, mask = unmasked(rows)
-        self._plain.check()
+        self.native.check()
         with told_where(where), counted(optimizer) as steps:
-            told = self._engine.a2c(
+            told = self.native.engine.a2c(
                 optimizer.vector.numpy(),
                 moments[0],
                 moments[1] if len(moments) > 1 else None,

@@ -10,7 +10,7 @@ from rlox.algorithms.clipped import NAMES, Clipped
 from rlox.algorithms.on_policy import where
 from rlox.configs import PPOConfig
 from rlox.policies import ActorCritic
-from rlox.policies.native import counted, native_engine, told_where, unmasked
+from rlox.policies.native import NativePolicy, counted, told_where, unmasked
 from rlox.rng import Streams
 from rlox.types import Clock, Rollout, Update
 
@@ -25,7 +25,7 @@ class NativePPOLearner(Clipped[ActorCritic]):
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
         super().__init__(policy, config, streams)
-        self._engine, self._plain = native_engine(policy, self.optimizer.flat)
+        self.native = self.acts = NativePolicy(policy, self.optimizer.flat)
 
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
@@ -33,7 +33,7 @@ class NativePPOLearner(Clipped[ActorCritic]):
         self._schedule(clock)
         passes = range(self.config.n_epochs)
         order = torch.stack([batch.shuffled(self._shuffler(batch, epoch)) for epoch in passes])
-        self._plain.check()
+        self.native.check()
         with told_where(where(batch, clock)), counted(self.adam) as steps:
             told = self._learn(batch, order, steps)
         means = {name: told[name.rpartition("/")[2]] for name in NAMES}
@@ -45,7 +45,7 @@ class NativePPOLearner(Clipped[ActorCritic]):
     ) -> dict[str, float]:
         adam, loss, config = self.adam, self.loss, self.config
         obs, mask = unmasked(batch)
-        return self._engine.ppo(
+        return self.native.engine.ppo(
             adam.vector.numpy(),
             adam.moment("exp_avg").numpy(),
             adam.moment("exp_avg_sq").numpy(),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
-from rlox.collectors import RolloutCollector
+from rlox.collectors import NativeCollector, RolloutCollector
 from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
 from rlox.configs.on_policy import OnPolicyConfig
@@ -32,6 +32,7 @@ from rlox.policies import (
     as_actor_critic,
     require_takes,
 )
+from rlox.policies.native import Acts
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena
@@ -88,10 +89,16 @@ def make_policy(
     return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
 
 
+class RolloutLearner(Learner[Rollout], Protocol):
+    """What learns from the rollouts of what it says."""
+
+    acts: Acts
+
+
 def on_policy_parts(
     config: RunConfig,
     tools: Tools,
-    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    make_learner: Callable[[ActorCritic], RolloutLearner],
     minibatch: int | None = None,
 ) -> Parts:
     """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes.
@@ -100,7 +107,8 @@ def on_policy_parts(
     rows at once, where they lie.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
-    collector = RolloutCollector(
+    kind = NativeCollector if algo.backend == "native" else RolloutCollector
+    collector = kind(
         env_config.id if tools.env is None else tools.env,
         env_config.n_envs,
         config.seed,
@@ -139,7 +147,7 @@ def on_policy_parts(
     learner = make_learner(policy)
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
     return Parts(
-        RolloutSource(collector, policy, algo.n_steps),
+        RolloutSource(collector, learner.acts, algo.n_steps),
         learner,
         actor,
         Evaluator(actor, render_factory(env_config, tools.env)),

@@ -1,5 +1,6 @@
 """Rollouts with advantages, as a training loop of one's own uses them."""
 
+from rlox.collectors.native import NativeCollector
 from rlox.collectors.rollout import RolloutCollector
 
-__all__ = ["RolloutCollector"]
+__all__ = ["NativeCollector", "RolloutCollector"]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.collectors.rollout import RolloutCollector
 from rlox.errors import ConfigError
 from rlox.networks.recurrent import cut
 from rlox.policies.base import Sampler
+from rlox.policies.native import Acts
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.collector import look_ahead
@@ -38,7 +39,7 @@ class RecurrentCollector(RolloutCollector):
 
     _memory: NDArray[np.float32] | None = None  # [N, state_size]; None before the first rollout
 
-    def gather(self, policy: nn.Module, n_steps: int) -> Rollout:
+    def gather(self, policy: Acts, n_steps: int) -> Rollout:
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         if not isinstance(policy, RecurrentActorCritic):
             raise ConfigError(

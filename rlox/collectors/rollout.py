@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
+from rlox.policies.native import Acts
 from rlox.sources.advantages import gae
 from rlox.sources.collector import Collector
 from rlox.types import Rollout
@@ -49,7 +49,7 @@ class RolloutCollector(Collector):
         self.gamma = gamma
         self.gae_lambda = gae_lambda
 
-    def collect(self, policy: nn.Module, n_steps: int) -> Rollout:
+    def collect(self, policy: Acts, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
         rollout = self.gather(policy, n_steps)
         gae(rollout, self.gamma, self.gae_lambda)

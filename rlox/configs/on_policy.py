@@ -65,7 +65,7 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     backend: str = param(
         "torch",
-        "engine of the update; native: in Rust, for the built-in policies of vectors on the CPU",
+        "engine of rollouts and updates; native: in Rust, for the built-in policies of vectors on the CPU",
         choices=("torch", "native"),
     )
     inference: str = param(

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from rlox._core import OnPolicyEngine
+from rlox._core import OnPolicyEngine, RolloutPolicy
 from rlox.errors import ConfigError, NonFiniteError
-from rlox.networks import hooked
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import FlatParameters, Optimizer
 from rlox.policies.base import ActorCritic
@@ -22,7 +21,7 @@ from rlox.policies.masking import MaskedDiscretePolicy
 from rlox.policies.mlp import EVALUATING, MLPActorCritic
 from rlox.types import Minibatch, Rollout
 
-__all__ = ["Plain", "counted", "native_engine", "told_where", "unmasked"]
+__all__ = ["Acts", "NativePolicy", "counted", "told_where", "unmasked"]
 
 # What actions are to the engine, by the policies that it knows: subclasses may do anything.
 KINDS: dict[type[nn.Module], str] = {
@@ -33,12 +32,40 @@ KINDS: dict[type[nn.Module], str] = {
 }
 
 
-def native_engine(policy: ActorCritic, flat: FlatParameters) -> tuple[OnPolicyEngine, Plain]:
-    """The engine of a built-in policy of vectors, over the vector of its parameters, and what to check.
+class NativePolicy:
+    """A built-in policy of vectors in Rust, over the vector of its parameters.
 
     Raises ConfigError for any other policy, and saying so for one that is not on the CPU, not in float32,
     hooked or in part frozen, all of which torch learns from.
+
+    Attributes
+    ----------
+    engine : learns
+    actor : acts in rollouts
     """
+
+    def __init__(self, policy: ActorCritic, flat: FlatParameters) -> None:
+        self.engine, self._plain = _engine(policy, flat)
+        frequency = policy.sample_freq if isinstance(policy, SDEPolicy) else 1
+        self.actor = RolloutPolicy(self.engine, frequency if frequency > 0 else None)
+        self._flat = flat
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """The parameters, which torch's modules have views of."""
+        vector: NDArray[np.float32] = self._flat.vector.numpy()
+        return vector
+
+    def check(self) -> None:
+        """Raise ConfigError for what an update would pass over; it costs some microseconds."""
+        self._plain.check()
+
+
+# What a collector is given to act.
+Acts = nn.Module | NativePolicy
+
+
+def _engine(policy: ActorCritic, flat: FlatParameters) -> tuple[OnPolicyEngine, Plain]:
     kind = KINDS.get(type(policy))
     if kind is None or not isinstance(policy, MLPActorCritic):
         raise _refused(f"a {type(policy).__name__}, not a built-in policy of vectors")
@@ -77,8 +104,18 @@ class Plain:
 
     def __init__(self, policy: MLPActorCritic) -> None:
         self._policy = policy
-        self._modules = list(policy.modules())
         self._parameters = dict(policy.named_parameters())
+        # Dicts that hooks are entered into. Looked at before every update, so not looked up again.
+        self._hooks = [
+            hooks
+            for module in policy.modules()
+            for hooks in (
+                module._forward_hooks,
+                module._forward_pre_hooks,
+                module._backward_hooks,
+                module._backward_pre_hooks,
+            )
+        ]
         self._layers = [tuple(net.children()) for net in (policy.actor, policy.critic)]
 
     def check(self) -> None:
@@ -86,9 +123,11 @@ class Plain:
         policy = self._policy
         if own := [name for name in EVALUATING if name in policy.__dict__]:
             raise _refused(f"one with a {own[0]} of its own")
-        if any(map(hooked, self._modules)):
+        parameters = self._parameters.values()
+        if any(self._hooks) or any(p._backward_hooks for p in parameters):
             raise _refused("hooked, and a hook would never be called")
-        if frozen := [name for name, p in self._parameters.items() if not p.requires_grad]:
+        if not all(p.requires_grad for p in parameters):
+            frozen = [name for name, p in self._parameters.items() if not p.requires_grad]
             raise _refused(f"frozen in {', '.join(frozen)}")
         nets = policy.actor, policy.critic
         if any(

@@ -16,9 +16,10 @@ from rlox.configs import EnvConfig
 from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.errors import NonFiniteError
+from rlox.errors import ConfigError, NonFiniteError
 from rlox.policies import ActorCritic, as_actor_critic
 from rlox.policies.base import Sampler, acting
+from rlox.policies.native import Acts, NativePolicy
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.engine import engine_of, go_on
@@ -84,12 +85,17 @@ class Collector:
         self._at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         self._started = False
 
-    def collect(self, policy: nn.Module, n_steps: int) -> Rollout:
+    def collect(self, policy: Acts, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
         return self.gather(policy, n_steps).to(self.device)
 
-    def gather(self, policy: nn.Module, n_steps: int) -> Rollout:
+    def gather(self, policy: Acts, n_steps: int) -> Rollout:
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        if isinstance(policy, NativePolicy):
+            raise ConfigError(
+                f"a NativePolicy does not act in torch, as a {type(self).__name__} asks for; collect with a "
+                "NativeCollector"
+            )
         actor = as_actor_critic(policy)
         arena = self._arena_of(n_steps)
         explore = partial(actor.sampler, n_steps, self.n_envs)
@@ -103,14 +109,18 @@ class Collector:
         score: Callable[[Arena, Ended | None], None],
     ) -> Rollout:
         """The next rollout: steps with the actions that `explore` gives, then what `score` fills in."""
-        n_steps = arena.shape[0]
         with torch.inference_mode(), acting(policy):
-            episodes = self._step_all(explore, arena)
+            self._start(arena)
+            generator = self.streams.generator("action", self.rollouts, str(self.device))
+            episodes = self._step_all(arena, self._sampling(arena, explore(generator)))
             ended = arena.ended()
             score(arena, ended)
+        return self._finished(arena, ended, episodes)
+
+    def _finished(self, arena: Arena, ended: Ended | None, episodes: list[Episode]) -> Rollout:
+        """The rollout whose columns are filled."""
         self._check_finite(arena)
-        self._obs[:] = arena.obs[n_steps]
-        self.progress = self.tracker.progress(n_steps * self.n_envs, episodes)
+        self.progress = self.tracker.progress(arena.shape[0] * self.n_envs, episodes)
         self.rollouts += 1
         rollout = arena.rollout(ended, self.rollouts - 1)
         if masked := self.env.observations.masked:
@@ -155,34 +165,55 @@ class Collector:
         """Close the environments."""
         self.env.close()
 
-    def _step_all(
-        self, explore: Callable[[torch.Generator], Sampler], arena: Arena
-    ) -> list[Episode]:
-        """Fill what the environments have a part in; the hot loop of collection."""
-        n_steps = arena.shape[0]
-        self._start(arena)
-        generator = self.streams.generator("action", self.rollouts, str(self.device))
-        sample = explore(generator)
+    def _sampling(self, arena: Arena, sample: Sampler) -> Callable[[int], None]:
+        """What writes the actions of step t that `sample` draws."""
         here = self.device.type == "cpu"
-        episodes: list[Episode] = []
-        step, rewards = self.env.step_into, self._rewards
-        for t in range(n_steps):
-            check()
+
+        def act(t: int) -> None:
             seen = arena.obs_rows[t]
             arena.action_rows[t].copy_(sample(seen if here else seen.to(self.device), t))
-            after = arena.obs[t + 1]
-            finals = step(arena.actions[t], after, rewards, arena.terminated[t], arena.truncated[t])
-            self.env_steps += self.n_envs
-            self.tracker.add(rewards)
-            if finals is not None:
-                episodes += self.tracker.finish(finals.envs, self.env_steps, finals.infos)
-                arena.finals.append((t, finals))
-                self.tracker.skip(finals.idle)
-                if finals.restarts:
-                    self.tracker.lose(finals.lost, finals.restarts)
-                if finals.restarts or len(finals.idle):
-                    arena.lose(t, finals.void)
-            self._normalize(arena, t, finals)
+
+        return act
+
+    def _step_all(self, arena: Arena, act: Callable[[int], None]) -> list[Episode]:
+        """Fill what the environments have a part in, from row 0 of the observations on.
+
+        `act` writes the actions of a step. After a step that was broken off nobody knows where the
+        environments stand: the next rollout begins new episodes.
+        """
+        episodes: list[Episode] = []
+        try:
+            for t in range(arena.shape[0]):
+                check()
+                act(t)
+                episodes += self._step(arena, t)
+        except BaseException:
+            self._started = False
+            self.tracker.forget()
+            if self.reward_normalizer:
+                self.reward_normalizer.returns[:] = 0.0
+            raise
+        self._obs[:] = arena.obs[-1]
+        return episodes
+
+    def _step(self, arena: Arena, t: int) -> list[Episode]:
+        """Step t of every environment, and the episodes that it ended; the hot path of collection."""
+        after, rewards = arena.obs[t + 1], self._rewards
+        finals = self.env.step_into(
+            arena.actions[t], after, rewards, arena.terminated[t], arena.truncated[t]
+        )
+        self.env_steps += self.n_envs
+        self.tracker.add(rewards)
+        episodes: list[Episode] = []
+        if finals is not None:
+            episodes = self.tracker.finish(finals.envs, self.env_steps, finals.infos)
+            arena.finals.append((t, finals))
+            self.tracker.skip(finals.idle)
+            if finals.restarts:
+                self.tracker.lose(finals.lost, finals.restarts)
+            if finals.restarts or len(finals.idle):
+                arena.lose(t, finals.void)
+        self._normalize(arena, t, finals)
         return episodes
 
     def _start(self, arena: Arena) -> None:

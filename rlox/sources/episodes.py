@@ -51,6 +51,11 @@ class EpisodeTracker:
         self._lost += len(index)
         self._restarts += restarts
 
+    def forget(self) -> None:
+        """The episodes under way came to nothing."""
+        self.returns[:] = 0.0
+        self.lengths[:] = 0
+
     def skip(self, index: NDArray[np.int64]) -> None:
         """The last step of the environments `index` was none."""
         self.lengths[index] -= 1

@@ -202,17 +202,32 @@ class ReplaySource:
         self._filled = 0
         self._chunk.clear()
         self._start()
-        with torch.inference_mode():
-            self._step(n_steps, clock)
-        self._filled = n_steps
-        self._chunk.require_finite(n_steps, before)
-        for stretch in self._chunk.stretches(n_steps):
-            self.memory.push(stretch)
-        self._obs[:] = self._chunk.obs[n_steps]
+        began, told = self.steps, len(self._episodes)
+        try:
+            with torch.inference_mode():
+                self._step(n_steps, clock)
+            self._filled = n_steps
+            self._chunk.require_finite(n_steps, before)
+            for stretch in self._chunk.stretches(n_steps):
+                self.memory.push(stretch)
+            self._obs[:] = self._chunk.obs[n_steps]
+        except BaseException:
+            self._begin_anew(began, told)
+            raise
         after = self.env_steps
         self._unreported += after - before
         if after > self._learns_from:
             self._owed = self.cadence.due(max(before, self._learns_from), after)
+
+    def _begin_anew(self, steps: int, told: int) -> None:
+        """Nobody knows where the environments stand: go back to `steps`, with new episodes from there."""
+        self.steps, self._started = steps, False
+        del self._episodes[told:]
+        self.tracker.forget()
+        if self.reward_normalizer:
+            self.reward_normalizer.returns[:] = 0.0
+        for env in range(self.env.n_envs):
+            self.memory.buffer.cut_episode(env)
 
     def _steps_ahead(self, clock: Clock) -> int:
         """Steps of every environment until something happens, at least one."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import nn
 
+from rlox.policies.native import Acts
 from rlox.sources.collector import Collector
 from rlox.sources.engine import interruption
 from rlox.sources.store import Store
@@ -22,7 +22,7 @@ class RolloutSource:
     """Rollouts of the learner's own policy."""
 
     collector: Collector
-    policy: nn.Module
+    policy: Acts
     n_steps: int
 
     @property

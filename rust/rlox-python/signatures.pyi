@@ -20,6 +20,7 @@ __all__ = [
     "Pendulum",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
+    "RolloutPolicy",
     "RunningStats",
     "RunningStatsVec",
     "SequenceReplayBuffer",
@@ -142,6 +143,51 @@ class OnPolicyEngine:
     @property
     def gradient(self) -> NDArray[np.floating[Any]]: ...
     def __len__(self) -> int: ...
+
+@final
+class RolloutPolicy:
+    def __new__(cls, engine: OnPolicyEngine, noise_kept: int | None = ...) -> RolloutPolicy: ...
+    def act(
+        self,
+        parameters: ArrayLike,
+        obs: ArrayLike,
+        actions: NDArray[Any],
+        log_probs: NDArray[np.float32],
+        values: NDArray[np.float32],
+        *,
+        seed: int,
+        rollout: int,
+        step: int,
+        mask: ArrayLike | None = ...,
+    ) -> None: ...
+    def values(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[np.float32]: ...
+    def collect(
+        self,
+        parameters: ArrayLike,
+        envs: VecEnv,
+        obs: NDArray[np.float32],
+        actions: NDArray[Any],
+        rewards: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        log_probs: NDArray[np.float32],
+        values: NDArray[np.float32],
+        next_values: NDArray[np.float32],
+        totals: NDArray[np.float64],
+        lengths: NDArray[np.int64],
+        *,
+        seed: int,
+        rollout: int,
+    ) -> (
+        tuple[
+            NDArray[np.int64],
+            NDArray[np.int64],
+            NDArray[np.float32],
+            NDArray[np.float64],
+            NDArray[np.int64],
+        ]
+        | None
+    ): ...
 
 @final
 class RunningStatsVec:

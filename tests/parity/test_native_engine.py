@@ -21,7 +21,7 @@ from rlox.losses import PPOLoss, policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ContinuousPolicy, DiscretePolicy, MaskedDiscretePolicy, SDEPolicy
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.native import native_engine
+from rlox.policies.native import NativePolicy
 
 CASES = 1_000
 ACTIVATIONS = ("tanh", "relu", "elu", "silu")
@@ -370,12 +370,12 @@ def test_a_policy_that_the_engine_does_not_know_is_refused_with_what_does() -> N
         (replaced, "evaluate_actions of its own"),
     ]:
         with pytest.raises(ConfigError, match=f"{says}.*algo.backend=torch"):
-            native_engine(policy, Adam(policy, 0.1).flat)
+            NativePolicy(policy, Adam(policy, 0.1).flat)
     hooked = DiscretePolicy(3, 2)
     hooked.actor[0].register_forward_hook(lambda *_: None)
     with pytest.raises(ConfigError, match="hooked"):
-        native_engine(hooked, Adam(hooked, 0.1).flat)
+        NativePolicy(hooked, Adam(hooked, 0.1).flat)
     frozen = DiscretePolicy(3, 2)
     frozen.actor[0].weight.requires_grad_(False)
     with pytest.raises(ConfigError, match=r"frozen in actor\.0\.weight"):
-        native_engine(frozen, Adam(frozen, 0.1).flat)
+        NativePolicy(frozen, Adam(frozen, 0.1).flat)

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use crate::env::Actions;
 use crate::error::Result;
+use crate::seed::Stream;
 
 /// What a policy sees of N environments. A policy with a memory would find it here as well: whoever
 /// collects owns and saves it.
@@ -61,6 +62,23 @@ impl Noise {
             Self::Uniform(dim) | Self::Normal(dim) => dim,
         }
     }
+
+    /// By how many words each number moves a stream on.
+    pub(crate) const WORDS: u64 = 2;
+
+    /// The next numbers of `stream`; normal ones are those of [`Stream::fill_normal`].
+    pub(crate) fn draw(self, stream: &mut Stream, out: &mut [f32]) {
+        match self {
+            Self::Uniform(_) => out.fill_with(|| below_one(stream.uniform())),
+            Self::Normal(_) => stream.fill_normal(out),
+        }
+    }
+}
+
+/// A number in [0, 1) as float32, which would round the largest ones up to 1.
+#[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
+fn below_one(uniform: f64) -> f32 {
+    (uniform as f32).min(1.0 - f32::EPSILON / 2.0)
 }
 
 /// A stochastic policy with a value function. What it returns depends on what it is given only, row

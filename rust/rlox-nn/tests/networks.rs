@@ -9,7 +9,7 @@ use rlox_core::env::{Seeding, VecEnv};
 use rlox_core::policy::{Acted, ActionsMut, Policy, Seen};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
-use rlox_core::{Layout, Parameters, VectorEnv};
+use rlox_core::{Layout, Parameters, VectorEnv, threads};
 use rlox_nn::cpu::{Acting, Activation, ActorCritic, Architecture, Kind, init};
 
 #[test]
@@ -137,6 +137,64 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
         };
         let entropy: f64 = (0..2).map(|j| deviation(j).ln() + 1.418_938_533).sum();
         assert!((surprise - entropy).abs() < 0.03, "{kind:?}: {surprise} {entropy}");
+    }
+}
+
+#[test]
+fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
+    let (actor, critic) = (vec![24, 8], vec![16]);
+    let of = Architecture {
+        obs_dim: 5,
+        kind: Kind::Choices(4),
+        actor,
+        critic,
+        activation: Activation::Tanh,
+    };
+    let mut parameters = Parameters::of(Layout::aligned(16, of.named()).unwrap());
+    init::orthogonal(&of, &mut parameters, 9, 0.0).unwrap();
+    let net = ActorCritic::new(parameters.layout(), &of).unwrap();
+    let acting = Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+    let rows = 1_700;
+    let mut stream = Stream::new(3, "rows", 0);
+    let mut obs = vec![0.0_f32; 5 * rows];
+    stream.fill_normal(&mut obs);
+    let noise: Vec<f32> =
+        (0..rows).map(|_| (stream.next_u32() >> 8) as f32 / 16_777_216.0).collect();
+    let mask: Vec<bool> = (0..4 * rows).map(|i| i % 4 == 3 || stream.uniform() < 0.5).collect();
+    let act = |from: usize, to: usize| {
+        let n = to - from;
+        let (mut actions, mut log_probs, mut values) = (vec![0; n], vec![0.0; n], vec![0.0; n]);
+        let acted = Acted {
+            actions: ActionsMut::Discrete(&mut actions),
+            log_probs: &mut log_probs,
+            values: &mut values,
+        };
+        let seen = Seen { obs: &obs[5 * from..5 * to], noise: &noise[from..to] };
+        acting.act_within(seen, Some(&mask[4 * from..4 * to]), acted).unwrap();
+        let mut again = vec![0.0; n];
+        acting.values(&obs[5 * from..5 * to], &mut again).unwrap();
+        assert_eq!(again, values);
+        (actions, log_probs, values)
+    };
+    let whole = act(0, rows);
+    assert!(
+        whole
+            .0
+            .iter()
+            .enumerate()
+            .all(|(row, &action)| mask[4 * row + usize::try_from(action).unwrap()])
+    );
+    for threads in [1, 2, 7] {
+        threads::set(Some(threads)).unwrap();
+        assert_eq!(act(0, rows), whole);
+    }
+    threads::set(None).unwrap();
+    for row in [0, 127, 128, 1_000, rows - 1] {
+        let alone = act(row, row + 1);
+        assert_eq!(
+            (alone.0[0], alone.1[0], alone.2[0]),
+            (whole.0[row], whole.1[row], whole.2[row])
+        );
     }
 }
 

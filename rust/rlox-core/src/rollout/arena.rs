@@ -1,5 +1,6 @@
 //! The memory of a rollout.
 
+use super::columns::{Columns, Ended, Final, Scratch, row_mut};
 use super::episodes::{Episode, Progress};
 use crate::env::vector_env::{EnvSpec, VectorEnv};
 use crate::error::{Error, Result, check_len};
@@ -25,13 +26,8 @@ pub struct Arena {
     pub(super) next_values: Vec<f32>,
     pub(super) advantages: Vec<f32>,
     pub(super) returns: Vec<f32>,
-    pub(super) finals: Vec<Final>,
-    pub(super) final_obs: Vec<f32>,
-    pub(super) episodes: Vec<Episode>,
-    /// The rewards of one step, as the environments give them, `[N]`.
-    pub(super) step_rewards: Vec<f64>,
-    /// The noise of one step, `[N, k]`.
-    pub(super) noise: Vec<f32>,
+    pub(super) ended: Ended,
+    pub(super) scratch: Scratch,
     pub(super) progress: Progress,
     /// Whether row T of the observations is where the environments stand.
     pub(super) started: bool,
@@ -44,25 +40,6 @@ pub enum ActionColumn {
     Discrete(Vec<i64>),
     /// `[T, N, action_dim]`.
     Box(Vec<f32>),
-}
-
-impl ActionColumn {
-    /// The actions of step t, of which there are `width` numbers.
-    pub(super) fn row_mut(&mut self, t: usize, width: usize) -> ActionsMut<'_> {
-        match self {
-            Self::Discrete(all) => ActionsMut::Discrete(row_mut(all, t, width)),
-            Self::Box(all) => ActionsMut::Box(row_mut(all, t, width)),
-        }
-    }
-}
-
-/// The end of an episode within a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Final {
-    /// The step that ended it.
-    pub step: usize,
-    /// The environment.
-    pub env: usize,
 }
 
 impl Arena {
@@ -102,11 +79,8 @@ impl Arena {
             next_values: vec![0.0; size],
             advantages: vec![0.0; size],
             returns: vec![0.0; size],
-            finals: Vec::new(),
-            final_obs: Vec::new(),
-            episodes: Vec::new(),
-            step_rewards: vec![0.0; n_envs],
-            noise: Vec::new(),
+            ended: Ended::default(),
+            scratch: Scratch::default(),
             progress: Progress::new(n_envs),
             started: false,
         })
@@ -186,8 +160,8 @@ impl Arena {
         &self.values
     }
 
-    /// V of the state that step t reached, `[T, N]`: the final observation's where an episode was
-    /// truncated. Where one was terminated it is the next one's first and counts nowhere.
+    /// V of the state that step t reached, `[T, N]`: 0 where it is terminal, the final observation's where
+    /// an episode was truncated.
     #[must_use]
     pub fn next_values(&self) -> &[f32] {
         &self.next_values
@@ -209,23 +183,32 @@ impl Arena {
     /// observation, `[obs_dim]`.
     #[must_use]
     pub fn finals(&self) -> impl ExactSizeIterator<Item = (Final, &[f32])> {
-        self.finals.iter().copied().zip(self.final_obs.chunks_exact(self.obs_dim.max(1)))
+        let Ended { finals, obs, .. } = &self.ended;
+        finals.iter().copied().zip(obs.chunks_exact(self.obs_dim.max(1)))
     }
 
     /// The episodes that ended in this rollout, in the same order; sums of rewards are of whole
     /// episodes, also of those that began in an earlier rollout.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
-        &self.episodes
+        &self.ended.episodes
     }
-}
 
-/// Row t of a column whose rows have `width` elements.
-pub(super) fn row<T>(column: &[T], t: usize, width: usize) -> &[T] {
-    column.get(t * width..(t + 1) * width).unwrap_or_default()
-}
-
-/// Row t of a column whose rows have `width` elements, for writing.
-pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
-    column.get_mut(t * width..(t + 1) * width).unwrap_or_default()
+    /// The columns to be filled, and what is beside them.
+    pub(super) fn columns(&mut self) -> (Columns<'_>, (&mut Ended, &mut Scratch), &mut Progress) {
+        let columns = Columns {
+            obs: &mut self.obs,
+            actions: match &mut self.actions {
+                ActionColumn::Discrete(actions) => ActionsMut::Discrete(actions),
+                ActionColumn::Box(actions) => ActionsMut::Box(actions),
+            },
+            rewards: &mut self.rewards,
+            terminated: &mut self.terminated,
+            truncated: &mut self.truncated,
+            log_probs: &mut self.log_probs,
+            values: &mut self.values,
+            next_values: &mut self.next_values,
+        };
+        (columns, (&mut self.ended, &mut self.scratch), &mut self.progress)
+    }
 }

@@ -28,9 +28,27 @@ impl Progress {
         Self { rollouts: 0, totals: vec![0.0; n_envs], steps: vec![0; n_envs] }
     }
 
+    /// The running episodes.
+    pub(super) fn running(&mut self) -> Running<'_> {
+        Running { totals: &mut self.totals, steps: &mut self.steps }
+    }
+}
+
+/// The running episode of each environment.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// Sum of rewards so far, `[n_envs]`.
+    pub totals: &'a mut [f64],
+    /// Steps so far, `[n_envs]`.
+    pub steps: &'a mut [u64],
+}
+
+impl Running<'_> {
     /// One more step everywhere.
     pub(super) fn add(&mut self, rewards: &[f64]) {
-        for ((total, steps), reward) in self.totals.iter_mut().zip(&mut self.steps).zip(rewards) {
+        for ((total, steps), reward) in
+            self.totals.iter_mut().zip(self.steps.iter_mut()).zip(rewards)
+        {
             *total += reward;
             *steps += 1;
         }

@@ -8,7 +8,9 @@
 
 mod arena;
 mod collect;
+mod columns;
 mod episodes;
 
-pub use arena::{ActionColumn, Arena, Final};
-pub use episodes::{Episode, Progress};
+pub use arena::{ActionColumn, Arena};
+pub use columns::{Columns, Ended, Final, Key, Scratch, noise};
+pub use episodes::{Episode, Progress, Running};

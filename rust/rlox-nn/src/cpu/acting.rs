@@ -5,18 +5,23 @@ use std::sync::{Mutex, PoisonError};
 
 use rlox_core::Result;
 use rlox_core::error::check_len;
-use rlox_core::policy::{Acted, Noise, Policy, Seen};
+use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::threads;
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 
-/// An [`ActorCritic`] with parameters, as a policy that rollouts are collected with.
+/// Rows that one thread acts for at once: no row's result depends on the others, nor on this.
+const BLOCK: usize = 128;
+
+/// An [`ActorCritic`] with parameters, as a policy that rollouts are collected with. Many rows are shared by
+/// threads.
 #[derive(Debug)]
 pub struct Acting<'a> {
     net: &'a ActorCritic,
     parameters: &'a [f32],
     noise_kept: NonZeroUsize,
-    /// Room of the last call.
-    memory: Mutex<ActorCriticMemory<f32>>,
+    /// Room of earlier calls, as many as there were at the same time.
+    memory: Mutex<Vec<ActorCriticMemory<f32>>>,
 }
 
 impl<'a> Acting<'a> {
@@ -26,13 +31,85 @@ impl<'a> Acting<'a> {
         Self { net, parameters, noise_kept, memory: Mutex::default() }
     }
 
-    /// Calls `work` with room, that of the last call unless another thread has it.
+    /// [`Policy::act`], choosing only among what is `allowed`, `[n, choices]`.
+    ///
+    /// # Errors
+    /// For slices that do not fit, a row that allows nothing, and a mask of actions that are no choices.
+    pub fn act_within(
+        &self,
+        seen: Seen<'_>,
+        allowed: Option<&[bool]>,
+        acted: Acted<'_>,
+    ) -> Result<()> {
+        let n = acted.log_probs.len();
+        check_len("obs", seen.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
+        check_len("noise", seen.noise.len(), n * self.noise().dim(), "as the policy asks for")?;
+        check_len("values", acted.values.len(), n, "one for each observation")?;
+        let allowed = allowed.map_or(Ok(None), |allowed| {
+            check_len("mask", allowed.len(), n * self.net.actor.outputs(), "one for each choice")?;
+            Ok::<_, rlox_core::Error>(Some(allowed))
+        })?;
+        self.shared(seen, allowed, acted)
+    }
+
+    fn shared(&self, seen: Seen<'_>, allowed: Option<&[bool]>, mut acted: Acted<'_>) -> Result<()> {
+        let n = acted.log_probs.len();
+        if n <= BLOCK {
+            let ActorCritic { actor, critic, head } = self.net;
+            return self.with_memory(|memory| {
+                actor.infer(self.parameters, seen.obs, &mut memory.actor)?;
+                let out = (acted.actions, acted.log_probs);
+                let beside = (seen.noise, allowed);
+                head.act(self.parameters, &memory.actor, beside, &mut memory.head, out)?;
+                let values = critic.infer(self.parameters, seen.obs, &mut memory.critic)?;
+                acted.values.copy_from_slice(values);
+                Ok(())
+            });
+        }
+        let first = (n.div_ceil(BLOCK) / 2) * BLOCK;
+        let (obs, more_obs) = seen.obs.split_at(seen.obs.len() / n * first);
+        let (noise, more_noise) = seen.noise.split_at(seen.noise.len() / n * first);
+        let (mask, more_mask) =
+            allowed.map(|allowed| allowed.split_at(allowed.len() / n * first)).unzip();
+        let (actions, more_actions) = split(&mut acted.actions, n, first);
+        let (log_probs, more_log_probs) = acted.log_probs.split_at_mut(first);
+        let (values, more_values) = acted.values.split_at_mut(first);
+        let (left, right) = threads::join(
+            || self.shared(Seen { obs, noise }, mask, Acted { actions, log_probs, values }),
+            || {
+                let seen = Seen { obs: more_obs, noise: more_noise };
+                let (log_probs, values) = (more_log_probs, more_values);
+                self.shared(seen, more_mask, Acted { actions: more_actions, log_probs, values })
+            },
+        );
+        left.and(right)
+    }
+
+    /// Calls `work` with room, that of an earlier call unless others have all of it.
     fn with_memory<T>(&self, work: impl FnOnce(&mut ActorCriticMemory<f32>) -> T) -> T {
-        let mut memory =
-            std::mem::take(&mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = all().pop().unwrap_or_default();
         let done = work(&mut memory);
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
+        all().push(memory);
         done
+    }
+}
+
+/// The actions of the first rows of n, and of the others.
+fn split<'a>(
+    actions: &'a mut ActionsMut<'_>,
+    n: usize,
+    first: usize,
+) -> (ActionsMut<'a>, ActionsMut<'a>) {
+    match actions {
+        ActionsMut::Discrete(all) => {
+            let (actions, more) = all.split_at_mut(all.len() / n * first);
+            (ActionsMut::Discrete(actions), ActionsMut::Discrete(more))
+        }
+        ActionsMut::Box(all) => {
+            let (actions, more) = all.split_at_mut(all.len() / n * first);
+            (ActionsMut::Box(actions), ActionsMut::Box(more))
+        }
     }
 }
 
@@ -46,24 +123,25 @@ impl Policy for Acting<'_> {
     }
 
     fn act(&self, seen: Seen<'_>, acted: Acted<'_>) -> Result<()> {
-        self.with_memory(|memory| {
-            let ActorCritic { actor, critic, head } = self.net;
-            actor.infer(self.parameters, seen.obs, &mut memory.actor)?;
-            let out = (acted.actions, acted.log_probs);
-            head.act(self.parameters, &memory.actor, seen.noise, &mut memory.head, out)?;
-            let values = critic.infer(self.parameters, seen.obs, &mut memory.critic)?;
-            check_len("values", acted.values.len(), values.len(), "one for each observation")?;
-            acted.values.copy_from_slice(values);
-            Ok(())
-        })
+        self.act_within(seen, None, acted)
     }
 
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
-        self.with_memory(|memory| {
-            let values = self.net.critic.infer(self.parameters, obs, &mut memory.critic)?;
-            check_len("values", out.len(), values.len(), "one for each observation")?;
-            out.copy_from_slice(values);
-            Ok(())
-        })
+        let (critic, n) = (&self.net.critic, out.len());
+        let width = critic.inputs();
+        check_len("obs", obs.len(), n * width, "one for each value")?;
+        let left = Mutex::new(Ok(()));
+        threads::for_each_chunk(out, BLOCK, |i, out| {
+            let obs = obs.get(i * BLOCK * width..).unwrap_or_default();
+            let obs = obs.get(..out.len() * width).unwrap_or_default();
+            let valued = self.with_memory(|memory| {
+                out.copy_from_slice(critic.infer(self.parameters, obs, &mut memory.critic)?);
+                Ok(())
+            });
+            if valued.is_err() {
+                *left.lock().unwrap_or_else(PoisonError::into_inner) = valued;
+            }
+        });
+        left.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,19 +22,19 @@ macro_rules! readers {
 readers! {
     /// Integers in 0..2**64.
     integer: u64 = crate::convert::coerce::unsigned;
-    index n position seed
+    index n position rollout seed
 }
 
 readers! {
     /// Integers in 0..2**64, or None.
     optional_integer: Option<u64> = crate::convert::coerce::unsigned_or_none;
-    elapsed seed
+    elapsed noise_kept seed
 }
 
 readers! {
     /// Integers in 0..2**64; what no array can have is the largest size.
     size: usize = crate::convert::coerce::size;
-    batch_size ddof max_len n obs_dim parallel_from shard size
+    batch_size ddof max_len n obs_dim parallel_from shard size step
 }
 
 readers! {

@@ -61,6 +61,11 @@ impl PyVecEnv {
         [self.n, self.spec.observation.dim()]
     }
 
+    /// The environments, how many there are, and nanoseconds that one step of all takes, about.
+    pub(crate) fn parts(&self) -> (&Shared<VecEnv>, usize, usize) {
+        (&self.envs, self.n, self.cost())
+    }
+
     /// Nanoseconds that one step of all environments takes, about.
     fn cost(&self) -> usize {
         self.n * self.spec.nanoseconds

@@ -43,9 +43,10 @@ use crate::memory::views::{Plain, ViewMut};
 ///     ConfigError: a kind or precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "OnPolicyEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyOnPolicyEngine {
-    of: Architecture,
+    pub(super) of: Architecture,
+    pub(super) net: ActorCritic,
     /// Numbers of the vector.
-    len: usize,
+    pub(super) len: usize,
     engine: Engine,
 }
 
@@ -80,14 +81,14 @@ impl PyOnPolicyEngine {
         let net = ActorCritic::new(&layout, &of).or_raise(py)?;
         let len = layout.len();
         let engine = match precision {
-            "f32" => Engine::Single(shared(py, net, layout)?),
-            "f64" => Engine::Double(shared(py, net, layout)?),
+            "f32" => Engine::Single(shared(py, net.clone(), layout)?),
+            "f64" => Engine::Double(shared(py, net.clone(), layout)?),
             _ => {
                 let message = format!("precision is {precision:?}, expected f32 or f64");
                 return Err(errors::new(py, Class::Config, message));
             }
         };
-        Ok(Self { of, len, engine })
+        Ok(Self { of, net, len, engine })
     }
 
     /// Learns from the rows of a rollout in minibatches, one pass for each row of `order`.

@@ -88,16 +88,13 @@ impl<'py> Columns<'_, 'py> {
         coerce::check_shape(&obs, "obs", &[n, obs_dim], "as the networks take them")?;
         let actions = coerce::array(self.actions, "actions")?;
         let actions = match of.kind {
-            Kind::Choices(size) => {
+            Kind::Choices(_) => {
                 coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
-                let mask = self.mask.map(|mask| read_mask(mask, &[n, size])).transpose()?;
+                let mask = self.mask.map(|given| mask(given, of, n)).transpose()?;
                 Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
             }
             Kind::Numbers(size) | Kind::Sde(size) => {
-                if self.mask.is_some() {
-                    let message = "mask is given, but actions are numbers, which no mask bars";
-                    return Err(errors::new(actions.py(), Class::Config, message));
-                }
+                self.mask.map(|given| mask(given, of, n)).transpose()?;
                 let why = "one row for each of obs, size numbers each";
                 coerce::check_shape(&actions, "actions", &[n, size], why)?;
                 Actions::Vectors(coerce::numbers(&actions, "actions")?)
@@ -117,9 +114,14 @@ impl<'py> Columns<'_, 'py> {
     }
 }
 
-fn read_mask(mask: &Bound<'_, PyAny>, shape: &[usize; 2]) -> PyResult<Vec<bool>> {
-    let mask = coerce::array(mask, "mask")?;
-    coerce::check_shape(&mask, "mask", shape, "one row for each of obs, one flag a choice")?;
+/// Which choices are allowed in each of n rows.
+pub(super) fn mask(given: &Bound<'_, PyAny>, of: &Architecture, n: usize) -> PyResult<Vec<bool>> {
+    let Kind::Choices(size) = of.kind else {
+        let message = "mask is given, but actions are numbers, which no mask bars";
+        return Err(errors::new(given.py(), Class::Config, message));
+    };
+    let mask = coerce::array(given, "mask")?;
+    coerce::check_shape(&mask, "mask", &[n, size], "one row for each of obs, one flag a choice")?;
     Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
 }
 

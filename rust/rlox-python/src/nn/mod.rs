@@ -2,6 +2,9 @@
 
 mod engine;
 mod incoming;
+mod outgoing;
+mod policy;
 mod state;
 
 pub(crate) use engine::PyOnPolicyEngine;
+pub(crate) use policy::PyRolloutPolicy;

@@ -19,18 +19,7 @@ pub(super) fn score<F: Number>(
     out: Scores<'_, F>,
 ) -> Result<()> {
     check_len("actions", actions.len(), out.log_probs.len(), "one for each observation")?;
-    if let Some(allowed) = allowed {
-        check_len("mask", allowed.len(), logits.len(), "one for each choice")?;
-        let never = F::from_f64(NEVER);
-        for (logit, &allowed) in logits.iter_mut().zip(allowed) {
-            *logit = if allowed { *logit } else { never };
-        }
-        let barred = allowed.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
-        if let Some(row) = barred {
-            let name = format!("mask of row {row}");
-            return Err(Error::config(name, "false for every choice", "one that is allowed"));
-        }
-    }
+    bar(logits, n, allowed)?;
     in_place::log_softmax(logits, n)?;
     let rows = logits.chunks_exact(n).zip(actions);
     let places = out.log_probs.iter_mut().zip(out.entropy);
@@ -50,8 +39,23 @@ pub(super) fn score<F: Number>(
     Ok(())
 }
 
+/// The logits of what is not allowed become those of what never happens.
+pub(super) fn bar<F: Number>(logits: &mut [F], n: usize, allowed: Option<&[bool]>) -> Result<()> {
+    let Some(allowed) = allowed else { return Ok(()) };
+    check_len("mask", allowed.len(), logits.len(), "one for each choice")?;
+    let never = F::from_f64(NEVER);
+    for (logit, &allowed) in logits.iter_mut().zip(allowed) {
+        *logit = if allowed { *logit } else { never };
+    }
+    let barred = allowed.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
+    barred.map_or(Ok(()), |row| {
+        let name = format!("mask of row {row}");
+        Err(Error::config(name, "false for every choice", "one that is allowed"))
+    })
+}
+
 /// A choice for each row of logits, and its log-probability: the first at which the sum of probabilities
-/// passes the row's noise, a uniform number; rounding may leave the last to it.
+/// passes the row's noise, a uniform number; rounding may leave the last that happens at all to it.
 pub(super) fn act<F: Number>(
     logits: &mut [F],
     n: usize,
@@ -64,6 +68,9 @@ pub(super) fn act<F: Number>(
     for ((log_p, &noise), (action, log_prob)) in logits.chunks_exact(n).zip(noise).zip(places) {
         let mut left = noise;
         for (choice, &of_choice) in (0..).zip(log_p) {
+            if of_choice < F::from_f64(0.5 * NEVER) {
+                continue;
+            }
             (*action, *log_prob) = (choice, of_choice);
             left = left - of_choice.exp();
             if left < F::ZERO {

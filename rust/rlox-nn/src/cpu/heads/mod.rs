@@ -88,12 +88,13 @@ impl Head {
         }
     }
 
-    /// Actions at random, with what `actor` gave in its last pass, and their log-probabilities.
+    /// Actions at random among what is `allowed`, with what `actor` gave in its last pass, and their
+    /// log-probabilities.
     pub(super) fn act(
         &self,
         parameters: &[f32],
         actor: &Memory<f32>,
-        noise: &[f32],
+        (noise, allowed): (&[f32], Option<&[bool]>),
         memory: &mut HeadMemory<f32>,
         (actions, log_probs): (ActionsMut<'_>, &mut [f32]),
     ) -> Result<()> {
@@ -103,11 +104,15 @@ impl Head {
         }
         check_len("noise", noise.len(), n * self.noise().dim(), "as the policy asks for")?;
         let own = |range: &Range<usize>| parameters.get(range.clone()).unwrap_or_default();
+        if allowed.is_some() && !matches!(self, Self::Categorical { .. }) {
+            return Err(other("vectors, which no mask bars,", "choices where there is a mask"));
+        }
         let vectors = match (self, actions) {
             (Self::Categorical { n }, ActionsMut::Discrete(actions)) => {
                 check_len("actions", actions.len(), log_probs.len(), "one for each observation")?;
                 memory.first.clear();
                 memory.first.extend_from_slice(actor.given());
+                categorical::bar(&mut memory.first, *n, allowed)?;
                 return categorical::act(&mut memory.first, *n, noise, actions, log_probs);
             }
             (Self::Gaussian { log_std, .. }, ActionsMut::Box(actions)) => {

@@ -1,0 +1,100 @@
+"""Rollouts of a policy that acts in Rust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlox._core import VecEnv
+from rlox.collectors.rollout import RolloutCollector
+from rlox.envs.native import NativeVecEnv
+from rlox.policies.native import Acts, NativePolicy
+from rlox.sources.arena import Arena, Ended
+from rlox.sources.collector import look_ahead
+from rlox.types import Episode, Rollout
+
+__all__ = ["NativeCollector"]
+
+
+class NativeCollector(RolloutCollector):
+    """A `RolloutCollector` for a `NativePolicy`; the same parameters, and of modules the same rollouts.
+
+    What rlox steps in Rust is stepped, acted for, written and valued in one call; other environments, and
+    normalised ones, step by step, with the same numbers: which of the two changes no bit.
+    """
+
+    def gather(self, policy: Acts, n_steps: int) -> Rollout:
+        """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
+        if not isinstance(policy, NativePolicy):
+            return super().gather(policy, n_steps)
+        policy.check()
+        arena = self._arena_of(n_steps)
+        self._start(arena)
+        core = self._core()
+        if core is None:
+            episodes = self._step_all(arena, self._acting(policy, arena))
+            ended = arena.ended()
+            self._value(policy, arena, ended)
+        else:
+            ended, episodes = self._collect(policy, arena, core)
+        return self._finished(arena, ended, episodes)
+
+    def _core(self) -> VecEnv | None:
+        """The environments, where Rust does all that is done to them."""
+        if type(self.env) is not NativeVecEnv or self.obs_normalizer or self.reward_normalizer:
+            return None
+        return self.env.core if type(self.env.core) is VecEnv else None
+
+    def _collect(
+        self, policy: NativePolicy, arena: Arena, core: VecEnv
+    ) -> tuple[Ended | None, list[Episode]]:
+        """Fill the arena in one call."""
+        n_steps, began = arena.shape[0], self.env_steps
+        arena.obs[n_steps] = arena.obs[0]  # where the environments stand if the call is never made
+        try:
+            told = policy.actor.collect(
+                policy.vector,
+                core,
+                arena.obs,
+                arena.actions,
+                arena.rewards,
+                arena.terminated,
+                arena.truncated,
+                arena.log_probs,
+                arena.values,
+                arena.next_values,
+                self.tracker.returns,
+                self.tracker.lengths,
+                seed=self.streams.seed,
+                rollout=self.rollouts,
+            )
+        finally:
+            self._obs[:] = arena.obs[n_steps]
+        self.env_steps += n_steps * self.n_envs
+        if told is None:
+            return None, []
+        steps, envs, last, totals, lengths = told
+        at = (began + (steps + 1) * self.n_envs).tolist()
+        episodes = map(Episode, at, envs.tolist(), totals.tolist(), lengths.tolist())
+        return (steps, envs, last), list(episodes)
+
+    def _acting(self, policy: NativePolicy, arena: Arena) -> Callable[[int], None]:
+        """What writes the actions of step t, their log-probabilities and the values of what was seen."""
+        vector, masked = policy.vector, self.env.observations.masked
+        seed, rollout, act = self.streams.seed, self.rollouts, policy.actor.act
+
+        def acts(t: int) -> None:
+            obs, mask = arena.obs[t], None
+            if masked:
+                obs, mask = obs[:, :-masked], obs[:, -masked:] != 0
+            columns = arena.actions[t], arena.log_probs[t], arena.values[t]
+            act(vector, obs, *columns, seed=seed, rollout=rollout, step=t, mask=mask)
+
+        return acts
+
+    def _value(self, policy: NativePolicy, arena: Arena, ended: Ended | None) -> None:
+        """Values of what the last step and the last ones of episodes reached."""
+        vector, masked = policy.vector, self.env.observations.masked
+        seen = slice(None, -masked if masked else None)
+        values = policy.actor.values
+        arena.values[-1] = values(vector, arena.obs[-1][:, seen])
+        look_ahead(arena, ended, lambda cut, last: values(vector, last[:, seen]))

@@ -1,0 +1,246 @@
+//! Steps of environments into the columns of a rollout, whoever's memory these are.
+
+use super::episodes::{Episode, Running};
+use crate::env::StepOut;
+use crate::env::vector_env::VectorEnv;
+use crate::error::{Error, Result, check_len};
+use crate::interrupt;
+use crate::policy::{Acted, ActionsMut, Policy, Seen};
+use crate::seed::Stream;
+
+/// Name of the stream that the noise of a rollout is drawn from.
+const STREAM: &str = "action";
+
+/// The columns of T steps of N environments, time-major.
+pub struct Columns<'a> {
+    /// o_t, `[T + 1, N, obs_dim]`; row 0 is where the environments stand.
+    pub obs: &'a mut [f32],
+    /// a_t, `[T, N]` or `[T, N, action_dim]`.
+    pub actions: ActionsMut<'a>,
+    /// r_t, `[T, N]`, rounded to float32.
+    pub rewards: &'a mut [f32],
+    /// Whether s_{t+1} is terminal, `[T, N]`.
+    pub terminated: &'a mut [bool],
+    /// Whether the time limit was reached, `[T, N]`.
+    pub truncated: &'a mut [bool],
+    /// log pi(a_t | o_t), `[T, N]`.
+    pub log_probs: &'a mut [f32],
+    /// V(o_t), `[T + 1, N]`.
+    pub values: &'a mut [f32],
+    /// V of the state that step t reached, `[T, N]`: 0 where it is terminal, that of the final observation
+    /// where an episode was truncated.
+    pub next_values: &'a mut [f32],
+}
+
+/// The end of an episode within a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Final {
+    /// The step that ended it.
+    pub step: usize,
+    /// The environment.
+    pub env: usize,
+}
+
+/// Where episodes ended, in the order of steps and then of environments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ended {
+    /// The steps and environments.
+    pub finals: Vec<Final>,
+    /// The last observation of each, `[k, obs_dim]`.
+    pub obs: Vec<f32>,
+    /// Sums over each whole episode, also of one that began in an earlier rollout.
+    pub episodes: Vec<Episode>,
+}
+
+/// Room for one step.
+#[derive(Debug, Clone, Default)]
+pub struct Scratch {
+    /// As the environments give them, `[N]`.
+    rewards: Vec<f64>,
+    /// `[N, k]`.
+    noise: Vec<f32>,
+}
+
+/// Which rollout of a run it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The run's.
+    pub seed: u64,
+    /// How many rollouts came before.
+    pub rollout: u64,
+}
+
+impl Ended {
+    fn clear(&mut self) {
+        self.finals.clear();
+        self.obs.clear();
+        self.episodes.clear();
+    }
+}
+
+/// What step t of rollout `key` acts at random with, in `out` `[n, k]`.
+///
+/// The stream (`seed`, "action", `rollout`) gives it step by step, environment by environment, where the
+/// policy keeps its noise at the steps that it is drawn anew; so no generator has to be saved, and
+/// nothing else can shift it.
+pub fn noise(policy: &dyn Policy, key: Key, t: usize, out: &mut [f32]) {
+    let mut stream = Stream::new(key.seed, STREAM, key.rollout);
+    let drawn = t / policy.noise_kept().get() * out.len();
+    stream.set_position((drawn as u64).saturating_mul(crate::policy::Noise::WORDS));
+    policy.noise().draw(&mut stream, out);
+}
+
+impl Columns<'_> {
+    /// T steps of every environment, then values of what they reached; row 0 of the observations is given.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for columns that do not fit; [`Error::Interrupted`]; whatever environments and
+    /// policy refuse. Row T of the observations is where the environments stand, then too.
+    pub fn collect(
+        &mut self,
+        envs: &mut dyn VectorEnv,
+        policy: &dyn Policy,
+        key: Key,
+        running: &mut Running<'_>,
+        (ended, scratch): (&mut Ended, &mut Scratch),
+    ) -> Result<()> {
+        let of = self.fit(envs, running)?;
+        ended.clear();
+        scratch.rewards.resize(of.n, 0.0);
+        scratch.noise.resize(of.n * policy.noise().dim(), 0.0);
+        let mut stream = Stream::new(key.seed, STREAM, key.rollout);
+        for t in 0..of.steps {
+            if t.is_multiple_of(policy.noise_kept().get()) {
+                policy.noise().draw(&mut stream, &mut scratch.noise);
+            }
+            if let Err(error) = self.step(envs, policy, (running, ended, scratch), (t, of)) {
+                let width = of.n * of.obs_dim;
+                self.obs.copy_within(t * width..(t + 1) * width, of.steps * width);
+                return Err(error);
+            }
+        }
+        self.value_ends(policy, ended, of)
+    }
+
+    fn step(
+        &mut self,
+        envs: &mut dyn VectorEnv,
+        policy: &dyn Policy,
+        (running, ended, scratch): (&mut Running<'_>, &mut Ended, &mut Scratch),
+        (t, of): (usize, Sizes),
+    ) -> Result<()> {
+        interrupt::check()?;
+        let Sizes { n, obs_dim, action_dim, .. } = of;
+        let (before, after) = self.obs.split_at_mut((t + 1) * n * obs_dim);
+        let seen = Seen { obs: row(before, t, n * obs_dim), noise: &scratch.noise };
+        policy.act(
+            seen,
+            Acted {
+                actions: of_step(&mut self.actions, t, n * action_dim),
+                log_probs: row_mut(self.log_probs, t, n),
+                values: row_mut(self.values, t, n),
+            },
+        )?;
+        let out = StepOut {
+            obs: row_mut(after, 0, n * obs_dim),
+            rewards: &mut scratch.rewards,
+            terminated: row_mut(self.terminated, t, n),
+            truncated: row_mut(self.truncated, t, n),
+        };
+        envs.step(of_step(&mut self.actions, t, n * action_dim).view(), out)?;
+        for (place, reward) in row_mut(self.rewards, t, n).iter_mut().zip(&scratch.rewards) {
+            *place = single(*reward);
+        }
+        running.add(&scratch.rewards);
+        let over = envs.finals();
+        running.finish(over.indices, &mut ended.episodes);
+        ended.finals.extend(over.indices.iter().map(|&env| Final { step: t, env }));
+        ended.obs.extend_from_slice(over.obs);
+        Ok(())
+    }
+
+    /// Values of what every step reached.
+    fn value_ends(&mut self, policy: &dyn Policy, ended: &Ended, of: Sizes) -> Result<()> {
+        let Sizes { n, obs_dim, steps, .. } = of;
+        let last = row(self.obs, steps, n * obs_dim);
+        policy.values(last, row_mut(self.values, steps, n))?;
+        self.next_values.copy_from_slice(self.values.get(n..).unwrap_or_default());
+        let mut values = vec![0.0; ended.finals.len()];
+        check_len("final_obs", ended.obs.len(), values.len() * obs_dim, "one per end")?;
+        policy.values(&ended.obs, &mut values)?;
+        for (end, value) in ended.finals.iter().zip(values) {
+            let place = end.step * n + end.env;
+            if let (Some(next), Some(&terminated)) =
+                (self.next_values.get_mut(place), self.terminated.get(place))
+            {
+                *next = if terminated { 0.0 } else { value };
+            }
+        }
+        Ok(())
+    }
+
+    /// The sizes of a rollout of `envs`, which those of all columns are.
+    fn fit(&self, envs: &dyn VectorEnv, running: &Running<'_>) -> Result<Sizes> {
+        let (n, spec) = (envs.n_envs(), envs.spec());
+        let of = Sizes {
+            n,
+            steps: self.rewards.len() / n.max(1),
+            obs_dim: spec.observation.dim(),
+            action_dim: spec.action.dim(),
+        };
+        let rows = of.steps * n;
+        let actions = match &self.actions {
+            ActionsMut::Discrete(actions) => actions.len(),
+            ActionsMut::Box(actions) => actions.len(),
+        };
+        for (name, len, expected) in [
+            ("rewards", self.rewards.len(), rows),
+            ("obs", self.obs.len(), (rows + n) * of.obs_dim),
+            ("actions", actions, rows * of.action_dim),
+            ("terminated", self.terminated.len(), rows),
+            ("truncated", self.truncated.len(), rows),
+            ("log_probs", self.log_probs.len(), rows),
+            ("values", self.values.len(), rows + n),
+            ("next_values", self.next_values.len(), rows),
+            ("totals", running.totals.len(), n),
+            ("steps", running.steps.len(), n),
+        ] {
+            check_len(name, len, expected, "as a rollout of these environments has")?;
+        }
+        if rows == 0 {
+            return Err(Error::config("rows of a rollout", 0, "at least 1"));
+        }
+        Ok(of)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    steps: usize,
+    n: usize,
+    obs_dim: usize,
+    action_dim: usize,
+}
+
+/// Row t of a column whose rows have `width` elements.
+pub(super) fn row<T>(column: &[T], t: usize, width: usize) -> &[T] {
+    column.get(t * width..(t + 1) * width).unwrap_or_default()
+}
+
+/// Row t of a column whose rows have `width` elements, for writing.
+pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
+    column.get_mut(t * width..(t + 1) * width).unwrap_or_default()
+}
+
+/// The actions of step t, of which there are `width` numbers.
+fn of_step<'a>(actions: &'a mut ActionsMut<'_>, t: usize, width: usize) -> ActionsMut<'a> {
+    match actions {
+        ActionsMut::Discrete(all) => ActionsMut::Discrete(row_mut(all, t, width)),
+        ActionsMut::Box(all) => ActionsMut::Box(row_mut(all, t, width)),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "columns are float32")]
+const fn single(value: f64) -> f32 {
+    value as f32
+}

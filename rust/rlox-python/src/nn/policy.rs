@@ -1,0 +1,272 @@
+//! What acts in rollouts.
+
+use std::num::NonZeroUsize;
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::env::VecEnv;
+use rlox_core::policy::{Acted, Policy, Seen};
+use rlox_core::rollout::{self, Columns, Ended, Key, Running, Scratch};
+use rlox_core::{Result, Shared};
+use rlox_nn::cpu::{Acting, ActorCritic, Architecture};
+
+use super::engine::PyOnPolicyEngine;
+use super::incoming;
+use super::outgoing::{ActionsOut, Episodes, episodes};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::detach::{detached, writing};
+use crate::env::PyVecEnv;
+use crate::errors::{self, Class};
+use crate::memory::views::{View, ViewMut};
+
+type Array<'py> = Bound<'py, PyUntypedArray>;
+
+/// The policy of an `OnPolicyEngine`, acting without torch: one environment's action depends on its
+/// observation, the parameters and the stream ("action", `rollout`) of the run only.
+///
+/// Args:
+///     engine: whose networks act; of precision `f32`.
+///     noise_kept: steps of a rollout for which gSDE acts with the same noise; None: all.
+///
+/// Raises:
+///     ConfigError: `noise_kept` is 0.
+#[pyclass(name = "RolloutPolicy", module = "rlox._core", frozen)]
+pub(crate) struct PyRolloutPolicy {
+    of: Architecture,
+    net: ActorCritic,
+    noise_kept: NonZeroUsize,
+    /// Numbers of the vector of parameters.
+    len: usize,
+}
+
+#[pymethods]
+impl PyRolloutPolicy {
+    #[new]
+    #[pyo3(signature = (engine, noise_kept=Some(1)))]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, PyOnPolicyEngine>,
+        #[pyo3(from_py_with = arg::optional_integer::noise_kept)] noise_kept: Option<u64>,
+    ) -> PyResult<Self> {
+        let engine = engine.get();
+        let steps =
+            noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
+        let Some(noise_kept) = NonZeroUsize::new(steps) else {
+            let message = "noise_kept is 0, expected at least 1, or None";
+            return Err(errors::new(py, Class::Config, message));
+        };
+        Ok(Self { of: engine.of.clone(), net: engine.net.clone(), noise_kept, len: engine.len })
+    }
+
+    /// Chooses actions at random for step `step` of a rollout.
+    ///
+    /// Args:
+    ///     parameters: the vector of the engine.
+    ///     obs: `[n, obs_dim]`.
+    ///     actions: written: int64 `[n]`, or float32 `[n, size]`.
+    ///     log_probs: written: log pi(a | o), float32 `[n]`.
+    ///     values: written: V(o), float32 `[n]`.
+    ///     seed: the run's.
+    ///     rollout: number of the rollout in the run.
+    ///     step: number of the step in the rollout.
+    ///     mask: which choices are allowed, `[n, size]`.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
+    ///     ConfigError: a mask allows nothing, or is given for actions that are numbers.
+    #[pyo3(
+        signature = (parameters, obs, actions, log_probs, values, *, seed, rollout, step, mask=None)
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn act<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        log_probs: &Bound<'py, PyAny>,
+        values: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+        #[pyo3(from_py_with = arg::integer::rollout)] rollout: u64,
+        #[pyo3(from_py_with = arg::size::step)] step: usize,
+        mask: Given<'_, 'py>,
+    ) -> PyResult<()> {
+        let parameters = self.parameters(parameters)?;
+        let (obs, n) = self.seen(obs)?;
+        let mask = mask.map(|mask| incoming::mask(mask, &self.of, n)).transpose()?;
+        let mut actions = ActionsOut::of(actions, self.of.kind, &[n])?;
+        let mut log_probs = coerce::output(log_probs, "log_probs", &[n])?;
+        let mut values = coerce::output(values, "values", &[n])?;
+        let acting = self.acting(&parameters);
+        let acted = Acted {
+            actions: actions.slice_mut(),
+            log_probs: log_probs.slice_mut(),
+            values: values.slice_mut(),
+        };
+        let obs = obs.slice();
+        detached(py, self.cost(n), || {
+            let mut noise = vec![0.0; n * acting.noise().dim()];
+            rollout::noise(&acting, Key { seed, rollout }, step, &mut noise);
+            acting.act_within(Seen { obs, noise: &noise }, mask.as_deref(), acted)
+        })
+    }
+
+    /// V(o) of observations, float32 `[n]`.
+    ///
+    /// Args:
+    ///     parameters: the vector of the engine.
+    ///     obs: `[n, obs_dim]`.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape.
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+    ) -> PyResult<Array<'py>> {
+        let parameters = self.parameters(parameters)?;
+        let (obs, n) = self.seen(obs)?;
+        let mut values = ViewMut::<f32>::fresh(py, &[n])?;
+        let (obs, out, acting) = (obs.slice(), values.slice_mut(), self.acting(&parameters));
+        detached(py, self.cost(n), || acting.values(obs, out))?;
+        Ok(values.into_array())
+    }
+
+    /// Steps every environment T times: acting, stepping, writing, and valuing what was reached.
+    ///
+    /// The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say
+    /// of each step. Row 0 of `obs` is where the environments stand. A call that is broken off leaves in row
+    /// T where they stand then, and sums and lengths as of then.
+    ///
+    /// Args:
+    ///     parameters: the vector of the engine.
+    ///     envs: a `VecEnv` whose spaces are those of the engine.
+    ///     obs: o_t, float32 `[T + 1, n, obs_dim]`.
+    ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+    ///     rewards: float32 `[T, n]`.
+    ///     terminated: bool `[T, n]`.
+    ///     truncated: bool `[T, n]`.
+    ///     log_probs: log pi(a_t | o_t), float32 `[T, n]`.
+    ///     values: V(o_t), float32 `[T + 1, n]`.
+    ///     next_values: V of what step t reached, float32 `[T, n]`: 0 where an episode was terminated, the
+    ///         final observation's where it was truncated.
+    ///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+    ///     lengths: steps of each so far, int64 `[n]`, counted in place.
+    ///     seed: the run's.
+    ///     rollout: number of the rollout in the run.
+    ///
+    /// Returns:
+    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
+    ///     the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///
+    /// Raises:
+    ///     ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
+    ///         with another argument.
+    ///     NonFiniteError: an action is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, envs, obs, actions, rewards, terminated, truncated, log_probs, values, next_values,
+            totals, lengths, *, seed, rollout
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn collect<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        envs: &Bound<'py, PyVecEnv>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        log_probs: &Bound<'py, PyAny>,
+        values: &Bound<'py, PyAny>,
+        next_values: &Bound<'py, PyAny>,
+        totals: &Bound<'py, PyAny>,
+        lengths: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+        #[pyo3(from_py_with = arg::integer::rollout)] rollout: u64,
+    ) -> PyResult<Option<Episodes<'py>>> {
+        let parameters = self.parameters(parameters)?;
+        let (shared, n, nanoseconds) = envs.get().parts();
+        let rows = coerce::array(rewards, "rewards")?;
+        coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
+        let t = rows.shape().first().copied().unwrap_or(0);
+        let mut obs = coerce::output(obs, "obs", &[t + 1, n, self.of.obs_dim])?;
+        let mut actions = ActionsOut::of(actions, self.of.kind, &[t, n])?;
+        let mut rewards = coerce::output(rewards, "rewards", &[t, n])?;
+        let mut terminated = coerce::output(terminated, "terminated", &[t, n])?;
+        let mut truncated = coerce::output(truncated, "truncated", &[t, n])?;
+        let mut log_probs = coerce::output(log_probs, "log_probs", &[t, n])?;
+        let mut values = coerce::output(values, "values", &[t + 1, n])?;
+        let mut next_values = coerce::output(next_values, "next_values", &[t, n])?;
+        let mut totals = coerce::output(totals, "totals", &[n])?;
+        let mut lengths: ViewMut<'_, i64> = coerce::output(lengths, "lengths", &[n])?;
+        let columns = Columns {
+            obs: obs.slice_mut(),
+            actions: actions.slice_mut(),
+            rewards: rewards.slice_mut(),
+            terminated: terminated.slice_mut(),
+            truncated: truncated.slice_mut(),
+            log_probs: log_probs.slice_mut(),
+            values: values.slice_mut(),
+            next_values: next_values.slice_mut(),
+        };
+        let (acting, key) = (self.acting(&parameters), Key { seed, rollout });
+        let running = (totals.slice_mut(), lengths.slice_mut());
+        let cost = t.saturating_mul(nanoseconds + self.cost(n));
+        let ended = filled(py, shared, cost, (columns, running), (&acting, key))?;
+        episodes(py, ended)
+    }
+}
+
+impl PyRolloutPolicy {
+    fn parameters<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+        let array = coerce::array(given, "parameters")?;
+        coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
+        coerce::numbers(&array, "parameters")
+    }
+
+    /// Observations and how many.
+    fn seen<'py>(&self, obs: &Bound<'py, PyAny>) -> PyResult<(View<'py, f32>, usize)> {
+        let obs = coerce::array(obs, "obs")?;
+        coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
+        let n = obs.shape().first().copied().unwrap_or(0);
+        coerce::check_shape(&obs, "obs", &[n, self.of.obs_dim], "as the networks take them")?;
+        Ok((coerce::numbers(&obs, "obs")?, n))
+    }
+
+    fn acting<'a>(&'a self, parameters: &'a View<'_, f32>) -> Acting<'a> {
+        Acting::new(&self.net, parameters.slice(), self.noise_kept)
+    }
+
+    /// Nanoseconds that acting for n observations takes, about: 20 multiplications and additions each.
+    const fn cost(&self, n: usize) -> usize {
+        n.saturating_mul(self.len) / 20
+    }
+}
+
+/// The columns of a rollout, written without the interpreter where that takes long.
+fn filled(
+    py: Python<'_>,
+    envs: &Shared<VecEnv>,
+    nanoseconds: usize,
+    (mut columns, (totals, lengths)): (Columns<'_>, (&mut [f64], &mut [i64])),
+    (acting, key): (&Acting<'_>, Key),
+) -> PyResult<Ended> {
+    writing(py, envs, nanoseconds, |envs| -> Result<Ended> {
+        let mut steps: Vec<u64> = lengths.iter().map(|&steps| steps.unsigned_abs()).collect();
+        let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
+        let mut running = Running { totals, steps: &mut steps };
+        let beside = (&mut ended, &mut scratch);
+        let collected = columns.collect(envs, acting, key, &mut running, beside);
+        for (place, steps) in lengths.iter_mut().zip(steps) {
+            *place = i64::try_from(steps).unwrap_or(i64::MAX);
+        }
+        collected.map(|()| ended)
+    })
+}
