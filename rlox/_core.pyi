@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -183,6 +183,68 @@ class OnPolicyEngine:
     @property
     def gradient(self) -> NDArray[np.floating[Any]]:
         """A copy of the gradient of the last minibatch's loss, cut to `max_grad_norm`: zeros before there was one."""
+
+    def __len__(self) -> int:
+        ...
+
+@final
+class DQNEngine:
+    """Trainings of a network of action values without torch: gradients, clipping and steps over one vector
+    of parameters, which are the caller's.
+
+    The network is a multilayer perceptron with the names and shapes of torch's modules (`q.0.weight`
+    `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling `q.shared. ...`, `q.value. ...`, `q.advantage. ...`), each
+    parameter at a multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        parameters: names and shapes in the order of the vector.
+        size: how many choices.
+        obs_dim: numbers of an observation.
+        hidden: widths of the hidden layers.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        dueling: value and advantage in streams of their own (Wang et al. 2016).
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a precision that there is not, or layers beyond those of the widths.
+    """
+
+    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, size: int, obs_dim: int, hidden: Sequence[int], activation: str='relu', dueling: bool=False, precision: str='f32') -> DQNEngine:
+        ...
+
+    def learn(self, parameters: NDArray[np.floating[Any]], target: ArrayLike, exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: NDArray[np.int64], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], weights: ArrayLike | None=None, *, learning_rate: float, double: bool=False, loss: str='huber', max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+        """One step of Adam for each of k batches, along the gradient of E[w loss(Q(s, a) - y)] with
+        y = R + gamma^m Q'(s', argmax Q'(s', .)) (Mnih et al. 2015), cut to `max_grad_norm`.
+
+        Args:
+            parameters: the vector, changed in place, as the moments are.
+            target: the parameters of Q', a vector of the same layout.
+            exp_avg: Adam's first moments.
+            exp_avg_sq: Adam's second moments.
+            steps: steps of Adam so far, int64 `[1]`, counted in place, also where a training fails.
+            obs: `[k, rows, obs_dim]`.
+            actions: choices `[k, rows]`.
+            rewards: R, `[k, rows]`.
+            next_obs: `[k, rows, obs_dim]`.
+            discounts: gamma^m, 0 after a termination, `[k, rows]`.
+            errors: written: Q(s, a) - y, `[k, rows]`.
+            weights: w, `[k, rows]`; None: 1.
+            learning_rate: Adam's step size; its betas are 0.9 and 0.999.
+            double: the argmax is of Q(s', .) (van Hasselt et al. 2016).
+            loss: `huber` (quadratic up to 1) or `mse`.
+            max_grad_norm: None: gradients are not cut.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            Means over the batches: `loss`, `q_mean`, `grad_norm` (before it was cut).
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: an action, a loss or a setting that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
 
     def __len__(self) -> int:
         ...

@@ -23,7 +23,8 @@ from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.policies.native import Acts, NativePolicy, counted, told_where, unmasked
+from rlox.policies.native import Acts, NativePolicy, unmasked
+from rlox.policies.plain import counted, told_where
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,17 +22,19 @@ from rlox.envs.make import EnvSource
 from rlox.networks.noisy import stream_factors
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
+from rlox.policies.native_q import NativeQ
+from rlox.policies.plain import counted, told_where
 from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.replay import Behaviour
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import copy_weights, learn_each
+from rlox.training.learner import copy_weights, learn_each, learned
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["DQN", "DQNLearner"]
+__all__ = ["DQN", "DQNLearner", "NativeDQNLearner"]
 
 NAMES = ("loss/q", "value/q_mean", "train/grad_norm")
 
@@ -59,13 +62,18 @@ class DQNLearner:
         self._follow(batch.env_steps)
         batch = batch.to(self.optimizer.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
-        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
-        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        update = self._learn(batch, clock.updates, where)
         metrics = {**update.metrics, "train/learning_rate": self.optimizer.lr}
         if not config.noisy:
             elapsed = min(batch.env_steps / (clock.horizon or 1), 1.0)
             metrics["policy/epsilon"] = epsilon(config, elapsed)
         return replace(update, metrics=metrics)
+
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        """One step for each batch, the first of which is `number` of the run."""
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), NAMES, where)
+        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        return update
 
     def state(self) -> dict[str, Any]:
         """Copies of both networks' weights and of the optimizer's moments."""
@@ -137,6 +145,47 @@ class DQNLearner:
         return after.gather(1, _index(after, values.argmax(-1))).squeeze(1)
 
 
+class NativeDQNLearner(DQNLearner):
+    """All batches of a training in one call.
+
+    Differs from `DQNLearner` by rounding only, and has a state that each can go on from.
+    """
+
+    def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
+        super().__init__(policy, target, config, seed)
+        self.native = NativeQ(policy, self.optimizer.flat)
+
+    @torch.no_grad()
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        adam, config = self.optimizer, self.config
+        self.native.check()
+        errors = np.empty(batch.rewards.shape, np.float32)
+        with told_where(where), counted(adam) as steps:
+            told = self.native.engine.learn(
+                adam.vector.numpy(),
+                self._follower.vector.numpy(),
+                adam.moment("exp_avg").numpy(),
+                adam.moment("exp_avg_sq").numpy(),
+                steps,
+                batch.obs.numpy(),
+                batch.actions.numpy(),
+                batch.rewards.numpy(),
+                batch.next_obs.numpy(),
+                batch.discounts.numpy(),
+                errors,
+                None if batch.weights is None else batch.weights.numpy(),
+                learning_rate=adam.lr,
+                double=config.double_dqn,
+                loss=config.loss,
+                max_grad_norm=config.max_grad_norm,
+                adam_eps=adam.eps,
+            )
+        metrics = {
+            "loss/q": told["loss"], "value/q_mean": told["q_mean"], "train/grad_norm": told["grad_norm"],
+        }  # fmt: skip
+        return learned(batch, metrics, errors)
+
+
 def _index(said: Tensor, actions: Tensor) -> Tensor:
     """Where `actions` `[B]` are in `[B, n_actions]` or `[B, n_actions, numbers]`, along dimension 1."""
     return actions.view(-1, *(1,) * (said.ndim - 1)).expand(-1, 1, *said.shape[2:])
@@ -157,7 +206,8 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
     def compose(env: VectorEnv) -> OffPolicy:
         online, target = (_network(algo, env).to(tools.device) for _ in range(2))
-        learner = DQNLearner(online, target, algo, config.seed)
+        kind = NativeDQNLearner if algo.backend == "native" else DQNLearner
+        learner = kind(online, target, algo, config.seed)
         return OffPolicy(online, _explorer(config, online, env, tools.device), learner)
 
     return off_policy_parts(config, tools, compose)

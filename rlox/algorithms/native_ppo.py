@@ -10,7 +10,8 @@ from rlox.algorithms.clipped import NAMES, Clipped
 from rlox.algorithms.on_policy import where
 from rlox.configs import PPOConfig
 from rlox.policies import ActorCritic
-from rlox.policies.native import NativePolicy, counted, told_where, unmasked
+from rlox.policies.native import NativePolicy, unmasked
+from rlox.policies.plain import counted, told_where
 from rlox.rng import Streams
 from rlox.types import Clock, Rollout, Update
 

@@ -25,6 +25,7 @@ class RainbowConfig(DQNConfig):
     learning_rate: Schedule = schedule(
         6.25e-5, "Adam step size", within="(0, inf)", source="Hessel et al. 2018, table 1"
     )
+    backend: str = param("torch", "engine of the update", choices=("torch",))
     adam_eps: float = param(
         1.5e-4, "Adam's epsilon", within="(0, inf)", source="Hessel et al. 2018, table 1"
     )

@@ -41,6 +41,11 @@ class TargetNetwork(Generic[M]):
         else:
             self._flat.vector.lerp_(self._online.vector, tau)
 
+    @property
+    def vector(self) -> Tensor:
+        """Its parameters, as those of the network that is learned lie in theirs."""
+        return self._flat.vector
+
     def state(self) -> dict[str, Tensor]:
         """Copies of the parameters by name."""
         return {name: view.clone() for name, view in self._flat.views(self._flat.vector).items()}

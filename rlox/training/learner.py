@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.optim import Optimizer, TargetNetwork
@@ -22,6 +23,7 @@ __all__ = [
     "UpdateNoise",
     "copy_weights",
     "learn_each",
+    "learned",
     "seen",
 ]
 
@@ -127,8 +129,16 @@ def learn_each(
     table = torch.stack(rows)
     require_finite(table, names, where)
     metrics = dict(zip(names, table.mean(0).tolist(), strict=True))
+    found = None if batch.weights is None else torch.stack(errors).cpu().numpy()
+    return learned(batch, metrics, found)
+
+
+def learned(
+    batch: Transitions, metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
+) -> Update:
+    """What a training of these batches did; the size of `errors` `[n, B]` becomes priorities of the rows."""
     samples = batch.rewards.numel()
-    if batch.weights is None:
+    if batch.weights is None or errors is None:
         return Update(metrics, len(batch), samples)
-    found = torch.cat(errors).abs_().cpu().numpy().astype(np.float64)
+    found = np.abs(errors.ravel()).astype(np.float64)
     return Update(metrics, len(batch), samples, {"priorities": found}, batch.indices.ravel())

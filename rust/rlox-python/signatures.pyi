@@ -10,6 +10,7 @@ __all__ = [
     "Acrobot",
     "CartPole",
     "DPOPair",
+    "DQNEngine",
     "HindsightConfig",
     "MmapReplayBuffer",
     "MountainCar",
@@ -142,6 +143,42 @@ class OnPolicyEngine:
     ) -> dict[str, float]: ...
     @property
     def gradient(self) -> NDArray[np.floating[Any]]: ...
+    def __len__(self) -> int: ...
+
+@final
+class DQNEngine:
+    def __new__(
+        cls,
+        parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        size: int,
+        obs_dim: int,
+        hidden: Sequence[int],
+        activation: str = ...,
+        dueling: bool = ...,
+        precision: str = ...,
+    ) -> DQNEngine: ...
+    def learn(
+        self,
+        parameters: NDArray[np.floating[Any]],
+        target: ArrayLike,
+        exp_avg: NDArray[np.floating[Any]],
+        exp_avg_sq: NDArray[np.floating[Any]],
+        steps: NDArray[np.int64],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_obs: ArrayLike,
+        discounts: ArrayLike,
+        errors: NDArray[np.floating[Any]],
+        weights: ArrayLike | None = ...,
+        *,
+        learning_rate: float,
+        double: bool = ...,
+        loss: str = ...,
+        max_grad_norm: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
     def __len__(self) -> int: ...
 
 @final

@@ -42,11 +42,12 @@ def played(algorithm: DQN, episodes: int) -> float:
     return float(np.mean(returns))
 
 
-def test_dqn_balances_the_pole_after_24_000_steps_in_most_seeds() -> None:
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_dqn_balances_the_pole_after_24_000_steps_in_most_seeds(backend: str) -> None:
     """A random policy scores 22, and one that learns the wrong thing 9 to 20."""
     training, finals = [], []
     for seed in SEEDS:
-        algorithm = DQN("CartPole-v1", seed=seed, **recipe())
+        algorithm = DQN("CartPole-v1", seed=seed, backend=backend, **recipe())
         training.append(algorithm.train(STEPS)["mean_reward"])
         finals.append(played(algorithm, 10))
         algorithm.close()

@@ -29,6 +29,13 @@ SPEC = AlgorithmSpec(
             "dueling": True,
             "n_step": 3,
         },
+        "native, prioritized, double, dueling, three steps": {
+            "backend": "native",
+            "prioritized": True,
+            "double_dqn": True,
+            "dueling": True,
+            "n_step": 3,
+        },
         "discrete normalised": {"prioritized": True, "n_step": 2, "tau": 0.5, **NORMALISED},
         "masked, normalised": {
             "prioritized": True,

@@ -25,6 +25,7 @@ SPEC = AlgorithmSpec(
         "factored, masked": {"env_id": factored.BARRED, "action_mask": "info"},
         "an image and a vector": IMAGE,
         "native, normalised": {"env_id": "CartPole-v1", "backend": "native", **NORMALISED},
+        "native, whole rollouts": {"env_id": "Acrobot-v1", "backend": "native"},
         "native, masked": {**MASKED, "backend": "native"},
         "native, gsde": {"env_id": "Pendulum-v1", "use_sde": True, "backend": "native"},
     },

@@ -44,20 +44,26 @@ impl<F: Number> OnPolicyEngine<F> {
     /// # Errors
     /// [`Error::NonFinite`] with the name of the first parameter that is no number.
     pub(super) fn check_finite(&self, parameters: &[F]) -> Result<()> {
-        // One look at all of them is what a healthy run pays.
-        if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
-            return Ok(());
-        }
-        for (name, _, range) in self.layout.arrays() {
-            let values = parameters.get(range).unwrap_or_default();
-            let found = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
-            if let Some((index, &value)) = found {
-                let name = format!("parameter {name}").into();
-                return Err(Error::NonFinite { name, index, value: value.to_f64() });
-            }
-        }
-        Ok(())
+        check_parameters(&self.layout, parameters)
     }
+}
+
+/// # Errors
+/// [`Error::NonFinite`] with the name of the first parameter that is no number.
+pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> Result<()> {
+    // One look at all of them is what a healthy run pays.
+    if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
+        return Ok(());
+    }
+    for (name, _, range) in layout.arrays() {
+        let values = parameters.get(range).unwrap_or_default();
+        let found = values.iter().enumerate().find(|(_, value)| !value.to_f64().is_finite());
+        if let Some((index, &value)) = found {
+            let name = format!("parameter {name}").into();
+            return Err(Error::NonFinite { name, index, value: value.to_f64() });
+        }
+    }
+    Ok(())
 }
 
 /// # Errors

@@ -15,6 +15,8 @@ use super::gemm::Number;
 pub struct Mlp {
     layers: Vec<Dense>,
     activation: Activation,
+    /// Whether it stands behind the last layer too.
+    ends: bool,
     /// Of the vector that the layers lie in.
     len: usize,
 }
@@ -96,7 +98,14 @@ impl Mlp {
                 outputs: width,
             });
         }
-        Ok(Self { layers, activation, len: layout.len() })
+        Ok(Self { layers, activation, ends: false, len: layout.len() })
+    }
+
+    /// The same with the activation behind the last layer too.
+    #[must_use]
+    pub(super) const fn activated(mut self) -> Self {
+        self.ends = true;
+        self
     }
 
     /// Numbers of an input.
@@ -147,13 +156,13 @@ impl Mlp {
         let rows = self.rows(parameters.len(), x.len())?;
         memory.fit(&self.layers, rows, keep)?;
         let Memory { outputs, slopes, .. } = memory;
-        let hidden = self.layers.len().saturating_sub(1);
+        let activated = self.layers.len() - usize::from(!self.ends && !self.layers.is_empty());
         for (i, layer) in self.layers.iter().enumerate() {
             let (before, from) = outputs.split_at_mut(i);
             let Some(y) = from.first_mut() else { continue };
             interrupt::check()?;
             layer.forward(parameters, before.last().map_or(x, Vec::as_slice), y)?;
-            if i < hidden {
+            if i < activated {
                 let slopes = slopes.get_mut(i).map_or(&mut [][..], Vec::as_mut_slice);
                 self.activation.apply(y, slopes);
             }
@@ -191,6 +200,11 @@ impl Mlp {
         let Memory { outputs, slopes, gradients: [above, below], .. } = memory;
         above.clear();
         above.extend_from_slice(to_outputs);
+        if self.ends {
+            let last = self.layers.len().saturating_sub(1);
+            let given = outputs.last().map_or(&[][..], Vec::as_slice);
+            self.activation.back(above, given, slopes.get(last).map_or(&[], Vec::as_slice));
+        }
         for (i, layer) in self.layers.iter().enumerate().rev() {
             let before = i.checked_sub(1);
             let given = before.and_then(|i| outputs.get(i));

@@ -58,5 +58,5 @@ readers! {
 readers! {
     /// Unicode text.
     text: &'a str = crate::convert::coerce::text;
-    activation env_id estimator kind name precision reduction scale
+    activation env_id estimator kind loss name precision reduction scale
 }

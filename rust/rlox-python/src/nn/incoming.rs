@@ -44,7 +44,8 @@ pub(super) fn architecture(
     Ok(Architecture { obs_dim, kind, actor, critic, activation })
 }
 
-fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+/// Widths of hidden layers.
+pub(super) fn hidden(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let py = widths.py();
     widths.extract().or_instead(py, |_| {
         let message =

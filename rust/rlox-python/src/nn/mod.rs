@@ -4,7 +4,9 @@ mod engine;
 mod incoming;
 mod outgoing;
 mod policy;
+mod q_engine;
 mod state;
 
 pub(crate) use engine::PyOnPolicyEngine;
 pub(crate) use policy::PyRolloutPolicy;
+pub(crate) use q_engine::PyDqnEngine;

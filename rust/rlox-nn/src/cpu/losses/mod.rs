@@ -1,9 +1,11 @@
 //! Losses and their gradients, from what networks say of a minibatch.
 
 mod ppo;
+mod td;
 mod value;
 
 pub use ppo::{Ppo, PpoTerms};
+pub use td::{Goals, TdLoss};
 
 use rlox_core::Result;
 use rlox_core::error::check_len;

@@ -1,0 +1,131 @@
+"""Policies that an engine of Rust can take the place of: their layers are all that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from rlox.errors import ConfigError, NonFiniteError
+from rlox.networks.mlp import ACTIVATIONS
+from rlox.optim import FlatParameters, Optimizer
+
+__all__ = ["Plain", "counted", "refused", "told_where"]
+
+
+class Plain:
+    """A policy whose updates call and ask nothing but its layers and parameters, which `check` holds it to.
+
+    Methods of this very object, hooks, frozen parameters and other layers would be passed over, and may all
+    come after the policy was made.
+
+    Raises ConfigError also for one that is not on the CPU or not in float32, for layers that are not linear
+    with activations of one kind between them, and for parameters that networks share.
+
+    Parameters
+    ----------
+    policy : whose parameters these are
+    nets : its networks
+    methods : what is asked of it in an update
+    flat : the vector of all its parameters
+
+    Attributes
+    ----------
+    named : names and shapes of the parameters, in the order of the vector
+    linear : the linear layers of each network
+    activation : what is between them; tanh where there is nothing
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        nets: Sequence[nn.Module],
+        methods: Sequence[str],
+        flat: FlatParameters,
+    ) -> None:
+        vector = flat.vector
+        if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
+            raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
+        self._policy, self._nets, self._methods = policy, tuple(nets), tuple(methods)
+        self._parameters = dict(policy.named_parameters())
+        # Dicts that hooks are entered into. Looked at before every update, so not looked up again.
+        self._hooks = [
+            hooks
+            for module in policy.modules()
+            for hooks in (
+                module._forward_hooks,
+                module._forward_pre_hooks,
+                module._backward_hooks,
+                module._backward_pre_hooks,
+            )
+        ]
+        self._layers = [tuple(net.children()) for net in nets]
+        self.check()
+        self.named = [(name, tuple(p.shape)) for name, p in self._parameters.items()]
+        self.linear = [[x for x in layers if type(x) is nn.Linear] for layers in self._layers]
+        self.activation = self._one_kind()
+
+    def check(self) -> None:
+        """Raise ConfigError for what an update would pass over; it costs some microseconds."""
+        if own := [name for name in self._methods if name in self._policy.__dict__]:
+            raise refused(f"one with a {own[0]} of its own")
+        parameters = self._parameters.values()
+        if any(self._hooks) or any(p._backward_hooks for p in parameters):
+            raise refused("hooked, and a hook would never be called")
+        if not all(p.requires_grad for p in parameters):
+            frozen = [name for name, p in self._parameters.items() if not p.requires_grad]
+            raise refused(f"frozen in {', '.join(frozen)}")
+        held = zip(self._nets, self._layers, strict=True)
+        if any(tuple(net._modules.values()) != was for net, was in held):
+            raise refused("of other layers than those that it was made of")
+
+    def _one_kind(self) -> str:
+        """The activation; ConfigError for other layers than such a network has."""
+        between = {_name(layer) for net in self._layers for layer in net[1::2]}
+        whole = all(type(layer) is nn.Linear for net in self._layers for layer in net[::2])
+        linear = [layer for net in self.linear for layer in net]
+        if not whole or None in between or len(between) > 1 or any(x.bias is None for x in linear):
+            raise refused("of other layers than those that it was made of")
+        apart = {id(p) for layer in linear for p in layer.parameters()}
+        if len(apart) != 2 * len(linear):
+            raise refused("one whose networks share parameters")
+        return between.pop() or "tanh" if between else "tanh"
+
+
+def _name(layer: nn.Module) -> str | None:
+    """The activation that this is, with torch's own settings."""
+    found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
+    plain = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
+    return next(found, None) if plain else None
+
+
+@contextmanager
+def told_where(where: str) -> Iterator[None]:
+    """A number that is none is told with the update in which it was found, and what helps."""
+    try:
+        yield
+    except NonFiniteError as error:
+        raise NonFiniteError(
+            f"{error}, in the {where}; lower algo.learning_rate or algo.max_grad_norm, or check the "
+            "environment's rewards"
+        ) from None
+
+
+@contextmanager
+def counted(optimizer: Optimizer) -> Iterator[NDArray[np.int64]]:
+    """Where the engine counts the optimizer's steps, those of an update that failed too."""
+    steps = np.array([optimizer.steps])
+    try:
+        yield steps
+    finally:
+        optimizer.steps = int(steps[0])
+
+
+def refused(what: str) -> ConfigError:
+    """An error that says what the policy is."""
+    return ConfigError(
+        f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
+    )

@@ -1,0 +1,249 @@
+//! DQN: what batches of transitions do to the parameters (Mnih et al. 2015).
+
+use rlox_core::error::{Error, Result, check_len};
+use rlox_core::{Layout, interrupt};
+
+use super::engine::{check_parameters, finite, within};
+use super::gemm::Number;
+use super::losses::{Goals, TdLoss};
+use super::mlp::resize;
+use super::optim::{Optimizer, clip};
+use super::q_network::{QMemory, QNetwork};
+
+/// Settings of a training; schedules are the caller's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DqnSettings {
+    /// Of the temporal-difference error.
+    pub loss: TdLoss,
+    /// The network that learns chooses the action that the target network values (van Hasselt et al. 2016).
+    pub double: bool,
+    /// The optimizer's step size.
+    pub learning_rate: f64,
+    /// To which the gradients of all parameters together are cut.
+    pub max_grad_norm: Option<f64>,
+}
+
+/// Batches of stored transitions, to be learned from one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Batches<'a, F> {
+    /// Rows of a batch.
+    pub rows: usize,
+    /// o, `[k, rows, obs_dim]`.
+    pub obs: &'a [F],
+    /// a, `[k, rows]`.
+    pub actions: &'a [i64],
+    /// Of an n-step window the discounted sum, `[k, rows]`.
+    pub rewards: &'a [F],
+    /// What the window led to, `[k, rows, obs_dim]`.
+    pub next_obs: &'a [F],
+    /// gamma^m of a window of m steps, 0 where it ended in termination, `[k, rows]`.
+    pub discounts: &'a [F],
+    /// What each row counts, `[k, rows]`; 1 without them.
+    pub weights: Option<&'a [F]>,
+}
+
+/// What a training did: means over its batches.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct DqnUpdate {
+    /// The loss.
+    pub loss: f64,
+    /// Q of what was done.
+    pub q_mean: f64,
+    /// The gradient's norm before it was cut.
+    pub grad_norm: f64,
+    /// Batches.
+    pub steps: usize,
+}
+
+/// Learns the parameters of a [`QNetwork`], which are the caller's, from replayed transitions.
+#[derive(Debug, Clone)]
+pub struct DqnEngine<F> {
+    net: QNetwork,
+    layout: Layout,
+    memory: QMemory<F>,
+    /// Of what is said of next observations.
+    other: QMemory<F>,
+    gradient: Vec<F>,
+    goals: Vec<F>,
+    said: Vec<F>,
+    slopes: Vec<F>,
+    to_q: Vec<F>,
+}
+
+impl<F: Number> DqnEngine<F> {
+    /// An engine for `net`, whose parameters lie as `layout` says.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if memory does not hold as many numbers again.
+    pub fn new(net: QNetwork, layout: Layout) -> Result<Self> {
+        let mut gradient = Vec::new();
+        resize(&mut gradient, layout.len())?;
+        let (memory, other) = (QMemory::default(), QMemory::default());
+        let (goals, said, slopes, to_q) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { net, layout, memory, other, gradient, goals, said, slopes, to_q })
+    }
+
+    /// One step for each batch; `target` are the parameters of the target network, `errors` `[k, rows]`
+    /// becomes by how much each row was wrong.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
+    /// [`Error::Shape`] for columns that do not fit; [`Error::Config`] for a choice that there is not. What was
+    /// learned before stays.
+    pub fn learn(
+        &mut self,
+        parameters: &mut [F],
+        target: &[F],
+        optimizer: &mut Optimizer<'_, F>,
+        batches: Batches<'_, F>,
+        settings: &DqnSettings,
+        errors: &mut [F],
+    ) -> Result<DqnUpdate> {
+        let learning_rate = settings.learning_rate;
+        within("learning_rate", learning_rate, learning_rate >= 0.0, "at least 0")?;
+        let most = settings.max_grad_norm.unwrap_or(1.0);
+        within("max_grad_norm", most, most > 0.0, "above 0")?;
+        optimizer.check()?;
+        let count = batches.check(errors.len())?;
+        let mut sums = DqnUpdate::default();
+        for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
+            interrupt::check()?;
+            let batch = batches.one(i, count);
+            self.aim(parameters, target, batch, settings.double)?;
+            let (loss, q) = self.step(parameters, batch, settings.loss, errors)?;
+            let norm = clip(&mut self.gradient, settings.max_grad_norm);
+            finite(i, [("loss", loss), ("values", q), ("gradient norm", norm)])?;
+            optimizer.step(parameters, &self.gradient, learning_rate)?;
+            sums.loss += loss;
+            sums.q_mean += q;
+            sums.grad_norm += norm;
+            sums.steps += 1;
+        }
+        check_parameters(&self.layout, parameters)?;
+        Ok(sums.divide())
+    }
+
+    /// `goals` become R + gamma^m Q'(s', argmax Q(s', .)), Q being the target network's too unless `double`.
+    fn aim(
+        &mut self,
+        parameters: &[F],
+        target: &[F],
+        batch: Batches<'_, F>,
+        double: bool,
+    ) -> Result<()> {
+        let Self { net, memory, other, goals, .. } = self;
+        let after = net.forward(target, batch.next_obs, other)?;
+        let judge = if double { net.forward(parameters, batch.next_obs, memory)? } else { after };
+        goals.clear();
+        let rows = after.chunks_exact(net.choices()).zip(judge.chunks_exact(net.choices()));
+        let paid = batch.rewards.iter().zip(batch.discounts);
+        goals.extend(rows.zip(paid).map(|((after, judge), (&reward, &discount))| {
+            let best = after.get(best_of(judge)).copied().unwrap_or(F::ZERO);
+            reward + discount * best
+        }));
+        Ok(())
+    }
+
+    /// The gradient of a batch's loss, whose mean and that of Q are returned.
+    fn step(
+        &mut self,
+        parameters: &[F],
+        batch: Batches<'_, F>,
+        loss: TdLoss,
+        errors: &mut [F],
+    ) -> Result<(f64, f64)> {
+        let Self { net, memory, gradient, goals, said, slopes, to_q, .. } = self;
+        let choices = net.choices();
+        let q = net.forward(parameters, batch.obs, memory)?;
+        said.clear();
+        for (row, (q, &action)) in q.chunks_exact(choices).zip(batch.actions).enumerate() {
+            let chosen = usize::try_from(action).ok().and_then(|action| q.get(action));
+            let Some(&chosen) = chosen else {
+                let expected = format!("a choice from 0 to {}", choices - 1);
+                return Err(Error::config(format!("action of row {row}"), action, expected));
+            };
+            said.push(chosen);
+        }
+        slopes.resize(said.len(), F::ZERO);
+        let to = Goals { goals, weights: batch.weights };
+        let told = loss.gradient(said, to, (errors, slopes))?;
+        to_q.clear();
+        resize(to_q, said.len() * choices)?;
+        let rows = to_q.chunks_exact_mut(choices).zip(batch.actions.iter().zip(&*slopes));
+        for (to_q, (&action, &slope)) in rows {
+            let place = usize::try_from(action).ok().and_then(|action| to_q.get_mut(action));
+            if let Some(place) = place {
+                *place = slope;
+            }
+        }
+        gradient.fill(F::ZERO);
+        net.backward(parameters, batch.obs, memory, to_q, gradient)?;
+        #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
+        let n = said.len() as f64;
+        Ok((told, said.iter().map(|q| q.to_f64()).sum::<f64>() / n))
+    }
+}
+
+/// The place of the greatest value, the first of equals.
+fn best_of<F: Number>(values: &[F]) -> usize {
+    let mut best = 0;
+    for (i, value) in values.iter().enumerate() {
+        if values.get(best).is_some_and(|greatest| value > greatest) {
+            best = i;
+        }
+    }
+    best
+}
+
+impl<F: Copy> Batches<'_, F> {
+    /// How many batches there are.
+    fn check(&self, errors: usize) -> Result<usize> {
+        let n = self.rewards.len();
+        if n == 0 || self.rows == 0 {
+            return Err(Error::config("rows of a batch", 0, "at least 1"));
+        }
+        let width = self.obs.len() / n;
+        for (name, len, expected) in [
+            ("rewards", n, n / self.rows * self.rows),
+            ("obs", self.obs.len(), n * width),
+            ("next_obs", self.next_obs.len(), n * width),
+            ("actions", self.actions.len(), n),
+            ("discounts", self.discounts.len(), n),
+            ("weights", self.weights.map_or(n, <[F]>::len), n),
+            ("errors", errors, n),
+        ] {
+            check_len(name, len, expected, "one row for each of the rewards, in whole batches")?;
+        }
+        Ok(n / self.rows)
+    }
+
+    /// Batch i of `count`.
+    fn one(&self, i: usize, count: usize) -> Self {
+        Self {
+            rows: self.rows,
+            obs: part(self.obs, i, count),
+            actions: part(self.actions, i, count),
+            rewards: part(self.rewards, i, count),
+            next_obs: part(self.next_obs, i, count),
+            discounts: part(self.discounts, i, count),
+            weights: self.weights.map(|weights| part(weights, i, count)),
+        }
+    }
+}
+
+fn part<T>(column: &[T], i: usize, count: usize) -> &[T] {
+    let width = column.len() / count;
+    column.get(i * width..(i + 1) * width).unwrap_or_default()
+}
+
+impl DqnUpdate {
+    /// Sums become means.
+    fn divide(mut self) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
+        let n = self.steps.max(1) as f64;
+        self.loss /= n;
+        self.q_mean /= n;
+        self.grad_norm /= n;
+        self
+    }
+}

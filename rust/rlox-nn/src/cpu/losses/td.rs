@@ -1,0 +1,72 @@
+//! Losses of temporal-difference errors.
+
+use rlox_core::Result;
+use rlox_core::error::check_len;
+
+use crate::cpu::gemm::Number;
+
+/// What an error e = q - goal costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TdLoss {
+    /// e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Mnih et al. 2015).
+    Huber,
+    /// e^2.
+    Squared,
+}
+
+/// What values are to become.
+#[derive(Debug, Clone, Copy)]
+pub struct Goals<'a, F> {
+    /// `[n]`.
+    pub goals: &'a [F],
+    /// What each row counts, `[n]`; 1 without them.
+    pub weights: Option<&'a [F]>,
+}
+
+impl TdLoss {
+    /// E\[w loss(q - goal)\], the errors and the gradient of q, all `[n]`.
+    ///
+    /// # Errors
+    /// [`rlox_core::Error::Shape`] for slices of different lengths.
+    pub fn gradient<F: Number>(
+        self,
+        q: &[F],
+        to: Goals<'_, F>,
+        (errors, slopes): (&mut [F], &mut [F]),
+    ) -> Result<f64> {
+        let n = q.len();
+        let weights = to.weights.map_or(n, <[F]>::len);
+        for (name, len) in [
+            ("goals", to.goals.len()),
+            ("weights", weights),
+            ("errors", errors.len()),
+            ("gradient of values", slopes.len()),
+        ] {
+            check_len(name, len, n, "as the values")?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
+        let share = F::from_f64(1.0 / n as f64);
+        let mut total = 0.0;
+        let rows = q.iter().zip(to.goals).zip(errors.iter_mut().zip(slopes)).enumerate();
+        for (row, ((&q, &goal), (error, slope))) in rows {
+            *error = q - goal;
+            let weight = to.weights.and_then(|all| all.get(row)).copied().unwrap_or(F::ONE);
+            let (cost, bend) = self.of(*error);
+            total += (weight * cost).to_f64();
+            *slope = weight * bend * share;
+        }
+        Ok(total * share.to_f64())
+    }
+
+    /// What an error costs, and the slope of that.
+    fn of<F: Number>(self, error: F) -> (F, F) {
+        let half = F::from_f64(0.5);
+        let (one, size) = (F::ONE, if error < F::ZERO { F::ZERO - error } else { error });
+        match self {
+            Self::Squared => (error * error, error + error),
+            // A NaN is no more than 1: it stays one.
+            Self::Huber if size > one => (size - half, if error > F::ZERO { one } else { -one }),
+            Self::Huber => (half * error * error, error),
+        }
+    }
+}

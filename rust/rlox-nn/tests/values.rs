@@ -1,0 +1,206 @@
+//! Values of choices: gradients against finite differences in float64, what they learn towards, refusals.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::cast_possible_wrap, missing_docs)]
+#![allow(clippy::float_cmp)]
+
+use rlox_core::seed::Stream;
+use rlox_core::{Error, Layout};
+use rlox_nn::cpu::losses::{Goals, TdLoss};
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{
+    Activation, Batches, DqnEngine, DqnSettings, DqnUpdate, QArchitecture, QMemory, QNetwork,
+};
+
+const STEP: f64 = 1e-6;
+const ROWS: usize = 7;
+const CHOICES: usize = 3;
+const OBS: usize = 4;
+
+fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
+    let mut out = vec![0.0; n];
+    stream.fill_normal(&mut out);
+    out.iter().map(|x| x * scale).collect()
+}
+
+fn architecture(hidden: &[usize], activation: Activation, dueling: bool) -> QArchitecture {
+    QArchitecture { obs_dim: OBS, choices: CHOICES, hidden: hidden.to_vec(), activation, dueling }
+}
+
+fn actions(stream: &mut Stream, n: usize) -> Vec<i64> {
+    (0..n).map(|_| stream.below(CHOICES) as i64).collect()
+}
+
+#[test]
+fn gradients_are_those_of_finite_differences() {
+    let mut cases = 0;
+    for (number, (hidden, dueling)) in
+        [(vec![6, 5], false), (vec![], false), (vec![6, 5, 4], true), (vec![5], true)]
+            .into_iter()
+            .enumerate()
+    {
+        for activation in Activation::ALL {
+            for (loss, weighted) in [
+                (TdLoss::Huber, false),
+                (TdLoss::Huber, true),
+                (TdLoss::Squared, false),
+                (TdLoss::Squared, true),
+            ] {
+                let mut stream = Stream::new(number as u64, activation.name(), cases);
+                check(&architecture(&hidden, activation, dueling), loss, weighted, &mut stream);
+                cases += 1;
+            }
+        }
+    }
+    assert_eq!(cases, 64);
+}
+
+fn check(of: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mut Stream) {
+    let layout = Layout::aligned(16, of.named()).unwrap();
+    let net = QNetwork::new(&layout, of).unwrap();
+    let at = normals(stream, layout.len(), 0.6);
+    let obs = normals(stream, ROWS * OBS, 1.0);
+    let actions = actions(stream, ROWS);
+    // Errors on both sides of Huber's kinks at 1 and -1, and none near them.
+    let far = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
+    let (mut memory, mut errors, mut slopes) =
+        (QMemory::default(), vec![0.0; ROWS], vec![0.0; ROWS]);
+    let chosen = |q: &[f64]| -> Vec<f64> {
+        (0..ROWS).map(|row| q[row * CHOICES + usize::try_from(actions[row]).unwrap()]).collect()
+    };
+    let said = chosen(net.forward(&at, &obs, &mut memory).unwrap());
+    let goals: Vec<f64> = said.iter().zip(far).map(|(q, error)| q - error).collect();
+    let weights: Vec<f64> = (0..ROWS).map(|_| 0.2 + stream.uniform()).collect();
+    let to = Goals { goals: &goals, weights: weighted.then_some(weights.as_slice()) };
+    loss.gradient(&said, to, (&mut errors, &mut slopes)).unwrap();
+    let mut to_q = vec![0.0; ROWS * CHOICES];
+    for row in 0..ROWS {
+        to_q[row * CHOICES + usize::try_from(actions[row]).unwrap()] = slopes[row];
+    }
+    let mut gradient = vec![0.0; at.len()];
+    net.backward(&at, &obs, &mut memory, &to_q, &mut gradient).unwrap();
+    let cost = |at: &[f64]| {
+        let mut memory = QMemory::default();
+        let q = chosen(net.forward(at, &obs, &mut memory).unwrap());
+        loss.gradient(&q, to, (&mut [0.0; ROWS], &mut [0.0; ROWS])).unwrap()
+    };
+    let (mut point, mut worst, mut norm) = (at.clone(), 0.0_f64, 0.0_f64);
+    for i in 0..at.len() {
+        point[i] = at[i] + STEP;
+        let above = cost(&point);
+        point[i] = at[i] - STEP;
+        let slope = (above - cost(&point)) / (2.0 * STEP);
+        point[i] = at[i];
+        worst = worst.max((slope - gradient[i]).abs());
+        norm += slope * slope;
+    }
+    assert!(norm > 0.0);
+    assert!(worst / norm.sqrt() < 1e-6, "{of:?} {loss:?}: {}", worst / norm.sqrt());
+}
+
+#[test]
+fn dueling_streams_add_up_to_a_value_and_advantages_of_mean_zero() {
+    let of = architecture(&[2], Activation::Relu, true);
+    let layout = Layout::aligned(1, of.named()).unwrap();
+    let names: Vec<&str> = layout.arrays().map(|(name, ..)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "q.value.0.weight",
+            "q.value.0.bias",
+            "q.value.2.weight",
+            "q.value.2.bias",
+            "q.advantage.0.weight",
+            "q.advantage.0.bias",
+            "q.advantage.2.weight",
+            "q.advantage.2.bias",
+        ]
+    );
+    let net = QNetwork::new(&layout, &of).unwrap();
+    let mut parameters = vec![0.0; layout.len()];
+    parameters[layout.range("q.value.2.bias", &[1]).unwrap()].fill(10.0);
+    let of_advantage = layout.range("q.advantage.2.bias", &[3]).unwrap();
+    parameters[of_advantage].copy_from_slice(&[1.0, 2.0, 6.0]);
+    let mut memory = QMemory::default();
+    let q = net.forward(&parameters, &[0.5; OBS], &mut memory).unwrap();
+    assert_eq!(q, [8.0, 9.0, 13.0]);
+}
+
+/// A network without hidden layers whose Q are its biases.
+fn biases(of: &QArchitecture, q: [f64; CHOICES]) -> Vec<f64> {
+    let layout = Layout::aligned(1, of.named()).unwrap();
+    let mut parameters = vec![0.0; layout.len()];
+    parameters[layout.range("q.0.bias", &[CHOICES]).unwrap()].copy_from_slice(&q);
+    parameters
+}
+
+fn learned(
+    settings: DqnSettings,
+    actions: &[i64],
+) -> Result<(DqnUpdate, Vec<f64>, Vec<f64>), Error> {
+    let of = architecture(&[], Activation::Relu, false);
+    let layout = Layout::aligned(1, of.named()).unwrap();
+    let net = QNetwork::new(&layout, &of).unwrap();
+    let mut engine = DqnEngine::new(net, layout).unwrap();
+    let (mut online, target) = (biases(&of, [1.0, 5.0, 2.0]), biases(&of, [4.0, 0.5, 3.0]));
+    let n = online.len();
+    let (mut first, mut second, mut steps) = (vec![0.0; n], vec![0.0; n], 0);
+    let rule = Adam::new(1e-8);
+    let mut adam =
+        Optimizer::Adam { rule, exp_avg: &mut first, exp_avg_sq: &mut second, steps: &mut steps };
+    let batches = Batches {
+        rows: 2,
+        obs: &[0.0; 2 * OBS],
+        actions,
+        rewards: &[1.0, 2.0],
+        next_obs: &[0.0; 2 * OBS],
+        discounts: &[0.5, 0.0],
+        weights: Some(&[1.0, 0.5]),
+    };
+    let mut errors = [0.0; 2];
+    let update = engine.learn(&mut online, &target, &mut adam, batches, &settings, &mut errors)?;
+    Ok((update, errors.to_vec(), online))
+}
+
+#[test]
+fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other() {
+    let settings = DqnSettings {
+        loss: TdLoss::Squared,
+        double: false,
+        learning_rate: 0.0,
+        max_grad_norm: None,
+    };
+    let (update, errors, online) = learned(settings, &[0, 2]).unwrap();
+    // Q = 1, 2; goals 1 + 0.5 * 4 and, terminated, 2.
+    assert_eq!(errors, [-2.0, 0.0]);
+    assert_eq!((update.loss, update.q_mean), (2.0, 1.5));
+    assert_eq!(online[online.len() - 3..], [1.0, 5.0, 2.0]);
+    let double = DqnSettings { double: true, ..settings };
+    let (update, errors, _) = learned(double, &[0, 2]).unwrap();
+    // The learning network's best is choice 1, of which the target's says 0.5.
+    assert_eq!(errors, [-0.25, 0.0]);
+    assert_eq!(update.loss, 0.0625 / 2.0);
+    let moving = DqnSettings { learning_rate: 0.1, ..settings };
+    let (update, _, online) = learned(moving, &[0, 2]).unwrap();
+    assert_eq!(update.grad_norm, 2.0); // 2 w e / n at choice 0 only
+    assert!((online[online.len() - 3] - 1.1).abs() < 1e-6);
+}
+
+#[test]
+fn choices_that_there_are_not_and_settings_out_of_range_are_refused() {
+    let settings = DqnSettings {
+        loss: TdLoss::Huber,
+        double: false,
+        learning_rate: 0.1,
+        max_grad_norm: Some(10.0),
+    };
+    let said = |error: Error| error.to_string();
+    let wrong = said(learned(settings, &[0, 3]).unwrap_err());
+    assert!(wrong.contains("action of row 1 is 3, expected a choice from 0 to 2"), "{wrong}");
+    let none = DqnSettings { max_grad_norm: Some(0.0), ..settings };
+    assert!(said(learned(none, &[0, 1]).unwrap_err()).contains("max_grad_norm is 0"));
+    let short = said(learned(settings, &[0]).unwrap_err());
+    assert!(short.contains("actions has"), "{short}");
+    let of = architecture(&[4], Activation::Tanh, true);
+    let named = architecture(&[4], Activation::Tanh, false).named();
+    let layout = Layout::aligned(16, named).unwrap();
+    assert!(said(QNetwork::new(&layout, &of).unwrap_err()).contains("q.0.weight"));
+}

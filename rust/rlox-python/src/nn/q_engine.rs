@@ -1,0 +1,281 @@
+//! Trainings of DQN.
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::{Layout, Shared};
+use rlox_nn::cpu::losses::TdLoss;
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{
+    Activation, Batches, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork,
+};
+
+use super::incoming;
+use super::state::{State, count};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::detach::{LONG, writing};
+use crate::errors::{self, Class, OrRaise};
+use crate::memory::views::{Plain, View, ViewMut};
+
+/// Trainings of a network of action values without torch: gradients, clipping and steps over one vector
+/// of parameters, which are the caller's.
+///
+/// The network is a multilayer perceptron with the names and shapes of torch's modules (`q.0.weight`
+/// `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling `q.shared. ...`, `q.value. ...`, `q.advantage. ...`), each
+/// parameter at a multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+///
+/// Args:
+///     parameters: names and shapes in the order of the vector.
+///     size: how many choices.
+///     obs_dim: numbers of an observation.
+///     hidden: widths of the hidden layers.
+///     activation: `tanh`, `relu`, `elu` or `silu`.
+///     dueling: value and advantage in streams of their own (Wang et al. 2016).
+///     precision: `f32`, or `f64` for comparisons.
+///
+/// Raises:
+///     UnknownNameError: a parameter or activation that there is not.
+///     ShapeError: a parameter of another shape.
+///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+#[pyclass(name = "DQNEngine", module = "rlox._core", frozen)]
+pub(crate) struct PyDqnEngine {
+    obs_dim: usize,
+    /// Numbers of the vector.
+    len: usize,
+    engine: Engine,
+}
+
+enum Engine {
+    Single(Shared<DqnEngine<f32>>),
+    Double(Shared<DqnEngine<f64>>),
+}
+
+/// Columns of batches, as Python gives them.
+struct Columns<'a, 'py> {
+    obs: &'a Bound<'py, PyAny>,
+    actions: &'a Bound<'py, PyAny>,
+    rewards: &'a Bound<'py, PyAny>,
+    next_obs: &'a Bound<'py, PyAny>,
+    discounts: &'a Bound<'py, PyAny>,
+    weights: Given<'a, 'py>,
+    errors: &'a Bound<'py, PyAny>,
+}
+
+#[pymethods]
+impl PyDqnEngine {
+    #[new]
+    #[pyo3(
+        signature = (
+            parameters, *, size, obs_dim, hidden, activation="relu", dueling=false, precision="f32"
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn new(
+        py: Python<'_>,
+        parameters: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::size::size)] size: usize,
+        #[pyo3(from_py_with = arg::size::obs_dim)] obs_dim: usize,
+        hidden: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::text::activation)] activation: &str,
+        dueling: bool,
+        #[pyo3(from_py_with = arg::text::precision)] precision: &str,
+    ) -> PyResult<Self> {
+        let layout = incoming::layout(parameters)?;
+        let hidden = incoming::hidden(hidden, "hidden")?;
+        let activation = Activation::named(activation).or_raise(py)?;
+        let of = QArchitecture { obs_dim, choices: size, hidden, activation, dueling };
+        let net = QNetwork::new(&layout, &of).or_raise(py)?;
+        let len = layout.len();
+        let engine = match precision {
+            "f32" => Engine::Single(shared(py, net, layout)?),
+            "f64" => Engine::Double(shared(py, net, layout)?),
+            _ => {
+                let message = format!("precision is {precision:?}, expected f32 or f64");
+                return Err(errors::new(py, Class::Config, message));
+            }
+        };
+        Ok(Self { obs_dim, len, engine })
+    }
+
+    /// One step of Adam for each of k batches, along the gradient of E[w loss(Q(s, a) - y)] with
+    /// y = R + gamma^m Q'(s', argmax Q'(s', .)) (Mnih et al. 2015), cut to `max_grad_norm`.
+    ///
+    /// Args:
+    ///     parameters: the vector, changed in place, as the moments are.
+    ///     target: the parameters of Q', a vector of the same layout.
+    ///     exp_avg: Adam's first moments.
+    ///     exp_avg_sq: Adam's second moments.
+    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where a training fails.
+    ///     obs: `[k, rows, obs_dim]`.
+    ///     actions: choices `[k, rows]`.
+    ///     rewards: R, `[k, rows]`.
+    ///     next_obs: `[k, rows, obs_dim]`.
+    ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
+    ///     errors: written: Q(s, a) - y, `[k, rows]`.
+    ///     weights: w, `[k, rows]`; None: 1.
+    ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
+    ///     double: the argmax is of Q(s', .) (van Hasselt et al. 2016).
+    ///     loss: `huber` (quadratic up to 1) or `mse`.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     adam_eps: Adam's epsilon.
+    ///
+    /// Returns:
+    ///     Means over the batches: `loss`, `q_mean`, `grad_norm` (before it was cut).
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
+    ///     ConfigError: an action, a loss or a setting that there is not.
+    ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, target, exp_avg, exp_avg_sq, steps, obs, actions, rewards, next_obs, discounts, errors,
+            weights=None, *, learning_rate, double=false, loss="huber", max_grad_norm=None, adam_eps=1e-8
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn learn<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        target: &Bound<'py, PyAny>,
+        exp_avg: &Bound<'py, PyAny>,
+        exp_avg_sq: &Bound<'py, PyAny>,
+        steps: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        discounts: &Bound<'py, PyAny>,
+        errors: &Bound<'py, PyAny>,
+        weights: Given<'_, 'py>,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        double: bool,
+        #[pyo3(from_py_with = arg::text::loss)] loss: &str,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let loss = match loss {
+            "huber" => TdLoss::Huber,
+            "mse" => TdLoss::Squared,
+            _ => {
+                let message = format!("loss is {loss:?}, expected huber or mse");
+                return Err(errors::new(py, Class::Config, message));
+            }
+        };
+        let settings = DqnSettings { loss, double, learning_rate, max_grad_norm };
+        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
+        let by = (settings, adam_eps);
+        let update = match &self.engine {
+            Engine::Single(engine) => self.by(py, engine, (state, target), &columns, by),
+            Engine::Double(engine) => self.by(py, engine, (state, target), &columns, by),
+        }?;
+        let dict = PyDict::new(py);
+        dict.set_item("loss", update.loss)?;
+        dict.set_item("q_mean", update.q_mean)?;
+        dict.set_item("grad_norm", update.grad_norm)?;
+        Ok(dict)
+    }
+
+    /// Numbers of the vector of parameters.
+    fn __len__(&self) -> usize {
+        self.len
+    }
+}
+
+impl PyDqnEngine {
+    fn by<'py, F: Number + Plain>(
+        &self,
+        py: Python<'py>,
+        engine: &Shared<DqnEngine<F>>,
+        (state, target): (State<'_, 'py>, &Bound<'py, PyAny>),
+        columns: &Columns<'_, 'py>,
+        (settings, adam_eps): (DqnSettings, f64),
+    ) -> PyResult<DqnUpdate> {
+        let views = columns.read::<F>(self.obs_dim)?;
+        let target = coerce::array(target, "target")?;
+        coerce::check_shape(&target, "target", &[self.len], "the engine's vector")?;
+        let target: View<'_, F> = coerce::numbers(&target, "target")?;
+        let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
+        let (mut parameters, mut first, mut second) =
+            state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
+        let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
+        let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
+        let (mut counted, mut steps) = state.counted()?;
+        let (target, batches, errors) = (target.slice(), views.batches(), errors.slice_mut());
+        let update = writing(py, engine, LONG, |engine| {
+            let rule = Adam::new(adam_eps);
+            let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
+            engine.learn(parameters, target, &mut adam, batches, &settings, errors)
+        });
+        // Also of a training that failed or was stopped: what it learned stays.
+        count(&mut counted, steps);
+        update
+    }
+}
+
+/// [`Columns`] as slices.
+struct Views<'py, F> {
+    /// Batches and their rows.
+    shape: [usize; 2],
+    obs: [View<'py, F>; 2],
+    actions: View<'py, i64>,
+    paid: [View<'py, F>; 2],
+    weights: Option<View<'py, F>>,
+}
+
+impl<'py> Columns<'_, 'py> {
+    fn read<F: Number + Plain>(&self, obs_dim: usize) -> PyResult<Views<'py, F>> {
+        let rewards = coerce::array(self.rewards, "rewards")?;
+        coerce::check_ndim(&rewards, "rewards", &["k", "rows"])?;
+        let shape = match *rewards.shape() {
+            [k, rows] => [k, rows],
+            _ => [0, 0],
+        };
+        let seen = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
+            let array = coerce::array(value, name)?;
+            let expected = [shape[0], shape[1], obs_dim];
+            coerce::check_shape(&array, name, &expected, "one for each of the rewards")?;
+            coerce::numbers(&array, name)
+        };
+        let column = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
+            let array = coerce::array(value, name)?;
+            coerce::check_shape(&array, name, &shape, "one for each of the rewards")?;
+            coerce::numbers(&array, name)
+        };
+        let actions = coerce::array(self.actions, "actions")?;
+        coerce::check_shape(&actions, "actions", &shape, "one for each of the rewards")?;
+        Ok(Views {
+            shape,
+            obs: [seen(self.obs, "obs")?, seen(self.next_obs, "next_obs")?],
+            actions: coerce::elements(&actions, "actions", "iu")?,
+            paid: [column(self.rewards, "rewards")?, column(self.discounts, "discounts")?],
+            weights: self.weights.map(|weights| column(weights, "weights")).transpose()?,
+        })
+    }
+}
+
+impl<F: Plain> Views<'_, F> {
+    fn batches(&self) -> Batches<'_, F> {
+        let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.paid);
+        Batches {
+            rows: self.shape[1],
+            obs: obs.slice(),
+            actions: self.actions.slice(),
+            rewards: rewards.slice(),
+            next_obs: next_obs.slice(),
+            discounts: discounts.slice(),
+            weights: self.weights.as_ref().map(View::slice),
+        }
+    }
+}
+
+fn shared<F: Number>(
+    py: Python<'_>,
+    net: QNetwork,
+    layout: Layout,
+) -> PyResult<Shared<DqnEngine<F>>> {
+    DqnEngine::new(net, layout).or_raise(py).map(Shared::new)
+}
