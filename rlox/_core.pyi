@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -248,6 +248,140 @@ class DQNEngine:
 
     def __len__(self) -> int:
         ...
+
+@final
+class TD3Engine:
+    """Trainings of a deterministic policy and its critics without torch (Fujimoto et al. 2018).
+
+    The actor is a multilayer perceptron whose output tanh takes to [-1, 1], with parameters `actor.0.weight`
+    `[out, in]`, `actor.0.bias`, `actor.2.weight`, ...; the critics are stacked: `weights.0` `[members, out,
+    in]`, `weights.1`, ..., `biases.0` `[members, out]`, ... Each lies at a multiple of 16 numbers of its
+    vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        actor_parameters: names and shapes in the order of the actor's vector.
+        critic_parameters: of the critics'.
+        obs_dim: numbers of an observation.
+        size: numbers of an action.
+        members: critics.
+        actor: widths of the actor's hidden layers.
+        critic: widths of the critics'.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a precision that there is not, or layers beyond those of the widths.
+    """
+
+    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> TD3Engine:
+        ...
+
+    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target_actor: NDArray[np.floating[Any]], target_critic: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int, learning_rate: float, tau: float, policy_delay: int, target_noise: float, noise_clip: float, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+        """One step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s, a) - y)^2] with
+        y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))); at every `policy_delay` one of the actor
+        along that of -E[Q_1(s, mu(s))], and the targets follow.
+
+        Args:
+            actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
+                `[1]`, counted also where a training fails.
+            critic: the same of the critics.
+            target_actor: the target's vector, changed in place.
+            target_critic: that of the critics' target.
+            obs: `[k, rows, obs_dim]`.
+            actions: `[k, rows, size]`, in [-1, 1].
+            rewards: R, `[k, rows]`.
+            next_obs: `[k, rows, obs_dim]`.
+            discounts: gamma^m, 0 after a termination, `[k, rows]`.
+            errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
+            noise: standard normal, `[k, rows, size]`; None where target_noise is 0.
+            weights: w, `[k, rows]`; None: 1.
+            first: number of the first batch in the run.
+            learning_rate: Adam's step size, of both.
+            tau: how far the targets move.
+            policy_delay: batches for each step of the actor.
+            target_noise: deviation of the noise on the target's actions.
+            noise_clip: at which it is cut off.
+            max_grad_norm: None: gradients are not cut.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics, before it was
+            cut), and `actor` (its loss), where it learned.
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: a setting that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+@final
+class SACEngine:
+    """Trainings of a squashed Gaussian policy and its critics without torch (Haarnoja et al. 2018).
+
+    The actor is a multilayer perceptron that gives means and log standard deviations, with parameters
+    `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ...; the critics are stacked: `weights.0`
+    `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`, ... Each lies at a multiple of 16
+    numbers of its vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        actor_parameters: names and shapes in the order of the actor's vector.
+        critic_parameters: of the critics'.
+        obs_dim: numbers of an observation.
+        size: numbers of an action.
+        members: critics.
+        actor: widths of the actor's hidden layers.
+        critic: widths of the critics'.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a precision that there is not, or layers beyond those of the widths.
+    """
+
+    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> SACEngine:
+        ...
+
+    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike, weights: ArrayLike | None=None, temperature: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]] | None=None, *, entropy_or_alpha: float, first: int, learning_rate: float, tau: float, target_update_interval: int, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+        """One step of temperature, critics and actor for each of k batches: along the gradients of
+        -log alpha E[log pi + H], of sum_i E[w (Q_i(s, a) - y)^2] / 2 with
+        y = R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')), and of E[alpha log pi - min_i Q_i].
+
+        Args:
+            actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
+                `[1]`, counted also where a training fails.
+            critic: the same of the critics.
+            target: the vector of the critics' target, changed in place.
+            obs: `[k, rows, obs_dim]`.
+            actions: `[k, rows, size]`, in [-1, 1].
+            rewards: R, `[k, rows]`.
+            next_obs: `[k, rows, obs_dim]`.
+            discounts: gamma^m, 0 after a termination, `[k, rows]`.
+            errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
+            noise: standard normal, `[k, 2, rows, size]`: of what is done in s, and in s'.
+            weights: w, `[k, rows]`; None: 1.
+            temperature: four arrays as the actor's, of 16 numbers, the first of which is log alpha; None: alpha
+                stays.
+            entropy_or_alpha: H with a temperature that is learned, alpha without.
+            first: number of the first batch in the run.
+            learning_rate: Adam's step size, of all.
+            tau: how far the target moves.
+            target_update_interval: batches for each of its moves.
+            max_grad_norm: None: gradients are not cut.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            Means over the batches: losses `critic`, `actor`, `temperature`; `q_mean`, `entropy`, `alpha`,
+            `grad_norm` (of the critics, before it was cut).
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: a setting that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
 
 @final
 class RolloutPolicy:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +25,8 @@ from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_tar
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import NoisyExploration, SampledChoices
+from rlox.policies.native_vectors import NativeSquashed
+from rlox.policies.plain import stepped, told_where
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite_parameters
@@ -32,6 +36,7 @@ from rlox.training.learner import (
     Stateful,
     UpdateNoise,
     learn_each,
+    learned,
     seen,
 )
 from rlox.training.parts import Parts, Tools
@@ -39,7 +44,7 @@ from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_
 from rlox.training.temperature import LearnedTemperature, Temperature
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["SAC", "SACLearner"]
+__all__ = ["SAC", "NativeSACLearner", "SACLearner"]
 
 NAMES = (
     "loss/critic",
@@ -88,10 +93,15 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         self.actor.lr = self.critic.lr = lr
         batch = batch.to(self.critic.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
-        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
+        update = self._learn(batch, clock.updates, where)
+        return replace(update, metrics={**update.metrics, "train/learning_rate": lr})
+
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        """All batches, the first of which is `number` of the run."""
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), NAMES, where)
         for optimizer in (self.actor, self.critic):
             require_finite_parameters(self.policy, optimizer.vector, where)
-        return replace(update, metrics={**update.metrics, "train/learning_rate": lr})
+        return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Temperature, critics, actor, target; the numbers `NAMES` and the errors `[B]`."""
@@ -131,6 +141,58 @@ class SACLearner(ActorCriticLearner[SoftPolicy]):
         self.critic.step()
         loss = HALF * critics_loss(q, goal, weights)
         return loss, q, (q - goal).abs().mean(0), norm
+
+
+class NativeSACLearner(SACLearner):
+    """All batches of a training in one call of Rust.
+
+    Differs from `SACLearner` by rounding only, and has a state that each can go on from.
+    """
+
+    def __init__(
+        self, policy: SoftPolicy, config: SACConfig, target_entropy: float, noise: Noise
+    ) -> None:
+        super().__init__(policy, config, target_entropy, noise)
+        self.native = NativeSquashed(policy, self.actor.flat, self.critic.flat)
+
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        config, temperature = self.config, self.temperature
+        self.native.check()
+        errors = np.empty(batch.rewards.shape, np.float32)
+        shape, like = (2, *batch.actions.shape[1:]), self.critic.vector
+        noise = torch.stack([self.noise(number + i, shape, like) for i in range(len(batch))])
+        with ExitStack() as held:
+            held.enter_context(told_where(where))
+            actor, critic = (held.enter_context(stepped(o)) for o in (self.actor, self.critic))
+            log, goal = None, float(temperature.alpha)
+            if isinstance(temperature, LearnedTemperature):
+                temperature.optimizer.lr = self.actor.lr
+                log = held.enter_context(stepped(temperature.optimizer))
+                goal = temperature.target_entropy
+            told = self.native.engine.learn(
+                actor,
+                critic,
+                self.target.vector.numpy(),
+                batch.obs.numpy(),
+                batch.actions.numpy(),
+                batch.rewards.numpy(),
+                batch.next_obs.numpy(),
+                batch.discounts.numpy(),
+                errors,
+                noise.numpy(),
+                None if batch.weights is None else batch.weights.numpy(),
+                log,
+                entropy_or_alpha=goal,
+                first=number,
+                learning_rate=self.actor.lr,
+                tau=config.tau,
+                target_update_interval=config.target_update_interval,
+                max_grad_norm=config.max_grad_norm,
+                adam_eps=self.critic.eps,
+            )
+        names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
+        metrics = {name: told[own] for name, own in zip(NAMES, names, strict=True)}
+        return learned(batch, metrics, errors)
 
 
 def target_entropy(config: SACConfig, actions: ActionCodec) -> float:
@@ -181,7 +243,8 @@ def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
         policy.actor.explore, shape, size, env.n_envs, config.seed, tools.device, every
     )
     noise = UpdateNoise(tools.streams)
-    learner = SACLearner(policy, algo, target_entropy(algo, actions), noise)
+    kind = NativeSACLearner if algo.backend == "native" else SACLearner
+    learner = kind(policy, algo, target_entropy(algo, actions), noise)
     return OffPolicy(policy, behaviour, learner, actions)
 
 
@@ -201,7 +264,8 @@ def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
     logits = inference(policy.actor.net)
     behaviour = SampledChoices(logits, env.actions.size, env.n_envs, config.seed, tools.device)
     noise = UpdateNoise(tools.streams)
-    learner = SACLearner(policy, algo, target_entropy(algo, env.actions), noise)
+    kind = NativeSACLearner if algo.backend == "native" else SACLearner
+    learner = kind(policy, algo, target_entropy(algo, env.actions), noise)
     return OffPolicy(policy, behaviour, learner)
 
 

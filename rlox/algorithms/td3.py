@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,8 @@ from rlox.networks import ActionValues, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
+from rlox.policies.native_vectors import NativeDeterministic
+from rlox.policies.plain import stepped, told_where
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import (
@@ -30,13 +33,14 @@ from rlox.training.learner import (
     Stateful,
     UpdateNoise,
     learn_each,
+    learned,
     seen,
 )
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["TD3", "TD3Learner"]
+__all__ = ["TD3", "NativeTD3Learner", "TD3Learner"]
 
 NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
 
@@ -69,18 +73,23 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         self.actor.lr = self.critic.lr = lr
         batch = batch.to(self.critic.vector.device)
         where = f"update {clock.updates} (env_steps {batch.env_steps})"
-        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), NAMES, where)
+        update = self._learn(batch, clock.updates, where)
         metrics = {**update.metrics, "train/learning_rate": lr}
+        if self._actor_loss is not None:
+            metrics["loss/actor"] = self._actor_loss
+        return replace(update, metrics=metrics)
+
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        """All batches, the first of which is `number` of the run."""
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), NAMES, where)
         if self._actor_losses:
             table = torch.stack(self._actor_losses).unsqueeze(-1)
             require_finite(table, ("loss/actor",), where)
             self._actor_loss = float(table.mean())
             self._actor_losses.clear()
-        if self._actor_loss is not None:
-            metrics["loss/actor"] = self._actor_loss
         for optimizer in (self.actor, self.critic):
             require_finite_parameters(self.policy, optimizer.vector, where)
-        return replace(update, metrics=metrics)
+        return update
 
     def state(self) -> dict[str, Any]:
         """With the last loss of the actor, which is told where it does not learn."""
@@ -133,6 +142,55 @@ class TD3Learner(ActorCriticLearner[DeterministicPolicy]):
         return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
 
 
+class NativeTD3Learner(TD3Learner):
+    """All batches of a training in one call of Rust.
+
+    Differs from `TD3Learner` by rounding only, and has a state that each can go on from.
+    """
+
+    def __init__(
+        self, policy: DeterministicPolicy, config: DeterministicConfig, noise: Noise
+    ) -> None:
+        super().__init__(policy, config, noise)
+        self.native = NativeDeterministic(policy, self.actor.flat, self.critic.flat)
+
+    def _learn(self, batch: Transitions, number: int, where: str) -> Update:
+        config, (delay, deviation, limit) = self.config, self.config.delays
+        self.native.check()
+        errors = np.empty(batch.rewards.shape, np.float32)
+        noise = None
+        if deviation:
+            shape, like = tuple(batch.actions.shape[1:]), self.critic.vector
+            drawn = [self.noise(number + i, shape, like) for i in range(len(batch))]
+            noise = torch.stack(drawn).numpy()
+        with told_where(where), stepped(self.actor) as actor, stepped(self.critic) as critic:
+            told = self.native.engine.learn(
+                actor,
+                critic,
+                self.target_actor.vector.numpy(),
+                self.target_critic.vector.numpy(),
+                batch.obs.numpy(),
+                batch.actions.numpy(),
+                batch.rewards.numpy(),
+                batch.next_obs.numpy(),
+                batch.discounts.numpy(),
+                errors,
+                noise,
+                None if batch.weights is None else batch.weights.numpy(),
+                first=number,
+                learning_rate=self.actor.lr,
+                tau=config.tau,
+                policy_delay=delay,
+                target_noise=deviation,
+                noise_clip=limit,
+                max_grad_norm=config.max_grad_norm,
+                adam_eps=self.critic.eps,
+            )
+        self._actor_loss = told.get("actor", self._actor_loss)
+        numbers = told["critic"], told["q_mean"], told["grad_norm"]
+        return learned(batch, dict(zip(NAMES, numbers, strict=True)), errors)
+
+
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A deterministic policy's learner on replayed transitions: TD3's and, with its settings, DDPG's."""
     algo = cast(DeterministicConfig, config.algo)
@@ -152,7 +210,8 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
         shape = (actions.size,)
         run = (actions.size, env.n_envs, config.seed, tools.device)
-        learner = TD3Learner(policy, algo, UpdateNoise(tools.streams))
+        kind = NativeTD3Learner if algo.backend == "native" else TD3Learner
+        learner = kind(policy, algo, UpdateNoise(tools.streams))
         return OffPolicy(policy, NoisyExploration(explore, shape, *run), learner, actions)
 
     return off_policy_parts(config, tools, compose)

@@ -114,11 +114,6 @@ class DQNConfig(OffPolicyConfig):
     n_quantiles: int = param(
         200, "of quantile", within="[1, 1024]", source="Dabney et al. 2018, section 5"
     )
-    backend: str = param(
-        "torch",
-        "engine of the update; native: in Rust, of vectors on the CPU without noise, masks and distributions",
-        choices=("torch", "native"),
-    )
     loss: str = param(
         "huber",
         "of the temporal-difference error; huber turns linear at 1; of distribution=none",

@@ -65,7 +65,11 @@ class OffPolicyConfig(AlgorithmConfig):
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
-    backend: str = param("torch", "engine of the update", choices=("torch",))
+    backend: str = param(
+        "torch",
+        "engine of the update; native: in Rust, for plain networks of vectors on the CPU",
+        choices=("torch", "native"),
+    )
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")
     )

@@ -11,9 +11,13 @@ from torch import nn
 
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.networks.mlp import ACTIVATIONS
-from rlox.optim import FlatParameters, Optimizer
+from rlox.optim import Adam, FlatParameters, Optimizer
 
-__all__ = ["Plain", "counted", "refused", "told_where"]
+__all__ = ["Adams", "Plain", "counted", "refused", "stepped", "told_where"]
+
+
+# What Adam steps, what it knows of that, and the steps so far, int64 `[1]`: as an engine takes it.
+Adams = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
 
 
 class Plain:
@@ -112,6 +116,14 @@ def told_where(where: str) -> Iterator[None]:
             f"{error}, in the {where}; lower algo.learning_rate or algo.max_grad_norm, or check the "
             "environment's rewards"
         ) from None
+
+
+@contextmanager
+def stepped(optimizer: Adam) -> Iterator[Adams]:
+    """What Adam steps and knows of that, and where the engine counts, also in a training that failed."""
+    with counted(optimizer) as steps:
+        moments = (optimizer.moment(name).numpy() for name in ("exp_avg", "exp_avg_sq"))
+        yield (optimizer.vector.numpy(), *moments, steps)  # type: ignore[misc]
 
 
 @contextmanager

@@ -24,9 +24,11 @@ __all__ = [
     "RolloutPolicy",
     "RunningStats",
     "RunningStatsVec",
+    "SACEngine",
     "SequenceReplayBuffer",
     "SingleEnv",
     "Stream",
+    "TD3Engine",
     "VecEnv",
     "compute_batch_group_advantages",
     "compute_batch_token_kl",
@@ -180,6 +182,111 @@ class DQNEngine:
         adam_eps: float = ...,
     ) -> dict[str, float]: ...
     def __len__(self) -> int: ...
+
+@final
+class TD3Engine:
+    def __new__(
+        cls,
+        actor_parameters: Sequence[tuple[str, Sequence[int]]],
+        critic_parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        obs_dim: int,
+        size: int,
+        members: int,
+        actor: Sequence[int],
+        critic: Sequence[int],
+        activation: str = ...,
+        precision: str = ...,
+    ) -> TD3Engine: ...
+    def learn(
+        self,
+        actor: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        critic: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        target_actor: NDArray[np.floating[Any]],
+        target_critic: NDArray[np.floating[Any]],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_obs: ArrayLike,
+        discounts: ArrayLike,
+        errors: NDArray[np.floating[Any]],
+        noise: ArrayLike | None = ...,
+        weights: ArrayLike | None = ...,
+        *,
+        first: int,
+        learning_rate: float,
+        tau: float,
+        policy_delay: int,
+        target_noise: float,
+        noise_clip: float,
+        max_grad_norm: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
+
+@final
+class SACEngine:
+    def __new__(
+        cls,
+        actor_parameters: Sequence[tuple[str, Sequence[int]]],
+        critic_parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        obs_dim: int,
+        size: int,
+        members: int,
+        actor: Sequence[int],
+        critic: Sequence[int],
+        activation: str = ...,
+        precision: str = ...,
+    ) -> SACEngine: ...
+    def learn(
+        self,
+        actor: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        critic: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        target: NDArray[np.floating[Any]],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_obs: ArrayLike,
+        discounts: ArrayLike,
+        errors: NDArray[np.floating[Any]],
+        noise: ArrayLike,
+        weights: ArrayLike | None = ...,
+        temperature: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ]
+        | None = ...,
+        *,
+        entropy_or_alpha: float,
+        first: int,
+        learning_rate: float,
+        tau: float,
+        target_update_interval: int,
+        max_grad_norm: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
 
 @final
 class RolloutPolicy:

@@ -31,14 +31,18 @@ def played(algorithm: Any, episodes: int) -> float:
     return float(np.mean(returns))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("seed", "backend"), [(0, "torch"), (1, "torch"), (0, "native"), (1, "native")]
+)
 @pytest.mark.parametrize(
     ("facade", "recipe"),
     [(SAC, SMALL), (TD3, {**SMALL, "gamma": 0.98, "learning_starts": 1_000})],
     ids=["SAC", "TD3"],
 )
-def test_the_pendulum_is_swung_up_after_6_000_steps(facade: Any, recipe: Any, seed: int) -> None:
-    algorithm = facade("Pendulum-v1", seed=seed, **recipe)
+def test_the_pendulum_is_swung_up_after_6_000_steps(
+    facade: Any, recipe: Any, seed: int, backend: str
+) -> None:
+    algorithm = facade("Pendulum-v1", seed=seed, backend=backend, **recipe)
     algorithm.train(6_000)
     score = played(algorithm, 20)
     algorithm.close()

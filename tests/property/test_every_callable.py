@@ -45,10 +45,10 @@ def check(case: Case, arguments: dict[str, Any]) -> None:
     assert_equal(case.call(**arguments), expected, case.tolerance)
 
 
-# Held against torch, which is the model of all they do (tests/parity/test_native_engine.py and
-# test_native_dqn.py, tests/unit/sources/test_native_collector.py).
+# Held against torch, which is the model of all they do (tests/parity/test_native_engine.py,
+# test_native_dqn.py and test_native_critics.py, tests/unit/sources/test_native_collector.py).
 BY_TORCH = {
-    "DQNEngine", "DQNEngine.learn",
+    "DQNEngine", "DQNEngine.learn", "SACEngine", "SACEngine.learn", "TD3Engine", "TD3Engine.learn",
     "OnPolicyEngine", "OnPolicyEngine.ppo", "OnPolicyEngine.a2c", "OnPolicyEngine.gradient",
     "RolloutPolicy", "RolloutPolicy.act", "RolloutPolicy.values", "RolloutPolicy.collect",
 }  # fmt: skip

@@ -45,7 +45,7 @@ mod _core {
         compute_token_kl_schulman, pack_sequences, pack_tokens, unpack_sequences,
     };
     #[pymodule_export]
-    use crate::nn::{PyDqnEngine, PyOnPolicyEngine, PyRolloutPolicy};
+    use crate::nn::{PyDqnEngine, PyOnPolicyEngine, PyRolloutPolicy, PySacEngine, PyTd3Engine};
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};
     #[pymodule_export]

@@ -48,6 +48,7 @@ SPEC = AlgorithmSpec(
         "box": {},
         "discrete": {"env_id": "CartPole-v1", "critic_net_arch": (8,)},
         "gsde": {"use_sde": True, "sde_sample_freq": 3, "n_critics": 3},
+        "native, normalised": {"backend": "native", **PRIORITIES, **NORMALISED},
         "box normalised": {"target_update_interval": 3, **PRIORITIES, **NORMALISED},
         "one update at a time": {"n_envs": 1, "train_freq": 1, "gradient_steps": 1},
         "fixed temperature, many environments": {

@@ -43,6 +43,7 @@ SPEC = AlgorithmSpec(
     small=DETERMINISTIC,
     cases={
         "box": {},
+        "native, normalised": {"backend": "native", **PRIORITIES, **NORMALISED},
         "box normalised": {"critic_net_arch": (8,), **PRIORITIES, **NORMALISED},
         "one update at a time": {"n_envs": 1, "train_freq": 1, "gradient_steps": 1},
         "many environments, one critic": {

@@ -11,7 +11,7 @@ import torch
 from helpers.policies import UserMlp
 from helpers.riddles import EYE
 
-from rlox.algorithms import A2C, PPO, TD3
+from rlox.algorithms import A2C, PPO, RecurrentPPO
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.types import Clock
 
@@ -151,7 +151,7 @@ def test_steps_that_were_taken_are_counted_where_an_update_fails() -> None:
 
 
 def test_the_backend_of_algorithms_that_have_but_one_cannot_be_changed(tmp_path: Path) -> None:
-    run = TD3("Pendulum-v1", learning_starts=10)
+    run = RecurrentPPO("CartPole-v1", n_steps=8)
     run.save(tmp_path / "saved")
     with pytest.raises(ConfigError, match=r"algo.backend='?native"):
-        TD3.from_checkpoint(tmp_path / "saved", backend="native")
+        RecurrentPPO.from_checkpoint(tmp_path / "saved", backend="native")

@@ -11,7 +11,7 @@ import torch
 from helpers.masked import telling
 from helpers.riddles import EYE
 
-from rlox.algorithms import DQN, SAC
+from rlox.algorithms import DQN, Rainbow
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.types import Clock, Transitions
 
@@ -138,6 +138,6 @@ def test_numbers_that_are_none_stop_the_run_in_the_same_training() -> None:
     assert run.learner.optimizer.steps >= 1
 
 
-def test_algorithms_without_an_engine_say_which_they_have() -> None:
+def test_rainbow_has_no_engine_and_says_so() -> None:
     with pytest.raises(ConfigError, match=r"algo.backend='?native"):
-        SAC("Pendulum-v1", backend="native")
+        Rainbow("CartPole-v1", backend="native")

@@ -1,6 +1,6 @@
 //! DQN: what batches of transitions do to the parameters (Mnih et al. 2015).
 
-use rlox_core::error::{Error, Result, check_len};
+use rlox_core::error::{Error, Result};
 use rlox_core::{Layout, interrupt};
 
 use super::engine::{check_parameters, finite, within};
@@ -9,6 +9,7 @@ use super::losses::{Goals, TdLoss};
 use super::mlp::resize;
 use super::optim::{Optimizer, clip};
 use super::q_network::{QMemory, QNetwork};
+use super::replayed::Batches;
 
 /// Settings of a training; schedules are the caller's.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,25 +22,6 @@ pub struct DqnSettings {
     pub learning_rate: f64,
     /// To which the gradients of all parameters together are cut.
     pub max_grad_norm: Option<f64>,
-}
-
-/// Batches of stored transitions, to be learned from one after the other.
-#[derive(Debug, Clone, Copy)]
-pub struct Batches<'a, F> {
-    /// Rows of a batch.
-    pub rows: usize,
-    /// o, `[k, rows, obs_dim]`.
-    pub obs: &'a [F],
-    /// a, `[k, rows]`.
-    pub actions: &'a [i64],
-    /// Of an n-step window the discounted sum, `[k, rows]`.
-    pub rewards: &'a [F],
-    /// What the window led to, `[k, rows, obs_dim]`.
-    pub next_obs: &'a [F],
-    /// gamma^m of a window of m steps, 0 where it ended in termination, `[k, rows]`.
-    pub discounts: &'a [F],
-    /// What each row counts, `[k, rows]`; 1 without them.
-    pub weights: Option<&'a [F]>,
 }
 
 /// What a training did: means over its batches.
@@ -95,7 +77,7 @@ impl<F: Number> DqnEngine<F> {
         parameters: &mut [F],
         target: &[F],
         optimizer: &mut Optimizer<'_, F>,
-        batches: Batches<'_, F>,
+        batches: Batches<'_, F, i64>,
         settings: &DqnSettings,
         errors: &mut [F],
     ) -> Result<DqnUpdate> {
@@ -104,7 +86,7 @@ impl<F: Number> DqnEngine<F> {
         let most = settings.max_grad_norm.unwrap_or(1.0);
         within("max_grad_norm", most, most > 0.0, "above 0")?;
         optimizer.check()?;
-        let count = batches.check(errors.len())?;
+        let count = batches.check(1, errors.len())?;
         let mut sums = DqnUpdate::default();
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
@@ -128,7 +110,7 @@ impl<F: Number> DqnEngine<F> {
         &mut self,
         parameters: &[F],
         target: &[F],
-        batch: Batches<'_, F>,
+        batch: Batches<'_, F, i64>,
         double: bool,
     ) -> Result<()> {
         let Self { net, memory, other, goals, .. } = self;
@@ -148,7 +130,7 @@ impl<F: Number> DqnEngine<F> {
     fn step(
         &mut self,
         parameters: &[F],
-        batch: Batches<'_, F>,
+        batch: Batches<'_, F, i64>,
         loss: TdLoss,
         errors: &mut [F],
     ) -> Result<(f64, f64)> {
@@ -193,47 +175,6 @@ fn best_of<F: Number>(values: &[F]) -> usize {
         }
     }
     best
-}
-
-impl<F: Copy> Batches<'_, F> {
-    /// How many batches there are.
-    fn check(&self, errors: usize) -> Result<usize> {
-        let n = self.rewards.len();
-        if n == 0 || self.rows == 0 {
-            return Err(Error::config("rows of a batch", 0, "at least 1"));
-        }
-        let width = self.obs.len() / n;
-        for (name, len, expected) in [
-            ("rewards", n, n / self.rows * self.rows),
-            ("obs", self.obs.len(), n * width),
-            ("next_obs", self.next_obs.len(), n * width),
-            ("actions", self.actions.len(), n),
-            ("discounts", self.discounts.len(), n),
-            ("weights", self.weights.map_or(n, <[F]>::len), n),
-            ("errors", errors, n),
-        ] {
-            check_len(name, len, expected, "one row for each of the rewards, in whole batches")?;
-        }
-        Ok(n / self.rows)
-    }
-
-    /// Batch i of `count`.
-    fn one(&self, i: usize, count: usize) -> Self {
-        Self {
-            rows: self.rows,
-            obs: part(self.obs, i, count),
-            actions: part(self.actions, i, count),
-            rewards: part(self.rewards, i, count),
-            next_obs: part(self.next_obs, i, count),
-            discounts: part(self.discounts, i, count),
-            weights: self.weights.map(|weights| part(weights, i, count)),
-        }
-    }
-}
-
-fn part<T>(column: &[T], i: usize, count: usize) -> &[T] {
-    let width = column.len() / count;
-    column.get(i * width..(i + 1) * width).unwrap_or_default()
 }
 
 impl DqnUpdate {

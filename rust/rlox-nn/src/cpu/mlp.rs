@@ -101,6 +101,35 @@ impl Mlp {
         Ok(Self { layers, activation, ends: false, len: layout.len() })
     }
 
+    /// Networks of these `sizes` whose parameters lie one after the other: `weights.0` `[members, outputs,
+    /// inputs]`, `biases.0` `[members, outputs]`, `weights.1`, ...
+    ///
+    /// # Errors
+    /// As [`Mlp::new`].
+    pub(super) fn stacked(
+        layout: &Layout,
+        members: usize,
+        sizes: &[usize],
+        activation: Activation,
+    ) -> Result<Vec<Self>> {
+        let empty = Self { layers: Vec::new(), activation, ends: false, len: layout.len() };
+        let mut all = vec![empty; members];
+        for (i, (&inputs, &outputs)) in sizes.iter().zip(sizes.iter().skip(1)).enumerate() {
+            let weight = layout.range(&format!("weights.{i}"), &[members, outputs, inputs])?.start;
+            let bias = layout.range(&format!("biases.{i}"), &[members, outputs])?.start;
+            for (member, net) in all.iter_mut().enumerate() {
+                let (weight, bias) = (weight + member * outputs * inputs, bias + member * outputs);
+                net.layers.push(Dense {
+                    weight: weight..weight + outputs * inputs,
+                    bias: bias..bias + outputs,
+                    inputs,
+                    outputs,
+                });
+            }
+        }
+        Ok(all)
+    }
+
     /// The same with the activation behind the last layer too.
     #[must_use]
     pub(super) const fn activated(mut self) -> Self {

@@ -5,8 +5,14 @@ mod incoming;
 mod outgoing;
 mod policy;
 mod q_engine;
+mod replayed;
+mod sac_engine;
 mod state;
+mod td3_engine;
+mod vectors;
 
 pub(crate) use engine::PyOnPolicyEngine;
 pub(crate) use policy::PyRolloutPolicy;
 pub(crate) use q_engine::PyDqnEngine;
+pub(crate) use sac_engine::PySacEngine;
+pub(crate) use td3_engine::PyTd3Engine;

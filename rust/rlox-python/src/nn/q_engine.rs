@@ -1,16 +1,16 @@
 //! Trainings of DQN.
 
-use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::{Layout, Shared};
 use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    Activation, Batches, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork,
+    Activation, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork,
 };
 
 use super::incoming;
+use super::replayed::{Columns, numbers};
 use super::state::{State, count};
 use crate::convert::arg;
 use crate::convert::coerce;
@@ -50,17 +50,6 @@ pub(crate) struct PyDqnEngine {
 enum Engine {
     Single(Shared<DqnEngine<f32>>),
     Double(Shared<DqnEngine<f64>>),
-}
-
-/// Columns of batches, as Python gives them.
-struct Columns<'a, 'py> {
-    obs: &'a Bound<'py, PyAny>,
-    actions: &'a Bound<'py, PyAny>,
-    rewards: &'a Bound<'py, PyAny>,
-    next_obs: &'a Bound<'py, PyAny>,
-    discounts: &'a Bound<'py, PyAny>,
-    weights: Given<'a, 'py>,
-    errors: &'a Bound<'py, PyAny>,
 }
 
 #[pymethods]
@@ -194,10 +183,8 @@ impl PyDqnEngine {
         columns: &Columns<'_, 'py>,
         (settings, adam_eps): (DqnSettings, f64),
     ) -> PyResult<DqnUpdate> {
-        let views = columns.read::<F>(self.obs_dim)?;
-        let target = coerce::array(target, "target")?;
-        coerce::check_shape(&target, "target", &[self.len], "the engine's vector")?;
-        let target: View<'_, F> = coerce::numbers(&target, "target")?;
+        let views = columns.choices::<F>(self.obs_dim)?;
+        let target: View<'_, F> = numbers(target, "target", &[self.len])?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
@@ -213,62 +200,6 @@ impl PyDqnEngine {
         // Also of a training that failed or was stopped: what it learned stays.
         count(&mut counted, steps);
         update
-    }
-}
-
-/// [`Columns`] as slices.
-struct Views<'py, F> {
-    /// Batches and their rows.
-    shape: [usize; 2],
-    obs: [View<'py, F>; 2],
-    actions: View<'py, i64>,
-    paid: [View<'py, F>; 2],
-    weights: Option<View<'py, F>>,
-}
-
-impl<'py> Columns<'_, 'py> {
-    fn read<F: Number + Plain>(&self, obs_dim: usize) -> PyResult<Views<'py, F>> {
-        let rewards = coerce::array(self.rewards, "rewards")?;
-        coerce::check_ndim(&rewards, "rewards", &["k", "rows"])?;
-        let shape = match *rewards.shape() {
-            [k, rows] => [k, rows],
-            _ => [0, 0],
-        };
-        let seen = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
-            let array = coerce::array(value, name)?;
-            let expected = [shape[0], shape[1], obs_dim];
-            coerce::check_shape(&array, name, &expected, "one for each of the rewards")?;
-            coerce::numbers(&array, name)
-        };
-        let column = |value: &Bound<'py, PyAny>, name: &str| -> PyResult<View<'py, F>> {
-            let array = coerce::array(value, name)?;
-            coerce::check_shape(&array, name, &shape, "one for each of the rewards")?;
-            coerce::numbers(&array, name)
-        };
-        let actions = coerce::array(self.actions, "actions")?;
-        coerce::check_shape(&actions, "actions", &shape, "one for each of the rewards")?;
-        Ok(Views {
-            shape,
-            obs: [seen(self.obs, "obs")?, seen(self.next_obs, "next_obs")?],
-            actions: coerce::elements(&actions, "actions", "iu")?,
-            paid: [column(self.rewards, "rewards")?, column(self.discounts, "discounts")?],
-            weights: self.weights.map(|weights| column(weights, "weights")).transpose()?,
-        })
-    }
-}
-
-impl<F: Plain> Views<'_, F> {
-    fn batches(&self) -> Batches<'_, F> {
-        let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.paid);
-        Batches {
-            rows: self.shape[1],
-            obs: obs.slice(),
-            actions: self.actions.slice(),
-            rewards: rewards.slice(),
-            next_obs: next_obs.slice(),
-            discounts: discounts.slice(),
-            weights: self.weights.as_ref().map(View::slice),
-        }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_nn::cpu::PpoUpdate;
 use rlox_nn::cpu::losses::Terms;
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{Learned, Number, PpoUpdate};
 
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
-use crate::errors::{self, Class};
+use crate::errors::{self, Class, OrInstead};
 use crate::memory::views::{Plain, ViewMut};
 
 /// The vectors that an update changes.
@@ -37,14 +38,67 @@ impl<'py> State<'_, 'py> {
 
     /// Where steps are counted, and how many there are.
     pub(super) fn counted(&self) -> PyResult<(ViewMut<'py, i64>, u64)> {
-        let mut counted: ViewMut<'py, i64> = coerce::output(self.steps, "steps", &[1])?;
-        let steps = counted.slice_mut().first().copied().unwrap_or(0);
-        let Ok(steps) = u64::try_from(steps) else {
-            let message = format!("steps is {steps}, expected at least 0");
-            return Err(errors::new(self.steps.py(), Class::Config, message));
-        };
-        Ok((counted, steps))
+        counted(self.steps)
     }
+}
+
+/// A vector and what Adam knows of it, as Python gives them: parameters, first and second moments, `[len]`, and
+/// the steps so far, int64 `[1]`.
+pub(super) struct Adams<'py, F> {
+    parameters: ViewMut<'py, F>,
+    moments: [ViewMut<'py, F>; 2],
+    counted: ViewMut<'py, i64>,
+    steps: u64,
+}
+
+impl<'py, F: Number + Plain> Adams<'py, F> {
+    /// `given` is called `name`.
+    pub(super) fn of(given: &Bound<'py, PyAny>, name: &str, len: usize) -> PyResult<Self> {
+        let py = given.py();
+        let [parameters, first, second, steps] =
+            given.extract::<[Bound<'py, PyAny>; 4]>().or_instead(py, |_| {
+                let message = format!(
+                    "{name} is {}, expected four arrays: parameters, exp_avg, exp_avg_sq, steps",
+                    coerce::shown(given)
+                );
+                errors::new(py, Class::Config, message)
+            })?;
+        let vector = |array: &Bound<'py, PyAny>, of: &str| {
+            coerce::output(array, &format!("{of} of {name}"), &[len])
+        };
+        let (vectors, second) = (
+            [vector(&parameters, "parameters")?, vector(&first, "exp_avg")?],
+            vector(&second, "exp_avg_sq")?,
+        );
+        let [parameters, first] = vectors;
+        let (counted, steps) = counted(&steps)?;
+        Ok(Self { parameters, moments: [first, second], counted, steps })
+    }
+
+    /// For an engine, whose steps of Adam have this `eps`.
+    pub(super) fn learned(&mut self, eps: f64) -> Learned<'_, F> {
+        let [exp_avg, exp_avg_sq] = &mut self.moments;
+        let (exp_avg, exp_avg_sq) = (exp_avg.slice_mut(), exp_avg_sq.slice_mut());
+        let (rule, steps) = (Adam::new(eps), &mut self.steps);
+        let optimizer = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
+        Learned { parameters: self.parameters.slice_mut(), optimizer }
+    }
+
+    /// Writes how many steps there are now, also of a training that failed or was stopped: what it learned stays.
+    pub(super) fn count(mut self) {
+        count(&mut self.counted, self.steps);
+    }
+}
+
+/// Where steps are counted, and how many there are.
+fn counted<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i64>, u64)> {
+    let mut counted: ViewMut<'py, i64> = coerce::output(steps, "steps", &[1])?;
+    let so_far = counted.slice_mut().first().copied().unwrap_or(0);
+    let Ok(so_far) = u64::try_from(so_far) else {
+        let message = format!("steps is {so_far}, expected at least 0");
+        return Err(errors::new(steps.py(), Class::Config, message));
+    };
+    Ok((counted, so_far))
 }
 
 /// Writes how many steps there are now.

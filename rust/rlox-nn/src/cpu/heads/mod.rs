@@ -3,6 +3,7 @@
 mod categorical;
 mod gaussian;
 mod sde;
+pub(crate) mod squashed;
 
 use std::ops::Range;
 

@@ -1,0 +1,64 @@
+//! Batches of stored transitions, to be learned from one after the other.
+
+use rlox_core::error::{Error, Result, check_len};
+
+/// The columns of k batches of `rows` transitions each.
+#[derive(Debug, Clone, Copy)]
+pub struct Batches<'a, F, A> {
+    /// Rows of a batch.
+    pub rows: usize,
+    /// o, `[k, rows, obs_dim]`.
+    pub obs: &'a [F],
+    /// a: choices `[k, rows]`, or vectors `[k, rows, size]`.
+    pub actions: &'a [A],
+    /// Of an n-step window the discounted sum, `[k, rows]`.
+    pub rewards: &'a [F],
+    /// What the window led to, `[k, rows, obs_dim]`.
+    pub next_obs: &'a [F],
+    /// gamma^m of a window of m steps, 0 where it ended in termination, `[k, rows]`.
+    pub discounts: &'a [F],
+    /// What each row counts, `[k, rows]`; 1 without them.
+    pub weights: Option<&'a [F]>,
+}
+
+impl<F: Copy, A> Batches<'_, F, A> {
+    /// How many batches there are, of actions of so many numbers; `errors` is how long that column is.
+    pub(super) fn check(&self, size: usize, errors: usize) -> Result<usize> {
+        let n = self.rewards.len();
+        if n == 0 || self.rows == 0 {
+            return Err(Error::config("rows of a batch", 0, "at least 1"));
+        }
+        let width = self.obs.len() / n;
+        for (name, len, expected) in [
+            ("rewards", n, n / self.rows * self.rows),
+            ("obs", self.obs.len(), n * width),
+            ("next_obs", self.next_obs.len(), n * width),
+            ("actions", self.actions.len(), n * size),
+            ("discounts", self.discounts.len(), n),
+            ("weights", self.weights.map_or(n, <[F]>::len), n),
+            ("errors", errors, n),
+        ] {
+            check_len(name, len, expected, "one row for each of the rewards, in whole batches")?;
+        }
+        Ok(n / self.rows)
+    }
+
+    /// Batch i of `count`.
+    pub(super) fn one(&self, i: usize, count: usize) -> Self {
+        Self {
+            rows: self.rows,
+            obs: part(self.obs, i, count),
+            actions: part(self.actions, i, count),
+            rewards: part(self.rewards, i, count),
+            next_obs: part(self.next_obs, i, count),
+            discounts: part(self.discounts, i, count),
+            weights: self.weights.map(|weights| part(weights, i, count)),
+        }
+    }
+}
+
+/// Part i of `count` equal ones.
+pub(super) fn part<T>(column: &[T], i: usize, count: usize) -> &[T] {
+    let width = column.len() / count.max(1);
+    column.get(i * width..(i + 1) * width).unwrap_or_default()
+}

@@ -1,0 +1,105 @@
+//! Batches of transitions, as Python gives them.
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use rlox_nn::cpu::{Batches, Number};
+
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::memory::views::{Plain, View};
+
+/// Columns `[k, rows, ...]`.
+pub(super) struct Columns<'a, 'py> {
+    pub(super) obs: &'a Bound<'py, PyAny>,
+    pub(super) actions: &'a Bound<'py, PyAny>,
+    pub(super) rewards: &'a Bound<'py, PyAny>,
+    pub(super) next_obs: &'a Bound<'py, PyAny>,
+    pub(super) discounts: &'a Bound<'py, PyAny>,
+    pub(super) weights: Given<'a, 'py>,
+    pub(super) errors: &'a Bound<'py, PyAny>,
+}
+
+/// The same as slices.
+pub(super) struct Views<'py, F, A> {
+    /// Batches and their rows.
+    pub(super) shape: [usize; 2],
+    obs: [View<'py, F>; 2],
+    actions: View<'py, A>,
+    paid: [View<'py, F>; 2],
+    weights: Option<View<'py, F>>,
+}
+
+const WHY: &str = "one for each of the rewards";
+
+impl<'py> Columns<'_, 'py> {
+    /// With choices as actions.
+    pub(super) fn choices<F: Number + Plain>(
+        &self,
+        obs_dim: usize,
+    ) -> PyResult<Views<'py, F, i64>> {
+        self.read(obs_dim, |shape| {
+            let actions = coerce::array(self.actions, "actions")?;
+            coerce::check_shape(&actions, "actions", &shape, WHY)?;
+            coerce::elements(&actions, "actions", "iu")
+        })
+    }
+
+    /// With vectors of `size` numbers.
+    pub(super) fn vectors<F: Number + Plain>(
+        &self,
+        obs_dim: usize,
+        size: usize,
+    ) -> PyResult<Views<'py, F, F>> {
+        self.read(obs_dim, |[k, rows]| numbers(self.actions, "actions", &[k, rows, size]))
+    }
+
+    fn read<F: Number + Plain, A>(
+        &self,
+        obs_dim: usize,
+        actions: impl FnOnce([usize; 2]) -> PyResult<View<'py, A>>,
+    ) -> PyResult<Views<'py, F, A>> {
+        let rewards = coerce::array(self.rewards, "rewards")?;
+        coerce::check_ndim(&rewards, "rewards", &["k", "rows"])?;
+        let shape = match *rewards.shape() {
+            [k, rows] => [k, rows],
+            _ => [0, 0],
+        };
+        let seen = [shape[0], shape[1], obs_dim];
+        Ok(Views {
+            shape,
+            obs: [numbers(self.obs, "obs", &seen)?, numbers(self.next_obs, "next_obs", &seen)?],
+            actions: actions(shape)?,
+            paid: [
+                numbers(self.rewards, "rewards", &shape)?,
+                numbers(self.discounts, "discounts", &shape)?,
+            ],
+            weights: self.weights.map(|given| numbers(given, "weights", &shape)).transpose()?,
+        })
+    }
+}
+
+/// Numbers of this shape.
+pub(super) fn numbers<'py, F: Plain>(
+    given: &Bound<'py, PyAny>,
+    name: &str,
+    shape: &[usize],
+) -> PyResult<View<'py, F>> {
+    let array = coerce::array(given, name)?;
+    coerce::check_shape(&array, name, shape, WHY)?;
+    coerce::numbers(&array, name)
+}
+
+impl<F: Plain, A: Plain> Views<'_, F, A> {
+    pub(super) fn batches(&self) -> Batches<'_, F, A> {
+        let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.paid);
+        Batches {
+            rows: self.shape[1],
+            obs: obs.slice(),
+            actions: self.actions.slice(),
+            rewards: rewards.slice(),
+            next_obs: next_obs.slice(),
+            discounts: discounts.slice(),
+            weights: self.weights.as_ref().map(View::slice),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What engines of actors and critics of vectors are made of.
+
+use pyo3::prelude::*;
+use rlox_core::Layout;
+use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, named};
+
+use super::incoming;
+use crate::errors::{self, Class, OrRaise};
+
+/// As Python gives it.
+pub(super) struct Made<'a, 'py> {
+    /// Names and shapes of the actor's parameters, and of the critics'.
+    pub(super) parameters: [&'a Bound<'py, PyAny>; 2],
+    pub(super) obs_dim: usize,
+    /// Numbers of an action, and of what the actor gives.
+    pub(super) sizes: [usize; 2],
+    pub(super) members: usize,
+    /// Widths of the actor's hidden layers, and of the critics'.
+    pub(super) hidden: [&'a Bound<'py, PyAny>; 2],
+    pub(super) activation: &'a str,
+}
+
+/// The networks, each with the layout of its parameters.
+pub(super) type Nets = ((Mlp, Layout), (Critics, Layout));
+
+impl Made<'_, '_> {
+    pub(super) fn nets(&self, py: Python<'_>) -> PyResult<Nets> {
+        let [of_actor, of_critics] = self.parameters;
+        let (of_actor, of_critics) = (incoming::layout(of_actor)?, incoming::layout(of_critics)?);
+        let activation = Activation::named(self.activation).or_raise(py)?;
+        let [size, given] = self.sizes;
+        let hidden = incoming::hidden(self.hidden[0], "actor")?;
+        let sizes = [&[self.obs_dim], hidden.as_slice(), &[given]].concat();
+        let actor = Mlp::new(&of_actor, "actor", &sizes, activation).or_raise(py)?;
+        let own = named("actor", &sizes);
+        if let Some((name, ..)) =
+            of_actor.arrays().find(|(name, ..)| own.iter().all(|o| o.0 != *name))
+        {
+            let message = format!("parameter is {name}, which an actor of these widths has not");
+            return Err(errors::new(py, Class::Config, message));
+        }
+        let of = CriticsArchitecture {
+            members: self.members,
+            obs_dim: self.obs_dim,
+            size,
+            hidden: incoming::hidden(self.hidden[1], "critic")?,
+            activation,
+        };
+        let critics = Critics::new(&of_critics, &of).or_raise(py)?;
+        Ok(((actor, of_actor), (critics, of_critics)))
+    }
+}
