@@ -12,7 +12,8 @@ import gymnasium as gym
 from rlox.configs import EnvConfig
 from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games, reward_clip_of
-from rlox.envs.engines.pools import ale_games, lives_of, pooled, require_pool_id
+from rlox.envs.engines.lives import lives_of
+from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
 from rlox.envs.engines.vector import VectorEngine, require_vector
 from rlox.envs.ids import find_spec, vector_factory
 from rlox.errors import ConfigError, RloxError

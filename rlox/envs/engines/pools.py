@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
@@ -16,11 +15,10 @@ from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
 from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games
-from rlox.envs.engines.vector import Lives
 from rlox.envs.workers.crew import cpus
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 
-__all__ = ["Pool", "ale_games", "lives_of", "pool_has", "pooled", "require_pool_id"]
+__all__ = ["Pool", "ale_games", "pool_has", "pooled", "require_pool_id"]
 
 STICKY = 0.25  # of ALE/*-v5; Machado et al. 2018
 FRAMES = 108_000  # of a game at most, as ALE/*-v5 has it
@@ -132,15 +130,6 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         "reward_clip": False,  # here, so that true scores are told
         "repeat_action_probability": STICKY if sticky is None else sticky,
     }
-
-
-def lives_of(config: EnvConfig) -> Lives | None:
-    """Where the engine of these games says that one goes on behind a lost life, if that ends episodes."""
-    if not (is_ale(config.id) and config.atari.life_loss):
-        return None
-    if config.backend == "envpool":
-        return Lives(lambda infos: np.asarray(infos["terminated"]) == 0, rests=True)
-    return Lives(lambda infos: np.asarray(infos["lives"]) > 0, rests=False)
 
 
 def ale_games(

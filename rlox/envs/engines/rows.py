@@ -6,8 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["info_of", "row_of"]
+from rlox.errors import EnvError
+
+__all__ = ["info_of", "row_of", "rows_of"]
+
+
+def rows_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[Any]:
+    """What the engine `name` gave as a number of each environment, `[n_envs]`; else `EnvError`.
+
+    A single one is not that of all, which an assignment would make of it.
+    """
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
+    if array.shape != (n_envs,) or array.dtype.kind not in "biuf":
+        raise EnvError(
+            f"{name} gave {part} of shape {array.shape} and {array.dtype}, expected [{n_envs}] numbers"
+        )
+    return array
 
 
 def row_of(batch: Any, i: int) -> Any:
@@ -32,7 +51,12 @@ def info_of(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]:
             continue
         if isinstance(value, Mapping):
             found[key] = info_of(value, i, n_envs)
-        elif isinstance(value, (np.ndarray, list, tuple)) and np.shape(value)[:1] == (n_envs,):
+        elif _has_rows(value) and len(value) == n_envs:
             row = value[i]
             found[key] = row.copy() if isinstance(row, np.ndarray) else row
     return found
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether it has a length: a list may have rows of unequal ones, which are no array."""
+    return value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)

@@ -9,8 +9,8 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
-from rlox.envs.engines.rows import info_of, row_of
-from rlox.envs.engines.vector import autoreset_of, require_vector
+from rlox.envs.engines.rows import info_of, row_of, rows_of
+from rlox.envs.engines.vector import SEEDS, autoreset_of, require_vector
 
 __all__ = ["Single"]
 
@@ -22,6 +22,7 @@ class Single(gym.Env[Any, Any]):
     """
 
     def __init__(self, make: Callable[[int], Any], name: str) -> None:
+        self.name = name
         self._env = require_vector(make(1), 1, name)
         self._same = autoreset_of(self._env, name) is AutoresetMode.SAME_STEP
         self.observation_space = self._env.single_observation_space
@@ -33,7 +34,8 @@ class Single(gym.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
-        seen, infos = self._env.reset(seed=seed, options=options)
+        taken = None if seed is None else seed % SEEDS
+        seen, infos = self._env.reset(seed=taken, options=options)
         return row_of(seen, 0), info_of(infos, 0, 1)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -41,10 +43,12 @@ class Single(gym.Env[Any, Any]):
         room: Any = create_empty_array(self.action_space, 1)
         given = concatenate(self.action_space, [action], room)
         seen, paid, terminated, truncated, infos = self._env.step(given)
-        over = bool(terminated[0]), bool(truncated[0])
+        reward = rows_of(self.name, "rewards", paid, 1)[0]
+        ends = {"'terminated'": terminated, "'truncated'": truncated}
+        over = [bool(rows_of(self.name, part, given, 1)[0]) for part, given in ends.items()]
         if self._same and any(over):
             seen, infos = infos["final_obs"], infos.get("final_info", {})
-        return row_of(seen, 0), float(paid[0]), *over, info_of(infos, 0, 1)
+        return row_of(seen, 0), float(reward), over[0], over[1], info_of(infos, 0, 1)
 
     def close(self) -> None:
         """Close the engine."""

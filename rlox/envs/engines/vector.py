@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,21 +14,15 @@ from numpy.typing import NDArray
 from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
-from rlox.envs.engines.rows import info_of, row_of
+from rlox.envs.engines.lives import Lives
+from rlox.envs.engines.rows import info_of, row_of, rows_of
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, EnvError, RloxError
 
-__all__ = ["Lives", "VectorEngine", "autoreset_of", "require_vector"]
+__all__ = ["VectorEngine", "autoreset_of", "require_vector"]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 SEEDS = 1 << 31  # what engines in C++ take
-
-
-class Lives(NamedTuple):
-    """Where an engine says that a game goes on behind a lost life."""
-
-    left: Callable[[Mapping[str, Any]], NDArray[np.bool_]]  # of the infos of a step, `[n_envs]`
-    rests: bool  # whether the step after a lost life is none, as that after a game
 
 
 class VectorEngine:
@@ -86,6 +80,7 @@ class VectorEngine:
         self._shapes = scale != 1.0 or clip is not None
         self._lives = lives
         self._paid = np.zeros(self.n_envs, np.float64)  # in the episodes under way
+        self._nobody = np.zeros(self.n_envs, np.bool_)
         self._over = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
     def reset_into(self, obs: NDArray[Any]) -> None:
@@ -93,7 +88,9 @@ class VectorEngine:
         seed = self.seed if not self.starts else stream_seed(self.seed, f"restart-{self.starts}", 0)
         self.starts += 1
         self._paid[:], self._over[:] = 0.0, False
-        seen, infos = self._call("reset", lambda: self.env.reset(seed=seed % SEEDS))
+        seen, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed % SEEDS))
+        if self._lives is not None:
+            self._lives.begin(infos)
         self._encode(seen, obs)
         self._keep(infos)
 
@@ -107,13 +104,17 @@ class VectorEngine:
     ) -> Finals | None:
         """Step every environment at once."""
         given = self.actions.to_env(actions)
-        stepped = self._call("step", lambda: self.env.step(given))
-        seen, rewards[:], terminated[:], truncated[:], infos = stepped
-        idle = np.flatnonzero(self._over) if self._over.any() else NOBODY
+        stepped = self._call("step", 5, lambda: self.env.step(given))
+        seen, paid, over, cut, infos = stepped
+        rewards[:] = rows_of(self.name, "rewards", paid, self.n_envs)
+        terminated[:] = rows_of(self.name, "'terminated'", over, self.n_envs)
+        truncated[:] = rows_of(self.name, "'truncated'", cut, self.n_envs)
+        on, resting = self._games(infos)
+        idle = np.flatnonzero(resting) if resting.any() else NOBODY
         rewards[idle], terminated[idle], truncated[idle] = 0.0, False, False
         ended = np.flatnonzero(terminated | truncated)
         self._paid += rewards
-        on = self._going_on(infos, terminated & ~truncated)
+        on = on & terminated & ~truncated
         finals = self._finals(seen, infos, ended, idle, on)
         self._keep(infos)
         if len(ended) and self.mode is AutoresetMode.DISABLED:
@@ -164,17 +165,38 @@ class VectorEngine:
             (infos.get("final_obs"), infos.get("final_info", {})) if same else (seen, infos)
         )
         for k, i in enumerate(ended):
-            self.observations.encode_into(row_of(lasts, int(i)), last[k])
-            told.append(info_of(last_infos, int(i), self.n_envs))
+            self._last(lasts, int(i), last[k])
+            told.append(self._info(last_infos, int(i)))
         return Finals(ended, last, self._told(told, ended, on[ended]), idle=idle)
 
-    def _going_on(
-        self, infos: Mapping[str, Any], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Whose game goes on behind the end of its episode, `[n_envs]`."""
-        if self._lives is None or not terminated.any():
-            return np.zeros(self.n_envs, np.bool_)
-        return terminated & self._lives.left(infos)
+    def _last(self, lasts: Any, i: int, row: NDArray[Any]) -> None:
+        """Write the last observation of environment `i` into its row."""
+        try:
+            self.observations.encode_into(row_of(lasts, i), row)
+        except (ValueError, TypeError, LookupError) as error:
+            same = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
+            raise EnvError(
+                f"{self.name} ended an episode of environment {i}, whose last observation is not in {same} "
+                f"of shape {shape_of(lasts)}, expected {self.n_envs} of {self.observation_space}: {error}"
+            ) from error
+
+    def _info(self, infos: Any, i: int) -> dict[str, Any]:
+        """The info of environment `i`."""
+        try:
+            return info_of(infos, i, self.n_envs)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise EnvError(
+                f"{self.name} gave infos from which that of environment {i} cannot be taken, expected a "
+                f"dict of arrays with a row each of {self.n_envs}: {error}"
+            ) from error
+
+    def _games(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whose game goes on if its episode ended in this step, and whose step only began one."""
+        if self._lives is None:
+            return self._nobody, self._over
+        on, begun = self._lives.step(infos)
+        self._paid[begun] = 0.0  # where nothing told that the game before was over
+        return on, self._over | begun
 
     def _told(
         self, told: list[Mapping[str, Any]], ended: NDArray[np.int64], on: NDArray[np.bool_]
@@ -192,7 +214,7 @@ class VectorEngine:
         """Observations of all and infos, once the episodes that are over were followed by others."""
         options = {"reset_mask": over.copy()}
         begun: tuple[Any, Mapping[str, Any]] = self._call(
-            "reset", lambda: self.env.reset(options=options)
+            "reset", 2, lambda: self.env.reset(options=options)
         )
         return begun
 
@@ -201,27 +223,37 @@ class VectorEngine:
         if self.keep_infos:
             kept = list(self.infos) or [{} for _ in range(self.n_envs)]
             for i in range(self.n_envs) if envs is None else envs.tolist():
-                kept[i] = info_of(infos, i, self.n_envs)
+                kept[i] = self._info(infos, i)
             self.infos = kept
 
     def _encode(self, seen: Any, obs: NDArray[Any]) -> None:
         try:
-            obs[:] = self.observations.encode_batch(seen)
+            rows = self.observations.encode_batch(seen)
+            if len(rows) != self.n_envs:  # one would become all
+                raise ValueError(f"{len(rows)} of them")
         except (ValueError, TypeError, IndexError) as error:
             raise EnvError(
                 f"{self.name} gave observations of shape {shape_of(seen)}, expected {self.n_envs} of "
                 f"{self.observation_space}: {error}"
             ) from error
+        obs[:] = rows
 
-    def _call(self, what: str, call: Callable[[], Any]) -> Any:
+    def _call(self, what: str, parts: int, call: Callable[[], Any]) -> Any:
+        """What the engine gives when it is asked, a tuple of so many parts."""
         try:
-            return call()
+            given = call()
         except RloxError:
             raise
         except (Exception, SystemExit) as error:
             raise EnvError(
                 f"{self.name} raised {type(error).__name__} in {what}: {error}"
             ) from error
+        if not isinstance(given, tuple | list) or len(given) != parts:
+            many = f" of {len(given)}" if isinstance(given, tuple | list) else ""
+            raise EnvError(
+                f"{self.name} gave a {type(given).__name__}{many} in {what}, expected a tuple of {parts}"
+            )
+        return given
 
 
 def autoreset_of(env: Vector, name: str) -> AutoresetMode:

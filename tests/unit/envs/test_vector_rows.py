@@ -1,0 +1,114 @@
+"""Engines that give too few rows, or rows of something else: told as errors of theirs, by part and shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from helpers.envs import Countdown
+
+from rlox.configs import EnvConfig
+from rlox.envs.engines.rows import info_of
+from rlox.envs.make import make_vec, single_factory
+from rlox.errors import EnvError
+
+N = 4
+PLACES = ("observations", "rewards", "terminated", "truncated", "infos")
+
+
+class Changed(gym.vector.SyncVectorEnv):
+    """Countdowns of two steps; one of the five things that a step gives is another."""
+
+    def __init__(self, num_envs: int, part: str, value: Any, mode: AutoresetMode) -> None:
+        super().__init__([lambda: Countdown((2,))] * num_envs, autoreset_mode=mode)
+        self.part, self.value = part, value
+
+    def step(self, actions: Any) -> Any:
+        given = list(super().step(actions))
+        if self.part == "all":
+            return self.value(given)
+        place = PLACES.index(self.part)
+        given[place] = self.value(given[place])
+        return tuple(given)
+
+
+def step_until_ended(part: str, value: Any, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> None:
+    """Steps through the first ends; `value(given)` is what the engine gives in place of a part."""
+    vec = make_vec(
+        EnvConfig("Mine", n_envs=N), 0, lambda num_envs: Changed(num_envs, part, value, mode)
+    )
+    obs, rewards, ends = np.zeros((N, 3), np.float32), np.zeros(N), np.zeros((2, N), np.bool_)
+    vec.reset_into(obs)
+    for _ in range(3):
+        vec.step_into(np.zeros(N, np.int64), obs, rewards, ends[0], ends[1])
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("observations", lambda given: given[:1], r"observations of shape \(1, 3\), expected 4 of"),
+        ("observations", lambda given: given[0, 0], r"observations of shape \(\), expected 4 of"),
+        ("rewards", lambda given: given[:1], r"rewards of shape \(1,\) and float64, expected \[4\]"),
+        ("rewards", lambda given: 1.0, r"rewards of shape \(\) and float64, expected \[4\]"),
+        ("rewards", lambda given: given[:, None], r"rewards of shape \(4, 1\)"),
+        ("rewards", lambda given: ["1.0"] * N, r"rewards of shape \(4,\) and <U3, expected \[4\] n"),
+        ("rewards", lambda given: [[1.0], []], r"rewards of unequal lengths, expected \[4\]"),
+        ("terminated", lambda given: given[:1], r"'terminated' of shape \(1,\) and bool"),
+        ("truncated", lambda given: False, r"'truncated' of shape \(\) and bool"),
+        ("infos", lambda given: None, "infos from which that of environment 0 cannot be taken"),
+        ("all", lambda given: tuple(given[:4]), "a tuple of 4 in step, expected a tuple of 5"),
+        ("all", lambda given: None, "a NoneType in step, expected a tuple of 5"),
+    ],
+)  # fmt: skip
+def test_a_part_that_has_no_row_for_each_environment_is_told_and_not_spread_over_all(
+    part: str, value: Any, told: str
+) -> None:
+    with pytest.raises(EnvError, match=f"^Mine gave .*{told}"):
+        step_until_ended(part, value)
+
+
+def absent(infos: dict[str, Any]) -> dict[str, Any]:
+    if "final_obs" in infos:
+        infos["final_obs"][1] = None
+    return infos
+
+
+def too_few(infos: dict[str, Any]) -> dict[str, Any]:
+    if "final_obs" in infos:
+        infos["final_obs"] = infos["final_obs"][:2]
+    return infos
+
+
+def listed(infos: dict[str, Any]) -> dict[str, Any]:
+    return {**infos, "final_info": [{}] * N}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (absent, r"environment 1, whose last observation is not in 'final_obs' of shape \(4,\)"),
+        (too_few, r"environment 2, whose last observation is not in 'final_obs' of shape \(2,\)"),
+        (listed, "infos from which that of environment 0 cannot be taken"),
+    ],
+)
+def test_a_last_observation_or_info_that_is_absent_is_told(value: Any, told: str) -> None:
+    with pytest.raises(EnvError, match=told):
+        step_until_ended("infos", value, AutoresetMode.SAME_STEP)
+
+
+def test_lists_of_rows_of_unequal_lengths_are_infos_of_each() -> None:
+    infos = {"path": [[1, 2], [3]], "pair": ("a", "b"), "of_all": [1, 2, 3], "size": np.array(7)}
+    assert info_of(infos, 1, 2) == {"path": [3], "pair": "b"}
+
+
+def test_an_evaluation_tells_what_an_engine_of_one_gives_wrong() -> None:
+    env = single_factory(
+        EnvConfig("Mine", n_envs=N),
+        lambda num_envs: Changed(num_envs, "rewards", lambda given: 1.0, AutoresetMode.NEXT_STEP),
+    )()
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match=r"Mine gave rewards of shape \(\) and float64"):
+        env.step(0)
