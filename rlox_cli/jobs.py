@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.errors import StorageError
 from rlox_cli.identity import SHORT, job_folders, job_slug, saved_identity
 from rlox_cli.job_titles import trial_in
-from rlox_cli.options import conf_folders, group_options
+from rlox_cli.options import conf_folders, file_of, group_options
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RUNNING, RunFolder, is_locked, read_status
 from rlox_cli.variants import stands_for
 
@@ -34,6 +34,7 @@ class Job:
     number: int
     given: Path | None
     tuned: str | None = None
+    theirs: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
     common: frozenset[str] = frozenset()  # overrides that every job of the sweep has
     trial: int | None = None  # of a search; its run may go on from where it was pruned
     identity: str = ""  # once its configuration is known
@@ -75,22 +76,30 @@ def current_job(common: frozenset[str] = frozenset()) -> Job:
     node = HydraConfig.get()
     swept = node.mode == RunMode.MULTIRUN
     given = None if swept or str(node.run.dir) == "." else Path(node.run.dir)
-    tuned = node.runtime.choices.get("tuned")
+    overrides = _overrides(node)
+    named = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
+    folders = [*conf_folders(), *named]
+    tuned = _preset(str(node.runtime.choices.get("tuned")), folders)
     return Job(
-        overrides=_overrides(node),
+        overrides=overrides,
         sweep=Path(node.sweep.dir) if swept else None,
         number=int(node.job.num) if swept else 0,
         given=given,
-        tuned=_preset(node, str(tuned)),
+        tuned=tuned,
+        theirs=_keys_of(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
         common=common,
         trial=trial_in(str(node.job.name)) if swept else None,
     )
 
 
-def _preset(node: Any, name: str) -> str | None:
+def _keys_of(tuned: str | None, folders: Sequence[Path]) -> frozenset[str]:
+    """The keys that a preset gives the environment."""
+    env = file_of("tuned", tuned, folders).get("env") if tuned else None
+    return frozenset(f"env.{name}" for name in env) if isinstance(env, dict) else frozenset()
+
+
+def _preset(name: str, folders: Sequence[Path]) -> str | None:
     """The tuned preset that was used: of one that is missing Hydra leaves the name in place."""
-    given = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
-    folders = [*conf_folders(), *given]
     if name in group_options("tuned", folders):
         return name
     found = stands_for(f"tuned/{name}", folders)

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
+from rlox.envs.engines.put_around import preset_named
 from rlox.loggers import check_loggers
 from rlox_cli import compose, jobs, provenance, sweep_options, validate
 from rlox_cli.command import Call
@@ -120,7 +121,8 @@ class TrainTask:
         return {"status": "skipped", "message": jobs.BUSY}
 
     def _afresh(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
-        validate.try_environment(config)
+        with preset_named(job.tuned, "leave it out with tuned=null", job.theirs):
+            validate.try_environment(config)
         validate.try_origin(config)
         warn(config)
         from rlox.build import build  # late: it brings torch, which wrong use should not wait for

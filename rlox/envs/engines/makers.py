@@ -14,6 +14,7 @@ from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games, reward_clip_of
 from rlox.envs.engines.lives import lives_of
 from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
+from rlox.envs.engines.put_around import require_fits
 from rlox.envs.engines.vector import VectorEngine, require_vector
 from rlox.envs.ids import find_spec, vector_factory
 from rlox.errors import ConfigError, RloxError
@@ -25,16 +26,6 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 # A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
 VectorSource = Vector | Callable[..., Vector]
 Maker = Callable[[int, bool], Vector]  # of so many environments, for training or not
-
-# What only single environments have around them.
-_SINGLE = (
-    "env.action_repeat",
-    "env.obs_keys",
-    "env.wrappers",
-    "env.reward_wrappers",
-    "env.record_every",
-    "env.workers",
-)
 
 
 def maker_of(config: EnvConfig, source: Any = None) -> Maker | None:
@@ -49,7 +40,7 @@ def maker_of(config: EnvConfig, source: Any = None) -> Maker | None:
         if not (callable(factory) and takes_num_envs(factory)):
             return None
         maker = partial(_made, factory, config)
-    _require_fits(config, source)
+    require_fits(config, source)
     return maker
 
 
@@ -57,8 +48,9 @@ def engine_for(config: EnvConfig, maker: Maker, seed: int, keep_infos: bool) -> 
     """The engine as sources read it."""
     ours = config.backend in ("envpool", "ale")
     clip, lives = (reward_clip_of(config), lives_of(config)) if ours else (config.reward_clip, None)
-    frames = config.atari.stack if ours and plays_games(config) else 1
     env = maker(config.n_envs, True)
+    stacked = env.single_observation_space.shape if ours and plays_games(config) else None
+    frames = stacked[0] if stacked else 1
     return VectorEngine(env, seed, config.id, keep_infos, config.reward_scale, clip, lives, frames)
 
 
@@ -111,31 +103,3 @@ def _itself(env: Vector, config: EnvConfig, n_envs: int, training: bool) -> Vect
             f"n_envs={n_envs}: {config.id} has {env.num_envs} environments; give n_envs={env.num_envs}"
         )
     return require_vector(env, n_envs, config.id)
-
-
-def _require_fits(config: EnvConfig, source: Any) -> None:
-    """Raise `ConfigError` for settings that there are for single environments only."""
-    engine = config.backend in ("envpool", "ale") and source is None
-    alone = (
-        [*_SINGLE]
-        if engine
-        else [*_SINGLE, "env.max_episode_steps", "env.repeat_action_probability"]
-    )
-    found = [key for key in config.put_around if key in alone]
-    if config.action_mask != "none":
-        found.append("env.action_mask")
-    if found:
-        told = (
-            f"env.backend={config.backend}" if engine else f"{config.id}, a vectorised environment,"
-        )
-        raise ConfigError(
-            f"{told} has no {', '.join(found)}: they are put around single environments; leave "
-            f"{'it' if len(found) == 1 else 'them'} out, or use env.backend=gymnasium"
-        )
-    if config.precision != "f64" or (config.backend == "native"):
-        key = (
-            "env.backend=native"
-            if config.backend == "native"
-            else f"env.precision={config.precision}"
-        )
-        raise ConfigError(f"{key} needs a native environment, {config.id} has an engine of its own")

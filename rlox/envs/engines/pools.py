@@ -8,15 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
-from rlox.configs.secrets import revealed
 from rlox.envs.engines.atari import plays_games
+from rlox.envs.engines.taken import own_options
+from rlox.envs.engines.vector import SEEDS
 from rlox.envs.workers.crew import cpus
-from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, UnknownNameError
 
 __all__ = ["Pool", "ale_games", "pool_has", "pooled", "require_pool_id"]
 
@@ -46,7 +48,7 @@ class Pool(gym.vector.VectorEnv[Any, Any, Any]):
         if seed is not None:
             assert isinstance(seed, int)
             self._pool.close()
-            self._pool = self._make([(seed + i) % (1 << 31) for i in range(self.num_envs)])
+            self._pool = self._make([(seed + i) % SEEDS for i in range(self.num_envs)])
         result: tuple[Any, dict[str, Any]] = self._pool.reset()
         return result
 
@@ -65,7 +67,7 @@ def pooled(config: EnvConfig, n_envs: int, training: bool) -> Pool:
     engine = _module("envpool", config)
     name = require_pool_id(config)
     given = {"num_threads": min(n_envs, cpus()), **_pool_arguments(config, training)}
-    options = given | revealed(config.kwargs)
+    options = given | own_options(config)
 
     def make(seeds: list[int]) -> Any:
         try:
@@ -76,8 +78,8 @@ def pooled(config: EnvConfig, n_envs: int, training: bool) -> Pool:
                 return engine.make(
                     name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options
                 )
-        except TypeError as error:
-            raise ConfigError(f"env={config.id}: env.kwargs do not fit EnvPool: {error}") from error
+        except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+            raise _unmade(config, "EnvPool", error) from error
 
     return Pool(make, n_envs)
 
@@ -162,13 +164,26 @@ def ale_games(
     }
     try:
         made: gym.vector.VectorEnv[Any, Any, Any] = engine.AtariVectorEnv(
-            registered["game"], n_envs, **given | revealed(config.kwargs)
+            registered["game"], n_envs, **given | own_options(config)
         )
-    except TypeError as error:
-        raise ConfigError(
-            f"env={config.id}: env.kwargs do not fit AtariVectorEnv: {error}"
-        ) from error
-    return made
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _unmade(config, "AtariVectorEnv", error) from error
+    return _Games(made)
+
+
+class _Games(gym.vector.VectorWrapper):
+    """ALE's vectorised games, which take seeds below 2**31 only; game i is seeded with `seed + i`."""
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a game of all."""
+        given: Any = None
+        if seed is not None:
+            assert isinstance(seed, int)
+            given = np.array([(seed + i) % SEEDS for i in range(self.num_envs)])
+        result: tuple[Any, dict[str, Any]] = self.env.reset(seed=given, options=options)
+        return result
 
 
 def _require_preprocessing(config: EnvConfig) -> None:
@@ -177,6 +192,14 @@ def _require_preprocessing(config: EnvConfig) -> None:
             f"env.atari.preprocess=false: env.backend={config.backend} always preprocesses; use "
             "env.backend=gymnasium"
         )
+
+
+def _unmade(config: EnvConfig, engine: str, error: Exception) -> RloxError:
+    """What an engine says that cannot be made; with options of the user's it is they that do not fit."""
+    told = next(iter(str(error).splitlines()), type(error).__name__)
+    if config.kwargs:
+        return ConfigError(f"env={config.id}: env.kwargs do not fit {engine}: {told}")
+    return EnvError(f"env={config.id} fails when {engine} makes it: {told}")
 
 
 _EXTRA = {"envpool": "envpool", "ale_py": "atari"}

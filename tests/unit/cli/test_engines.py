@@ -34,3 +34,22 @@ def test_a_pool_without_its_package_is_told_what_installs_it(cli: Cli) -> None:
     refused = cli("train", "dry_run=true", "env=CartPole-v1", "env.backend=envpool")
     assert refused.code == 2
     assert "pip install 'rlox[envpool]'" in refused.err
+
+
+def test_what_a_tuned_preset_puts_around_is_told_as_its_own_and_what_was_typed_is_not(
+    cli: Cli, tmp_path: Path
+) -> None:
+    preset = tmp_path / "conf" / "tuned" / "ppo" / "make_counting.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("# @package _global_\nenv:\n  action_repeat: 2\n")
+    given = ("train", "dry_run=true", f"--config-dir={tmp_path / 'conf'}")
+    env = "env=helpers.vectors:make_counting"
+    refused = cli(*given, env)
+    assert refused.code == 2
+    assert (
+        "has no env.action_repeat, which is put around single environments; env.action_repeat came "
+        "with the tuned preset ppo/make_counting: leave it out with tuned=null, or use"
+    ) in " ".join(refused.err.split())
+    typed = cli(*given, env, "env.action_repeat=3")
+    assert (typed.code, "tuned" in typed.err) == (2, False)
+    assert cli(*given, env, "tuned=null").code == 0

@@ -11,7 +11,7 @@ import pytest
 from rlox.configs import EnvConfig, make
 from rlox.envs.base import GOES_ON
 from rlox.envs.engines.lives import AleLives
-from rlox.envs.make import make_vec
+from rlox.envs.make import make_vec, single_factory
 
 ale_py = pytest.mark.skipif(
     importlib.util.find_spec("ale_py") is None, reason="extra not installed: ale_py"
@@ -74,3 +74,17 @@ def test_a_life_is_lost_where_fewer_are_left_and_frames_that_fall_begin_a_game()
     on, begun = lives.step({"lives": [2, 1, 3, 0], "episode_frame_number": [9, 2, 1, 9]})
     assert not on.any()
     assert begun.tolist() == [False, True, True, False]
+
+
+@ale_py
+@pytest.mark.parametrize("seed", [2**31 - 1, 2**31, 2**40 + 3])
+def test_ales_own_engine_takes_every_seed_in_training_and_in_evaluations(seed: int) -> None:
+    config = EnvConfig("ALE/Pong-v5", n_envs=2, backend="ale")
+    vec = make_vec(config, seed)
+    rows = vec.observations.rows(2)
+    vec.reset_into(rows)
+    env = single_factory(config)()
+    assert env.reset(seed=seed)[0].tobytes() == rows[0].tobytes()
+    env.step(0)
+    env.close()
+    vec.close()

@@ -310,7 +310,7 @@ def fewer(num_envs: int) -> Any:
             make_counting,
             {"action_repeat": 2},
             ConfigError,
-            "has no env.action_repeat: they are put",
+            "has no env.action_repeat, which is put around single environments; leave it out",
         ),
         (make_counting, {"max_episode_steps": 2}, ConfigError, "has no env.max_episode_steps"),
         (make_counting, {"workers": "subprocess"}, ConfigError, "has no env.workers"),

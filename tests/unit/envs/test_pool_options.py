@@ -1,0 +1,81 @@
+"""`env.kwargs` of EnvPool and ALE: none of what a key of rlox's says, which evaluations would have too."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from rlox.configs import EnvConfig, make
+from rlox.envs.make import make_vec, single_factory
+from rlox.errors import ConfigError
+
+
+def engine(backend: str, module: str) -> Any:
+    missing = importlib.util.find_spec(module) is None
+    mark = pytest.mark.skipif(missing, reason=f"extra not installed: {module}")
+    return pytest.param(backend, marks=mark)
+
+
+ENGINES = (engine("envpool", "envpool"), engine("ale", "ale_py"))
+
+
+def config(backend: str, env_id: str = "ALE/Pong-v5", **kwargs: Any) -> EnvConfig:
+    return make(EnvConfig, {"id": env_id, "n_envs": 2, "backend": backend, "kwargs": kwargs})
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("stack_num", "set env.atari.stack"),
+        ("frame_skip", "set env.atari.frame_skip"),
+        ("frameskip", "set env.atari.frame_skip"),
+        ("img_height", "set env.atari.screen_size"),
+        ("noop_max", "set env.atari.noop_max"),
+        ("maxpool", "set env.atari.max_pool"),
+        ("use_fire_reset", "set env.atari.fire_reset"),
+        ("episodic_life", "set env.atari.life_loss"),
+        ("life_loss_info", "set env.atari.life_loss"),
+        ("reward_clip", "set env.atari.clip_rewards"),
+        ("reward_clipping", "set env.atari.clip_rewards"),
+        ("repeat_action_probability", "set env.repeat_action_probability"),
+        ("max_episode_steps", "set env.max_episode_steps"),
+        ("max_num_frames_per_episode", "set env.max_episode_steps"),
+        ("num_envs", "set env.n_envs"),
+        ("batch_size", "an engine steps all of its environments at once"),
+        ("gray_scale", "gray frames"),
+        ("grayscale", "gray frames"),
+        ("autoreset_mode", "rlox reads NEXT_STEP"),
+        ("env_type", "rlox reads Gymnasium's kind"),
+    ],
+)
+def test_an_option_that_a_key_says_is_refused_with_that_key(
+    backend: str, option: str, told: str
+) -> None:
+    given = config(backend, **{option: 1})
+    for call in (lambda: make_vec(given, 0), single_factory(given)):
+        with pytest.raises(ConfigError, match=f"env.kwargs.{option} with env.backend=.*: .*{told}"):
+            call()
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_other_options_are_those_of_the_engine(backend: str) -> None:
+    vec = make_vec(config(backend, full_action_space=True, num_threads=1), 0)
+    assert vec.action_space.n == 18  # type: ignore[attr-defined]
+    assert vec.observations.frames == 4
+    vec.close()
+
+
+@pytest.mark.parametrize("backend", ENGINES[:1])
+def test_what_says_how_a_pool_steps_is_refused_outside_of_games_too(backend: str) -> None:
+    for option in ("batch_size", "max_episode_steps", "env_seed"):
+        with pytest.raises(ConfigError, match=f"env.kwargs.{option} with env.backend=envpool"):
+            make_vec(config(backend, "CartPole-v1", **{option: 1}), 0)
+
+
+@pytest.mark.parametrize("backend", ENGINES[:1])
+def test_a_value_that_an_engine_does_not_take_is_told_as_an_option(backend: str) -> None:
+    with pytest.raises(ConfigError, match="env.kwargs do not fit EnvPool: Invalid game mode"):
+        make_vec(config(backend, mode=7777), 0)
