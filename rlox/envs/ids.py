@@ -15,11 +15,11 @@ import gymnasium as gym
 from rlox.configs import nearest
 from rlox.envs import native_gym
 from rlox.envs.optional import LATE_IDS
-from rlox.errors import MissingExtraError, UnknownNameError
+from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 from rlox.importing import import_module
 from rlox.plugins import the_offer
 
-__all__ = ["env_ids", "find_spec", "plugged", "vector_factory"]
+__all__ = ["env_ids", "find_spec", "plugged", "takes_num_envs", "vector_factory"]
 
 # Ids that a separate package registers, by how they begin: (module, package, what installs it).
 _PACKAGES = {
@@ -47,6 +47,8 @@ def find_spec(env_id: str) -> Any:
         plugged(name)
     _register_package(name)
     if name not in gym.registry:
+        if module:
+            _require_none_of_that_name(env_id, module, name)
         near = nearest(name, {*env_ids(), *LATE_IDS})
         raise UnknownNameError(f"environment '{env_id}' is not registered in Gymnasium{near}")
     return gym.spec(name)
@@ -81,8 +83,29 @@ def vector_factory(env_id: str) -> Callable[..., Any] | None:
     found = vars(import_module(f"env={env_id}", path)).get(name)
     if name in gym.registry or not callable(found):
         return None
-    parameters = inspect.signature(found).parameters
-    return found if "num_envs" in parameters else None
+    return found if takes_num_envs(found) else None
+
+
+def takes_num_envs(make: Any) -> bool:
+    """Whether a callable makes a vectorised environment: it has an argument `num_envs`."""
+    try:
+        return "num_envs" in inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _require_none_of_that_name(env_id: str, path: str, name: str) -> None:
+    """`ConfigError` where the module has such a name, which is no environment here."""
+    module = import_module(f"env={env_id}", path)
+    if name not in vars(module):
+        return
+    found = vars(module)[name]
+    what = "takes no num_envs" if callable(found) else f"is of type {type(found).__name__}"
+    raise ConfigError(
+        f"env={env_id}: {path}.{name} is there but {what}: expected what makes a vectorised environment, "
+        "def make(num_envs); single environments are named by the id that the module registers "
+        "(gymnasium.register)"
+    )
 
 
 def _register_package(name: str) -> None:

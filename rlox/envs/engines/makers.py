@@ -16,11 +16,11 @@ from rlox.envs.engines.lives import lives_of
 from rlox.envs.engines.pools import ale_games, pooled, require_pool_id
 from rlox.envs.engines.put_around import require_fits
 from rlox.envs.engines.vector import VectorEngine, require_vector
-from rlox.envs.ids import find_spec, vector_factory
-from rlox.errors import ConfigError, RloxError
+from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
-__all__ = ["Maker", "VectorSource", "engine_for", "maker_of", "require_env", "takes_num_envs"]
+__all__ = ["Maker", "VectorSource", "engine_for", "maker_of", "require_env"]
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 # A ready engine, or what makes one with so many environments: `make(num_envs=n)`.
@@ -62,14 +62,6 @@ def require_env(config: EnvConfig) -> None:
         find_spec(config.id)
 
 
-def takes_num_envs(make: Any) -> bool:
-    """Whether a callable makes a vectorised environment: it has an argument `num_envs`."""
-    try:
-        return "num_envs" in inspect.signature(make).parameters
-    except (TypeError, ValueError):
-        return False
-
-
 def _in_order(
     make: Callable[[EnvConfig, int, bool], Vector], config: EnvConfig, n_envs: int, training: bool
 ) -> Vector:
@@ -78,13 +70,22 @@ def _in_order(
 
 def _made(make: Callable[..., Any], config: EnvConfig, n_envs: int, training: bool) -> Vector:
     """What a factory of the user's makes."""
+    options = revealed(config.kwargs)
     try:
-        made = make(num_envs=n_envs, **revealed(config.kwargs))
+        inspect.signature(make).bind(num_envs=n_envs, **options)
+    except TypeError as error:
+        raise ConfigError(f"env={config.id}: env.kwargs do not fit: {error}") from error
+    try:
+        made = make(num_envs=n_envs, **options)
     except RloxError:
         raise
-    except Exception as error:
-        raise ConfigError(
-            f"env={config.id} fails with num_envs={n_envs}: {failure(error)}"
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        raise MissingExtraError(
+            f"env={config.id} needs a package that is not installed: {error}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise EnvError(
+            f"env={config.id} fails when it is made with num_envs={n_envs}: {failure(error)}"
         ) from error
     return require_vector(made, n_envs, config.id)
 

@@ -47,7 +47,7 @@ class PutAroundError(ConfigError):
 
 @contextmanager
 def preset_named(preset: str | None, without: str, keys: Container[str]) -> Iterator[None]:
-    """While active, what does not fit is told as the tuned preset's, if there is one, where it is of its keys."""
+    """While active, settings that do not fit are told as the tuned preset's where they are its `keys`."""
     try:
         yield
     except PutAroundError as error:

@@ -53,3 +53,23 @@ def test_what_a_tuned_preset_puts_around_is_told_as_its_own_and_what_was_typed_i
     typed = cli(*given, env, "env.action_repeat=3")
     assert (typed.code, "tuned" in typed.err) == (2, False)
     assert cli(*given, env, "tuned=null").code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (("envs:Countdown",), 2, "helpers.envs.Countdown is there but takes no num_envs"),
+        (("vectors:MODES",), 2, "helpers.vectors.MODES is there but is of type tuple"),
+        (("vectors:not_there",), 2, "no such environment in Gymnasium"),
+        (("vectors:not_vectors",), 4, "gave a Countdown, expected a gymnasium.vector.VectorEnv"),
+        (("vectors:counting", "env.kwargs.mode=5"), 4, "fails when it is made with num_envs=1"),
+        (("vectors:counting", "env.kwargs.size=5"), 2, "env.kwargs do not fit: got an unexpected"),
+        (("vectors:counting", "env.kwargs.num_envs=5"), 2, "env.kwargs do not fit"),
+    ],
+)
+def test_a_factory_that_does_not_fit_is_told_apart_from_a_name_that_is_not_there(
+    given: tuple[str, ...], code: int, told: str, cli: Cli
+) -> None:
+    refused = cli("train", "dry_run=true", f"env=helpers.{given[0]}", *given[1:])
+    assert refused.code == code
+    assert told in " ".join(refused.err.split())

@@ -77,5 +77,5 @@ def test_what_says_how_a_pool_steps_is_refused_outside_of_games_too(backend: str
 
 @pytest.mark.parametrize("backend", ENGINES[:1])
 def test_a_value_that_an_engine_does_not_take_is_told_as_an_option(backend: str) -> None:
-    with pytest.raises(ConfigError, match="env.kwargs do not fit EnvPool: Invalid game mode"):
+    with pytest.raises(ConfigError, match=r"env.kwargs do not fit EnvPool: Invalid game mode"):
         make_vec(config(backend, mode=7777), 0)
