@@ -55,7 +55,7 @@ class PPO(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments
+    n_envs : parallel environments; `None`: 8, or as many as a ready vectorised one has
     seed : keys every random stream of the run
     policy : a module with `get_action_and_logprob`, `get_value`, `get_logprob_and_entropy`, and `mode`
         (or an `actor` that gives logits or means) to play with; or what makes one of the spaces, also
@@ -73,7 +73,7 @@ class PPO(Algorithm):
     def __init__(
         self,
         env_id: EnvSource = DEFAULT_ENV,
-        n_envs: int = 8,
+        n_envs: int | None = None,
         seed: int = 42,
         policy: nn.Module | Code | None = None,
         logger: LoggerCallback | None = None,

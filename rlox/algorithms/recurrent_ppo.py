@@ -178,7 +178,7 @@ class RecurrentPPO(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments
+    n_envs : parallel environments; `None`: 8, or as many as a ready vectorised one has
     seed : keys every random stream of the run
     logger : receives metrics rows
     callbacks : called during training; one that returns False from `on_step` stops it
@@ -193,7 +193,7 @@ class RecurrentPPO(Algorithm):
     def __init__(
         self,
         env_id: EnvSource = DEFAULT_ENV,
-        n_envs: int = 8,
+        n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,

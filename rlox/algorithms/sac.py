@@ -275,7 +275,7 @@ class SAC(Algorithm):
     Parameters
     ----------
     env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : parallel environments
+    n_envs : parallel environments; `None`: 1, or as many as a ready vectorised one has
     seed : keys every random stream of the run
     logger : receives metrics rows
     callbacks : called during training; one that returns False from `on_step` stops it
@@ -290,7 +290,7 @@ class SAC(Algorithm):
     def __init__(
         self,
         env_id: EnvSource = DEFAULT_ENV,
-        n_envs: int = 1,
+        n_envs: int | None = None,
         seed: int = 42,
         logger: LoggerCallback | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,

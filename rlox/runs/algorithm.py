@@ -29,7 +29,6 @@ from rlox.configs.code import Code
 from rlox.configs.schedules import Schedule
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
-from rlox.presets import tuned_options
 from rlox.rng import Streams
 from rlox.runs.checkpoint import (
     Checkpoint,
@@ -49,10 +48,10 @@ from rlox.training.loop import Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import (
     DEFAULT_ENV,
-    env_name,
     environment_of,
     torch_device,
     torch_threads,
+    tuned_arguments,
 )
 from rlox.types import Clock, Progress, Update
 
@@ -128,7 +127,7 @@ class Algorithm(ABC):
         over the preset's. The preset's total is `config.total_steps`, for `fit()` or `train(total)`.
         """
         source = environment_of(env_id, DEFAULT_ENV, options)
-        given, total = tuned_options(cls.name, preset or env_name(source), options)
+        given, total = tuned_arguments(cls.name, source, preset, options)
         facade: Any = cls
         algorithm: Self = facade(env_id=source, **given)
         algorithm.aim(total)

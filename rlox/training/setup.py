@@ -9,6 +9,7 @@ from dataclasses import fields
 from os import PathLike, fspath
 from typing import Any
 
+import gymnasium as gym
 import torch
 
 from rlox.configs import (
@@ -24,6 +25,7 @@ from rlox.configs.check import require_one_schedule
 from rlox.configs.secrets import looked_up
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.presets import tuned_options
 
 __all__ = [
     "DEFAULT_ENV",
@@ -33,6 +35,7 @@ __all__ = [
     "first_line",
     "torch_device",
     "torch_threads",
+    "tuned_arguments",
 ]
 
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
@@ -51,9 +54,9 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def config_from_arguments(
-    algo: str, env_id: EnvSource, n_envs: int, seed: int, options: Mapping[str, Any]
+    algo: str, env_id: EnvSource, n_envs: int | None, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
-    """The run configuration that a façade's arguments describe."""
+    """The run configuration that a façade's arguments describe; without `n_envs` the algorithm's."""
     in_algo = {f.name for f in fields(ALGO_CONFIGS[algo])} - {"name"}
     # both have a `backend`: the plain name is the algorithm's, the environment's is `env_backend`
     in_env = {f.name for f in fields(EnvConfig)} - {"id", "n_envs", "backend"}
@@ -63,7 +66,8 @@ def config_from_arguments(
         if name not in known:
             raise UnknownNameError(f"unknown argument '{name}' for {algo}{_hint(name, known)}")
     name = env_name(env_id)
-    env = {k: v for k, v in options.items() if k in in_env}
+    env = _ready_number(env_id) if n_envs is None else {"n_envs": n_envs}
+    env |= {k: v for k, v in options.items() if k in in_env}
     if "env_kwargs" in options:
         env["kwargs"] = options["env_kwargs"]
     if "env_backend" in options:
@@ -77,7 +81,7 @@ def config_from_arguments(
         {
             "algo": {"name": algo, **algo_options},
             "buffer": {"name": chosen, **buffer},
-            "env": {"id": name, "n_envs": n_envs, **env},
+            "env": {"id": name, **env},
             "seed": seed,
             "device": options.get("device", "auto"),
             "init_from": _path(options.get("init_from")),
@@ -106,6 +110,18 @@ def environment_of(given: EnvSource, default: EnvSource, options: dict[str, Any]
     if given is not default:
         raise ConfigError("env and env_id are two names of the same argument; give one of them")
     return env
+
+
+def tuned_arguments(
+    algo: str, env: EnvSource, preset: str | None, options: dict[str, Any]
+) -> tuple[dict[str, Any], int]:
+    """What a preset gives a façade under `options`, and its total; a ready environment keeps its number."""
+    return tuned_options(algo, preset or env_name(env), _ready_number(env) | options)
+
+
+def _ready_number(env: EnvSource) -> dict[str, Any]:
+    """`n_envs` of a ready vectorised environment, which cannot have another one; else nothing."""
+    return {"n_envs": env.num_envs} if isinstance(env, gym.vector.VectorEnv) else {}
 
 
 def _path(given: str | PathLike[str] | None) -> str | None:

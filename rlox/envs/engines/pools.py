@@ -146,7 +146,7 @@ def ale_games(
     engine = _module("ale_py", config)
     registered = gym.spec(config.id.rpartition(":")[2]).kwargs
     atari, sticky = config.atari, config.repeat_action_probability
-    given = {
+    given: dict[str, Any] = {
         "max_num_frames_per_episode": config.max_episode_steps or FRAMES,
         "repeat_action_probability": STICKY if sticky is None else sticky,
         "num_threads": min(n_envs, cpus()),

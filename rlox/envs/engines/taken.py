@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rlox.configs import EnvConfig
@@ -51,7 +50,7 @@ _TAKEN_OF_GAMES = {
 }
 
 
-def own_options(config: EnvConfig) -> Mapping[str, Any]:
+def own_options(config: EnvConfig) -> dict[str, Any]:
     """`env.kwargs` for an engine; `ConfigError` where they say what a key says, in evaluations too."""
     taken = _TAKEN | _TAKEN_OF_GAMES if is_ale(config.id) else _TAKEN
     for name in config.kwargs:
@@ -59,4 +58,5 @@ def own_options(config: EnvConfig) -> Mapping[str, Any]:
         if said is not None:
             told = said if " " in said else f"set {said}"
             raise ConfigError(f"env.kwargs.{name} with env.backend={config.backend}: {told}")
-    return revealed(config.kwargs)
+    options: dict[str, Any] = revealed(config.kwargs)
+    return options

@@ -241,6 +241,31 @@ def test_a_ready_engine_trains_and_says_why_it_cannot_be_evaluated() -> None:
         PPO(make_cartpoles(4), n_envs=8)
 
 
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [
+        (PPO, {"n_steps": 16, "batch_size": 24}),
+        (SAC, {"learning_starts": 40}),
+        (PPO.tuned, {"preset": "Pendulum-v1", "n_steps": 16, "batch_size": 24}),
+    ],
+    ids=("PPO", "SAC", "PPO.tuned"),
+)
+def test_a_ready_engine_trains_with_as_many_environments_as_it_has(
+    made: Any, options: dict[str, Any]
+) -> None:
+    algorithm = made(gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * 3), **options)
+    algorithm.train(total_timesteps=48)
+    assert (algorithm.config.env.n_envs, algorithm.clock.env_steps) == (3, 48)
+    algorithm.close()
+
+
+def test_without_a_number_there_are_as_many_environments_as_the_algorithm_brings() -> None:
+    for kind, number in ((PPO, 8), (A2C, 8), (DQN, 1)):
+        algorithm = kind("CartPole-v1")
+        assert algorithm.config.env.n_envs == number
+        algorithm.close()
+
+
 def test_a_factory_in_a_module_is_named_on_the_command_line() -> None:
     config = EnvConfig("helpers.vectors:make_counting", n_envs=3)
     vec = make_vec(config, 7)
