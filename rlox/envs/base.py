@@ -10,15 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.spaces import NUMBERS, ObservationCodec
 
-__all__ = ["GOES_ON", "NOBODY", "TRUE_RETURN", "Finals", "VectorEnv"]
+__all__ = ["GOES_ON", "NOBODY", "TRUE_RETURN", "Finals", "VectorEnv", "reward_of"]
 
 # In the info of an episode's last step:
 TRUE_RETURN = "rlox/true_return"  # what the environment paid, where rewards are shaped
 GOES_ON = "rlox/goes_on"  # true where it is an episode for learning only, and the game is not over
 
 NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+def reward_of(given: Any) -> float:
+    """A reward that an environment pays; `TypeError` for what is no number and `float` would make one of."""
+    if isinstance(given, float | int):  # numpy's float64 too
+        return float(given)
+    kind = given.dtype.kind if isinstance(given, np.ndarray | np.generic) else "f"
+    if kind not in NUMBERS or isinstance(given, str | bytes | bytearray):
+        raise TypeError(f"the reward {given!r} is a {type(given).__name__}, expected a number")
+    return float(given)
 
 
 class Finals(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
-from rlox.envs.base import Finals
+from rlox.envs.base import Finals, reward_of
 from rlox.envs.columns import apart, joined
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec, shape_of
@@ -76,7 +76,7 @@ class SyncGymVecEnv:
         for i, env in enumerate(self.envs):
             try:
                 seen, reward, term, trunc, info = env.step(given[i])
-                rewards[i], terminated[i], truncated[i] = float(reward), term, trunc
+                rewards[i], terminated[i], truncated[i] = reward_of(reward), term, trunc
             except (Exception, SystemExit) as error:
                 raise _raised(self.name, i, "step", error) from error
             self._encode(i, seen, obs[i])

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from rlox.envs.spaces import (
     BYTE,
     FLOAT,
+    NUMBERS,
     TRANSFORM,
+    BinaryCodec,
     ChoiceCodec,
     Image,
     ImageCodec,
@@ -47,8 +49,8 @@ def codec_of(space: gym.Space[Any], name: str) -> ObservationCodec:
     if isinstance(space, spaces.MultiDiscrete):
         return ChoiceCodec(space, int(space.nvec.sum()))
     if isinstance(space, spaces.MultiBinary):
-        return ObservationCodec(space, prod(space.shape))
-    if isinstance(space, spaces.Box) and space.dtype.kind in "fiub":
+        return BinaryCodec(space, prod(space.shape))
+    if isinstance(space, spaces.Box) and space.dtype.kind in NUMBERS:
         if _is_image(space):
             image = Image("", space.shape, max(float(space.high.max()), 1.0))
             return ImageCodec(space, image.size, images=(image,))

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox._core import stream_seed
+from rlox.envs.base import reward_of
 
 __all__ = ["ActionRepeat", "StickyActions"]
 
@@ -34,7 +35,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         total = 0.0
         for _ in range(self._times):
             seen, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+            total += reward_of(reward)
             if terminated or truncated:
                 break
         return seen, total, terminated, truncated, info

@@ -25,7 +25,9 @@ from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 __all__ = [
     "BYTE",
     "FLOAT",
+    "NUMBERS",
     "TRANSFORM",
+    "BinaryCodec",
     "ChoiceCodec",
     "CodedSpace",
     "Image",
@@ -39,6 +41,7 @@ Rows = TypeVar("Rows")  # arrays or tensors
 
 FLOAT = np.dtype(np.float32)
 BYTE = np.dtype(np.uint8)
+NUMBERS = "biuf"  # the kinds of dtypes that are real numbers
 TRANSFORM = "gymnasium.wrappers.TransformObservation"
 
 
@@ -67,7 +70,7 @@ class Image(NamedTuple):
 class ObservationCodec:
     """Encodes one observation of a single environment into a row of `[dim]` float32, or bytes with images.
 
-    This one is of numbers: a `Box` or a `MultiBinary`, flattened.
+    This one is of numbers: a `Box`, flattened.
     """
 
     space: gym.Space[Any]
@@ -169,13 +172,16 @@ class ObservationCodec:
         self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """Write one observation into what a row has of `[numbers]`, and of bytes of images."""
-        numbers[:] = np.asarray(observation).reshape(len(numbers))  # never broadcast
+        array = np.asarray(observation)
+        if array.dtype is not FLOAT:  # most are, at every step
+            array = _numeric(array)
+        numbers[:] = array.reshape(len(numbers))  # never broadcast
 
     def write_batch(
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """The same of several, `[N, ...]` into `[N, numbers]` and `[N, bytes]`."""
-        numbers[:] = _each(np.asarray(observations), numbers.shape)
+        numbers[:] = _each(_numeric(observations), numbers.shape)
 
     def is_single(self, observation: Any) -> bool:
         """Whether `observation` is one observation rather than a batch of them."""
@@ -223,7 +229,7 @@ class ChoiceCodec(ObservationCodec):
         self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> None:
         """A 1 for each integer of each."""
-        given, (sizes, starts) = np.asarray(observations), self._sizes
+        given, (sizes, starts) = _numeric(observations), self._sizes
         flat = _each(given, (len(numbers), len(sizes)))
         index = flat.astype(np.int64) - starts
         if (index != flat - starts).any() or not ((index >= 0) & (index < sizes)).all():
@@ -239,6 +245,22 @@ class ChoiceCodec(ObservationCodec):
         sizes = space.n if isinstance(space, spaces.Discrete) else space.nvec
         both = (np.asarray(numbers, np.int64).reshape(-1) for numbers in (sizes, space.start))
         return next(both), next(both)
+
+
+class BinaryCodec(ObservationCodec):
+    """`MultiBinary`, flattened: nothing but 0 and 1."""
+
+    def write(
+        self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """The numbers of one."""
+        super().write(_binary(observation), numbers, pixels)
+
+    def write_batch(
+        self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> None:
+        """The numbers of each."""
+        super().write_batch(_binary(observations), numbers, pixels)
 
 
 class ImageCodec(ObservationCodec):
@@ -263,6 +285,22 @@ class ImageCodec(ObservationCodec):
         if pixels.shape != shape:
             raise ValueError(f"an image of shape {pixels.shape}, expected {shape}")
         return pixels
+
+
+def _numeric(given: Any) -> NDArray[Any]:
+    """An array of numbers; `ValueError` for text, complex numbers and objects, of which a cast makes some."""
+    array = np.asarray(given)
+    if array.dtype.kind not in NUMBERS:
+        raise ValueError(f"it is of {array.dtype}, expected real numbers")
+    return array
+
+
+def _binary(given: Any) -> NDArray[Any]:
+    """An array of 0 and 1; `ValueError` for others."""
+    array = _numeric(given)
+    if not ((array == 0) | (array == 1)).all():
+        raise ValueError("not all of it is 0 or 1")
+    return array
 
 
 def _each(given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.atari import is_ale
 from rlox.configs.code import Code, arguments_of, name_of
-from rlox.envs.base import GOES_ON, TRUE_RETURN
+from rlox.envs.base import GOES_ON, TRUE_RETURN, reward_of
 from rlox.envs.engines.atari import AtariGame, plays_games, reward_clip_of
 from rlox.envs.repeats import ActionRepeat, StickyActions
 from rlox.envs.spaces import short
@@ -147,7 +147,7 @@ class ShapedReward(gym.RewardWrapper[Any, Any]):
 
     def reward(self, reward: Any) -> float:
         """What is learned from."""
-        return min(max(self._scale * float(reward), -self._most), self._most)
+        return min(max(self._scale * reward_of(reward), -self._most), self._most)
 
 
 class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rlox.envs.base import reward_of
 from rlox.envs.films import frame_of, write_mp4
 from rlox.envs.headless import DISPLAYS
 from rlox.errors import ConfigError
@@ -124,7 +125,7 @@ class Evaluator:
             kept: list[int] = []
             for k, env in enumerate(envs):
                 obs, reward, terminated, truncated, _ = env.step(given[k])
-                returns[playing[k]] += float(reward)
+                returns[playing[k]] += reward_of(reward)
                 lengths[playing[k]] += 1
                 if terminated or truncated:
                     if upcoming >= episodes:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.envs.spaces import NUMBERS
 from rlox.errors import EnvError
 
 __all__ = ["info_of", "row_of", "rows_of"]
@@ -22,7 +23,7 @@ def rows_of(name: str, part: str, given: Any, n_envs: int) -> NDArray[Any]:
         array = np.asarray(given)
     except ValueError as error:
         raise EnvError(f"{name} gave {part} of unequal lengths, expected [{n_envs}]") from error
-    if array.shape != (n_envs,) or array.dtype.kind not in "biuf":
+    if array.shape != (n_envs,) or array.dtype.kind not in NUMBERS:
         raise EnvError(
             f"{name} gave {part} of shape {array.shape} and {array.dtype}, expected [{n_envs}] numbers"
         )

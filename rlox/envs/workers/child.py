@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import set_num_threads
+from rlox.envs.base import reward_of
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import shape_of
 from rlox.envs.stacks import frames_in
@@ -140,7 +141,7 @@ class _Worker:
             call, env = "step", self.envs[i]
             try:
                 seen, reward, terminated, truncated, info = env.step(action)
-                rows.rewards[i] = float(reward)
+                rows.rewards[i] = reward_of(reward)
                 rows.terminated[i], rows.truncated[i] = terminated, truncated
                 if not (terminated or truncated):
                     self.write(i, seen, rows.obs[i])
