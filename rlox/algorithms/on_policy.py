@@ -100,11 +100,12 @@ def on_policy_parts(
     tools: Tools,
     make_learner: Callable[[ActorCritic], RolloutLearner],
     minibatch: int | None = None,
+    orders: int = 0,
 ) -> Parts:
     """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes.
 
     `minibatch` rows at a time are what the learner reads of a rollout that it shuffles; `None`: all
-    rows at once, where they lie.
+    rows at once, where they lie. `orders` of all rows are held at the same time.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     kind = NativeCollector if algo.backend == "native" else RolloutCollector
@@ -124,7 +125,8 @@ def on_policy_parts(
     wished = (algo, seen, config.env.id, algo.share_encoder)
     encoding = Encoding(seen.seen) if own else encoding_of(*wished)
     require_memory(
-        rollout_bytes(algo, env, tools.device, minibatch, widths, encoding.cost),
+        rollout_bytes(algo, env, tools.device, minibatch, widths, encoding.cost)
+        + 8 * orders * algo.n_steps * env.n_envs,
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps or env.n_envs",
     )

@@ -37,12 +37,14 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
-    learner = NativePPOLearner if algo.backend == "native" else PPOLearner
+    native = algo.backend == "native"
+    learner = NativePPOLearner if native else PPOLearner
     return on_policy_parts(
         config,
         tools,
         lambda policy: learner(policy, algo, tools.streams),
         minibatch=algo.batch_size,
+        orders=algo.n_epochs if native else 0,
     )
 
 

@@ -15,6 +15,7 @@ import torch
 from rlox.algorithms import A2C, PPO, RecurrentPPO
 from rlox.algorithms.on_policy import rollout_bytes
 from rlox.algorithms.recurrent_ppo import recurrent_bytes
+from rlox.errors import ConfigError
 from rlox.networks.encoders import Cost
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.arena import Arena
@@ -98,3 +99,10 @@ def test_what_a_shared_encoder_made_of_a_rollout_is_kept_and_counted() -> None:
         rollout_bytes(apart, env, CPU, 32, widths, Cost(0, 0, 0, features)) for features in (1, 33)
     )
     assert many == few
+
+
+def test_the_orders_of_all_passes_that_an_engine_is_given_are_counted() -> None:
+    passes: dict[str, Any] = {"n_envs": 8, "n_steps": 128, "batch_size": 64, "n_epochs": 10**9}
+    PPO("CartPole-v1", **passes).close()
+    with pytest.raises(ConfigError, match=r"lower algo\.n_steps or env\.n_envs"):
+        PPO("CartPole-v1", backend="native", **passes)
