@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from faults.envs import CrashingEnv, Stepped
+from faults.envs import CrashingEnv, Stepped, Walk
 from rlox.envs.base import GOES_ON
 
 WAYS = ("raise", "lie", "exit", "kill", "abort", "sleep", "stop", "block")
@@ -142,12 +142,55 @@ def _threaded(mortal: int) -> Threaded:
     return Threaded(mortal)
 
 
-class Parent(Counter):
-    """Starts a process of its own, which does not end by itself."""
+class Kept(Counter):
+    """Can be saved, with something heavy besides."""
 
-    def __init__(self, way: str = "", mortal: int = 0) -> None:
+    def __init__(self, *given: Any, heavy: int = 0, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.heavy = heavy
+
+    def save_state(self) -> dict[str, Any]:
+        own = {"life": self.life, "first": self.first, "episode": self.episode, "t": self.t}
+        return {**own, "heavy": np.zeros(self.heavy, np.uint8)}
+
+    def load_state(self, state: Any) -> None:
+        self.life, self.first, self.episode, self.t = (
+            int(state[name]) for name in ("life", "first", "episode", "t")
+        )
+
+
+class Fated(Walk):
+    """The episode of the seed `fate` fails in its third step, the first `times` that it is played.
+
+    What was played is told by files in `folder`, which no process takes with it.
+    """
+
+    def __init__(self, way: str, folder: Path, fate: int, times: int) -> None:
+        super().__init__()
+        self.way, self.folder, self.fate, self.times = way, folder, fate, times
+        self.doomed = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.doomed = False
+        if seed == self.fate:
+            played = len(list(self.folder.iterdir()))
+            (self.folder / str(played)).touch()
+            self.doomed = played < self.times
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Stepped:
+        if self.doomed and self.t == 2:
+            fail(self.way)
+        return super().step(action)
+
+
+class Parent(Counter):
+    """Starts a process of its own, which does not end by itself; perhaps in a session of its own."""
+
+    def __init__(self, way: str = "", mortal: int = 0, session: bool = False) -> None:
         super().__init__(way, mortal)
-        self.child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        line = [sys.executable, "-c", "import time; time.sleep(600)"]
+        self.child = subprocess.Popen(line, start_new_session=session)
 
     def seen(self) -> Any:
         return np.array([os.getpid(), self.child.pid, self.episode, self.t], np.float64)

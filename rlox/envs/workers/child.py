@@ -66,6 +66,7 @@ class _Worker:
         do: dict[str, Any] = {
             "make": self.make,
             "begin": self.begin,
+            "play": self.play,
             "save": self.save,
             "restore": self.restore,
         }
@@ -126,28 +127,26 @@ class _Worker:
         for i, seed in seeds.items():
             if i in self.unmade:
                 continue
+            self.rows.busy[i] = True
             try:
                 self.reset(i, seed)
             except (Exception, SystemExit) as error:
                 told.failures.append(self.failure(i, "reset", error))
+            self.rows.busy[i] = False
         told.infos = self.kept_infos()
         return told
 
     def step(self) -> Told:
         """A step of every environment, with the reset that follows where it ended an episode."""
-        told, rows = Told(), self.rows
-        chosen = self.actions.to_env(rows.actions[self.index.start : self.index.stop])
+        told = Told()
+        chosen = self.actions.to_env(self.rows.actions[self.index.start : self.index.stop])
         for action, i in zip(self.actions.each(chosen), self.index, strict=True):
-            call, env = "step", self.envs[i]
+            call = "step"
             try:
-                seen, reward, terminated, truncated, info = env.step(action)
-                rows.rewards[i] = reward_of(reward)
-                rows.terminated[i], rows.truncated[i] = terminated, truncated
-                if not (terminated or truncated):
-                    self.write(i, seen, rows.obs[i])
+                ended, info = self.act(i, action)
+                if not ended:
                     self.infos[i] = info
                     continue
-                self.write(i, seen, rows.finals[i])
                 # a copy, as the reset may write over it
                 told.ended.append((i, copy.deepcopy(dict(info))))
                 call = "reset"
@@ -155,6 +154,29 @@ class _Worker:
             except (Exception, SystemExit) as error:
                 told.failures.append(self.failure(i, call, error))
         return told
+
+    def play(self, actions: Mapping[int, Any]) -> Told:
+        """A step of some environments, with actions as they take them; nothing follows an end."""
+        told = Told()
+        for i, action in actions.items():
+            self.rows.busy[i] = True
+            try:
+                if self.act(i, action)[0]:
+                    told.ended.append((i, {}))
+            except (Exception, SystemExit) as error:
+                told.failures.append(self.failure(i, "step", error))
+            self.rows.busy[i] = False
+        return told
+
+    def act(self, i: int, action: Any) -> tuple[bool, Any]:
+        """A step of one environment: whether it ended an episode, and its info."""
+        rows = self.rows
+        seen, reward, terminated, truncated, info = self.envs[i].step(action)
+        rows.rewards[i] = reward_of(reward)
+        rows.terminated[i], rows.truncated[i] = terminated, truncated
+        ended = bool(terminated or truncated)
+        self.write(i, seen, (rows.finals if ended else rows.obs)[i])
+        return ended, info
 
     def answer(self, told: Told) -> None:
         """What came of a step: one byte where that is all."""

@@ -14,10 +14,10 @@ import gymnasium as gym
 from rlox._core import stream_seed
 from rlox.envs.workers.job import Failure, Job, Report, Told
 from rlox.envs.workers.nursery import Nursery
-from rlox.envs.workers.wire import Gone, Late, Wire
+from rlox.envs.workers.wire import Gone, Late, Wire, delivered
 from rlox.errors import EnvError
 
-__all__ = ["Crew", "cpus"]
+__all__ = ["Crew", "cpus", "share"]
 
 START_SECONDS = 60.0  # that imports and constructors may take, or `step_timeout` where that is more
 
@@ -35,6 +35,7 @@ class Crew:
         self._closing = weakref.finalize(self, self._nursery.close)
         self._births = 0
         self._wires: dict[int, Wire] = {}  # of those that live
+        self._dead: dict[int, Failure] = {}  # how those ended in whose place is nobody yet
         self._owing: list[int] = []  # whose answers nobody has taken yet, one entry each
         self._workers = range(-(-job.n_envs // job.worker_envs))
         self._step = dict.fromkeys(self._workers, (None,))
@@ -62,15 +63,16 @@ class Crew:
 
     def step(self) -> dict[int, Told | Failure]:
         """A step of all environments; nothing of workers that have nothing to say besides numbers."""
-        self._send(self._step)
+        self._send(self._step, self._timeout)
         return self._take("step", self._workers, self._timeout)
+
+    def play(self, actions: Mapping[int, Any]) -> dict[int, Told | Failure]:
+        """A step of some environments, with actions as they take them; no episode begins by itself."""
+        return self._ask("step", self._by_worker("play", actions), self._timeout)
 
     def begin(self, seeds: Mapping[int, int]) -> dict[int, Told | Failure]:
         """Begin episodes, with seeds by environment."""
-        asked: dict[int, Any] = {}
-        for i, seed in seeds.items():
-            asked.setdefault(self._worker_of(i), ("begin", {}))[1][i] = seed
-        return self._ask("reset", asked, self._timeout)
+        return self._ask("reset", self._by_worker("begin", seeds), self._timeout)
 
     def begin_anew(
         self, seeds: Mapping[int, int]
@@ -86,7 +88,7 @@ class Crew:
             begin[1][i] = seed
         for worker in asked.keys() - self._wires.keys():
             self._bear(worker)
-        self._send(asked)
+        self._send(asked, self._patience)
         failures, made = [], []
         for worker, answer in self._take("__init__", asked, self._patience).items():
             if isinstance(answer, Failure):
@@ -97,11 +99,13 @@ class Crew:
             self._require_spaces(worker, answer)
         return failures, self._take("reset", made, self._timeout)
 
-    def saved(self) -> list[Any]:
-        """The states of all environments."""
+    def saved(self) -> tuple[list[Any], list[Failure]]:
+        """The states of all environments, in order; failures where some workers died or were late."""
         asked = {worker: ("save", self.job.envs_of(worker)) for worker in self._workers}
         answers = self._ask("save_state", asked, self._patience)
-        return [state for states in self._required(answers).values() for state in states]
+        dead = [answers.pop(worker) for worker in list(answers) if worker not in self._wires]
+        states = [state for each in self._required(answers).values() for state in each]
+        return states, dead
 
     def restore(self, states: Sequence[Any]) -> None:
         """Put all environments where they were saved."""
@@ -117,67 +121,96 @@ class Crew:
     def _bear(self, worker: int) -> None:
         key = stream_seed(self._seed, f"worker-{self._births}", worker)
         self._births += 1
+        self._dead.pop(worker, None)
         self._wires[worker] = self._nursery.start(worker, key)
+
+    def _by_worker(self, what: str, given: Mapping[int, Any]) -> dict[int, Any]:
+        """What each worker is asked, of what is given for its environments."""
+        asked: dict[int, Any] = {}
+        for i, each in given.items():
+            asked.setdefault(self._worker_of(i), (what, {}))[1][i] = each
+        return asked
 
     def _ask(self, call: str, asked: Mapping[int, Any], seconds: float) -> dict[int, Any]:
         """Ask workers, each once, and wait for all."""
-        self._send({worker: (what,) for worker, what in asked.items()})
-        return self._take(call, asked, seconds)
+        deadline = self._send({worker: (what,) for worker, what in asked.items()}, seconds)
+        return self._take(call, asked, seconds, deadline)
 
-    def _send(self, asked: Mapping[int, Sequence[Any]]) -> None:
-        """Ask workers one thing after the other; `None` is a step."""
+    def _send(self, asked: Mapping[int, Sequence[Any]], seconds: float) -> float:
+        """Ask workers one thing after the other, `None` is a step; until when they may answer.
+
+        Of one that is gone, or that takes nothing, the answer will say so.
+        """
         if not self._closing.alive:
             raise EnvError(f"{self.job.name} is closed")
         self._forget_answers()
         for worker, several in asked.items():
-            wire = self._wires[worker]
+            wire = self._wires.get(worker)
+            if wire is None:
+                continue
             for what in several:
                 self._owing.append(worker)
-                # of one that is gone the answer will say so
                 with suppress(Gone):
-                    wire.nudge() if what is None else wire.send(what)
+                    wire.nudge() if what is None else wire.post(what)
+        deadline = time.monotonic() + seconds
+        if any(wire.unsent for wire in self._wires.values()):
+            delivered(self._wires.values(), deadline)
+        return deadline
 
-    def _take(self, call: str, workers: Iterable[int], seconds: float) -> dict[int, Any]:
+    def _take(
+        self, call: str, workers: Iterable[int], seconds: float, deadline: float | None = None
+    ) -> dict[int, Any]:
         """The next answer of each: an object, or a `Failure` in the place of the dead and late.
 
-        Nothing of those that have nothing to say but that it is done.
+        Nothing of those that have nothing to say but that it is done. Without a `deadline` they have as
+        many seconds from now on.
         """
-        deadline = time.monotonic() + seconds
-        answers = {}
+        deadline = time.monotonic() + seconds if deadline is None else deadline
+        answers: dict[int, Any] = {}
+        ended: dict[int, bool] = {}
         for worker in workers:
+            wire = self._wires.get(worker)
+            if wire is None:  # ended by a call that nobody took the consequences of
+                answers[worker] = self._dead[worker]
+                continue
             try:
-                answer = self._wires[worker].receive(deadline)
+                answer = wire.receive(deadline)
                 self._owing.remove(worker)
             except (Gone, Late) as error:
-                answer = self._end(worker, call, seconds if isinstance(error, Late) else None)
+                ended[worker] = isinstance(error, Late)
+                continue
             if answer is not None:
                 answers[worker] = answer
-        return answers
+        return answers | self._end(ended, call, seconds) if ended else answers
 
     def _forget_answers(self) -> None:
         """Take what was not taken: a signal may have ended the call that asked."""
+        if not self._owing:
+            return
+        deadline = time.monotonic() + self._timeout
+        delivered(self._wires.values(), deadline)  # what that call had not sent as a whole
         while self._owing:
             wire = self._wires[self._owing.pop()]
             try:
-                wire.receive(time.monotonic() + self._timeout)
+                wire.receive(deadline)
             except Gone:
                 continue  # and so it will be when it is asked
             except Late:
                 wire.hang_up()
 
-    def _end(self, worker: int, call: str, late: float | None) -> Failure:
-        """Bury a worker that died in a call, or did not answer it in so many seconds."""
-        del self._wires[worker]
-        self._owing = [other for other in self._owing if other != worker]
-        how, where = self._nursery.end(worker, late is not None)
-        envs = tuple(self.job.envs_of(worker))
-        copies = f"copies {envs[0]} to {envs[-1]}" if len(envs) > 1 else f"copy {envs[0]}"
-        said = f"{self.job.name} ({copies}): a subprocess"
-        if late is None:
-            return Failure(envs, f"{said} died during {call}: {how}", where)
-        remedy = "raise env.step_timeout, or look for a hang in the environment"
-        said = f"{said} did not answer {call} within {late:g} s and was killed ({remedy})"
-        return Failure(envs, said, where)
+    def _end(self, workers: Mapping[int, bool], call: str, seconds: float) -> dict[int, Failure]:
+        """Bury workers that died in a call, or did not answer it in so many seconds (true)."""
+        for worker in workers:
+            del self._wires[worker]
+            envs = tuple(self.job.envs_of(worker))
+            copies = f"copies {envs[0]} to {envs[-1]}" if len(envs) > 1 else f"copy {envs[0]}"
+            self._dead[worker] = Failure(envs, f"{self.job.name} ({copies}): a subprocess")
+        self._owing = [worker for worker in self._owing if worker not in workers]
+        for worker, (how, where) in self._nursery.end(workers).items():
+            envs, said, *_ = self._dead[worker]
+            said += _late(call, seconds) if workers[worker] else f" died during {call}: {how}"
+            self._dead[worker] = Failure(envs, said, where)
+        return {worker: self._dead[worker] for worker in workers}
 
     def _worker_of(self, env: int) -> int:
         return env // self.job.worker_envs
@@ -196,6 +229,17 @@ class Crew:
             if isinstance(answer, Failure):
                 raise EnvError(f"{answer.said}\n{answer.trace}")
         return answers
+
+
+def _late(call: str, seconds: float) -> str:
+    """What is said of a worker that did not answer in time."""
+    remedy = "raise env.step_timeout, or look for a hang in the environment"
+    return f" did not answer {call} within {seconds:g} s and was killed ({remedy})"
+
+
+def share(n_envs: int) -> int:
+    """Environments of a worker where nobody says it: as many workers as there are CPUs."""
+    return -(-n_envs // cpus())
 
 
 def cpus() -> int:

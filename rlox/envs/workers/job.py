@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.vector.utils import CloudpickleWrapper
 
-__all__ = ["ByValue", "Failure", "Job", "Report", "Told"]
+from rlox import errors
+from rlox.errors import EnvError
+
+__all__ = ["ByValue", "Failure", "Job", "Report", "Told", "required"]
 
 # Pickles what it holds, `fn`, with the functions and classes of a script in it; typed for one use of it.
 ByValue: Any = CloudpickleWrapper
@@ -53,6 +56,14 @@ class Report(NamedTuple):
     exact: bool  # all of the worker's can be saved
     frames: int  # that their observations are stacks of
     failures: list[Failure]
+
+
+def required(failures: Iterable[Failure]) -> None:
+    """Raise the first failure, with the subprocess's traceback where rlox has no words for it."""
+    for failure in failures:
+        told: type[Exception] = getattr(errors, failure.kind)
+        trace = f"\n{failure.trace}" if told is EnvError else ""
+        raise told(f"{failure.said}{trace}")
 
 
 @dataclass

@@ -40,7 +40,8 @@ class Rows:
     """Arrays `[n_envs, ...]` in the memory of `fd`.
 
     An environment's worker alone writes its rows, the run's process its actions. `obs` is what a policy
-    acts on next, `finals` the last observation of an episode that has ended.
+    acts on next, `finals` the last observation of an episode that has ended, `busy` tells whose call had
+    begun and not ended where a process died or hung.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Rows:
             for (shape, dtype), begin in zip(forms, begins, strict=True)
         ]
         self.actions, self.obs, self.finals = arrays[:3]
-        self.rewards, self.terminated, self.truncated = arrays[3:]
+        self.rewards, self.terminated, self.truncated, self.busy = arrays[3:]
 
 
 Form = tuple[tuple[int, ...], np.dtype[Any]]
@@ -68,7 +69,7 @@ def _forms(n: int, observations: ObservationCodec, actions: ActionCodec) -> Iter
     yield (n, *actions.shape), actions.dtype
     yield from [((n, observations.dim), observations.dtype)] * 2
     yield (n,), np.dtype(np.float64)
-    yield from [((n,), np.dtype(np.bool_))] * 2
+    yield from [((n,), np.dtype(np.bool_))] * 3
 
 
 def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

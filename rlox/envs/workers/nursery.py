@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from rlox.envs.workers.job import Failure, Job
 from rlox.envs.workers.memory import new_memory
-from rlox.envs.workers.wire import Gone, Late, Wire, pickled
+from rlox.envs.workers.wire import Gone, Late, Wire, delivered, pickled
 from rlox.errors import EnvError
 
 __all__ = ["Nursery"]
@@ -47,30 +48,29 @@ class Nursery:
         self._wires[worker] = wire
         try:
             self._ask_to_start(worker, key, [*theirs, notes])
-        except (Gone, OSError):
+        except (Gone, Late, OSError):
             self._open_template()
             self._ask_to_start(worker, key, [*theirs, notes])
         for fd in theirs:
             os.close(fd)
         if not self._forks:
-            with suppress(Gone):
-                wire.send_pickled(self._job)
+            with suppress(Gone, Late):
+                wire.send_pickled(self._job, time.monotonic() + self._patience)
         return wire
 
-    def end(self, worker: int, late: bool) -> tuple[str, str]:
-        """End a worker that does not answer, or whose line is closed: how it ended, and where."""
-        self._wires.pop(worker).close()
+    def end(self, workers: Mapping[int, bool]) -> dict[int, tuple[str, str]]:
+        """End workers whose line is closed, or that do not answer (true): how each ended, and where."""
+        for worker in workers:
+            self._wires.pop(worker).close()
+        deadline = time.monotonic() + self._patience
         try:
-            self._template.send(("end", worker, late))
-            code = self._template.receive(time.monotonic() + self._patience)
-            how = "" if code is None else _how(code)
+            self._template.send(("end", dict(workers)), deadline)
+            codes = self._template.receive(deadline)
+            how = {worker: "" if code is None else _how(code) for worker, code in codes.items()}
         except (Gone, Late):
             self._close_template()  # and with it all workers, which are then found dead
-            how = "the process that started it died"
-        notes = self._notes.pop(worker)
-        where = os.pread(notes, NOTES, 0).decode(errors="replace")
-        os.close(notes)
-        return how, where
+            how = dict.fromkeys(workers, "the process that started it died")
+        return {worker: (how[worker], self._noted(worker)) for worker in workers}
 
     def close(self) -> None:
         """End all processes; environments are closed where workers still listen."""
@@ -78,8 +78,9 @@ class Nursery:
             return
         for wire in self._wires.values():
             with suppress(Gone):
-                wire.send("close")
+                wire.post("close")
         deadline = time.monotonic() + CLOSES
+        delivered(self._wires.values(), deadline)
         for wire in self._wires.values():
             with suppress(Gone, Late):
                 while True:  # an answer that nobody waited for may come first
@@ -95,8 +96,15 @@ class Nursery:
             os.close(self.memory)
             self.memory = -1
 
+    def _noted(self, worker: int) -> str:
+        """Where a worker that is no more crashed or hung, as far as it could write it down."""
+        notes = self._notes.pop(worker)
+        where = os.pread(notes, NOTES, 0).decode(errors="replace")
+        os.close(notes)
+        return where
+
     def _ask_to_start(self, worker: int, key: int, fds: list[int]) -> None:
-        self._template.send(("start", worker, key))
+        self._template.send(("start", worker, key), time.monotonic() + self._patience)
         with socket.socket(fileno=os.dup(self._template.reads)) as line:
             socket.send_fds(line, [b"f"], fds)
 
@@ -119,11 +127,13 @@ class Nursery:
                 pass_fds=fds,
                 process_group=0,
             )
+        ours.setblocking(False)
         line = ours.detach()
         self._template = Wire(line, line)
         try:
-            self._template.send_pickled(self._job)
-            answer = self._template.receive(time.monotonic() + self._patience)
+            deadline = time.monotonic() + self._patience
+            self._template.send_pickled(self._job, deadline)
+            answer = self._template.receive(deadline)
         except (Gone, Late) as error:
             raise EnvError(
                 "the process that starts environments did not start; its messages are above"

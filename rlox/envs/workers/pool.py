@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox import errors
 from rlox._core import stream_seed
 from rlox.envs.base import GOES_ON, Finals
 from rlox.envs.columns import apart, joined
 from rlox.envs.gym_vec import EnvFactory, start_seeds
-from rlox.envs.workers.crew import Crew, cpus
-from rlox.envs.workers.job import ByValue, Failure, Job, Told
+from rlox.envs.workers.crew import Crew, share
+from rlox.envs.workers.job import ByValue, Failure, Job, Told, required
 from rlox.envs.workers.memory import Rows, codecs_of
 from rlox.envs.workers.registered import registered
 from rlox.errors import EnvError, ShapeError
@@ -58,7 +57,10 @@ class SupervisedVecEnv:
         self.starts = 0
         self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
         self.in_a_row = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
-        many = min(worker_envs or _share(self.n_envs), self.n_envs)
+        # begun anew while the run was saved, and by how many failures: the next step tells of them
+        self._untold: set[int] = set()
+        self._untold_restarts = 0
+        many = min(worker_envs or share(self.n_envs), self.n_envs)
         specs = ByValue(registered())
         job = Job(name, ByValue(tuple(factories)), self.n_envs, many, keep_infos, specs)
         self._crew = Crew(job, seed, step_timeout)
@@ -97,31 +99,50 @@ class SupervisedVecEnv:
             )
         rows.actions[:] = actions
         told = self._crew.step()
-        finals = self._come_to(told) if told else None
+        finals = self._come_to(told) if told or self._untold else None
         obs[:], rewards[:] = rows.obs, rows.rewards
         terminated[:], truncated[:] = rows.terminated, rows.truncated
         return finals
 
     def state(self) -> dict[str, Any]:
-        """How often all and each were started, and their own state where it can be saved."""
+        """How often all and each were started, and their own state where it can be saved.
+
+        What turns out to be dead begins anew, and is told of as lost by the next step.
+        """
         exact = self.resume_grade == "exact" and self.starts > 0
-        return {
+        envs = joined(self._saved()) if exact else []
+        state: dict[str, Any] = {
             "starts": self.starts,
             "restarts": self.restarts.copy(),
             "in_a_row": self.in_a_row.copy(),
-            "envs": joined(self._crew.saved()) if exact else [],
+            "envs": envs,
         }
+        if self._untold:
+            state["untold"] = [self._untold_restarts, *sorted(self._untold)]
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on in mid-episode, or from the start of new ones than the run began with."""
         self.starts = int(state["starts"])
         self.restarts[:], self.in_a_row[:] = state["restarts"], state["in_a_row"]
+        self._untold_restarts, *untold = state.get("untold", [0])
+        self._untold = set(untold)
         if state["envs"]:
             self._crew.restore(apart(state["envs"], self.n_envs))
 
     def close(self) -> None:
         """Close the environments and end their processes, whatever they are doing."""
         self._crew.close()
+
+    def _saved(self) -> list[Any]:
+        """The states of all environments, other ones in the place of those that are dead."""
+        states, failures = self._crew.saved()
+        while failures:
+            begun, restarts = self._begin_anew(failures)
+            self._untold |= begun
+            self._untold_restarts += restarts
+            states, failures = self._crew.saved()
+        return states
 
     def _come_to(self, told: Mapping[int, Told | Failure]) -> Finals | None:
         """What a step has besides numbers, once every environment has an observation to go on from."""
@@ -132,8 +153,12 @@ class SupervisedVecEnv:
                 ended.update(answer.ended)
                 failures += answer.failures
                 self._keep(worker, answer)
+        for i in self._untold & ended.keys():  # an episode that nobody has seen the start of
+            del ended[i]
         self.in_a_row[list(ended)] = 0
         begun, restarts = self._begin_anew(failures)
+        if self._untold:
+            begun, restarts = self._tell(begun, restarts)
         # a game that was to go on behind a lost life, and nobody knows how, has come to nothing as a whole
         for i in [i for i in begun & ended.keys() if ended[i].get(GOES_ON)]:
             del ended[i]
@@ -144,6 +169,14 @@ class SupervisedVecEnv:
         rows.rewards[lost], rows.terminated[lost], rows.truncated[lost] = 0.0, False, True
         return Finals(index, last, infos, lost, restarts) if ended or begun else None
 
+    def _tell(self, begun: set[int], restarts: int) -> tuple[set[int], int]:
+        """With what began anew while the run was saved, which is put back to its first observation."""
+        early, restarts = self._untold - begun, restarts + self._untold_restarts
+        self._untold, self._untold_restarts = set(), 0
+        failures = self._begun(self._crew.begin({i: self._key(i) for i in early}))
+        more, times = self._begin_anew(failures)
+        return begun | early | more, restarts + times
+
     def _begin_anew(self, failures: Sequence[Failure]) -> tuple[set[int], int]:
         """Other environments in the place of those that failed; which, and after how many failures."""
         begun: set[int] = set()
@@ -153,10 +186,13 @@ class SupervisedVecEnv:
             count += len(failures)
             wanted = sorted({i for failure in failures for i in failure.envs})
             begun.update(wanted)
-            seeds = {i: stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i) for i in wanted}
-            unmade, answers = self._crew.begin_anew(seeds)
+            unmade, answers = self._crew.begin_anew({i: self._key(i) for i in wanted})
             failures = [*unmade, *self._begun(answers)]
         return begun, count
+
+    def _key(self, i: int) -> int:
+        """What an environment's life that began anew is seeded with."""
+        return stream_seed(self.seed, f"begun-anew-{self.restarts[i]}", i)
 
     def _count(self, failures: Iterable[Failure]) -> None:
         """Take note of failures; `EnvError` for the one that is too many."""
@@ -185,20 +221,15 @@ class SupervisedVecEnv:
         return failures
 
     def _require(self, failures: Iterable[Failure]) -> None:
-        """Raise the first failure, with the subprocess's traceback where rlox has no words for it."""
-        for failure in failures:
+        """Raise the first failure, and end what is left."""
+        try:
+            required(failures)
+        except Exception:
             self.close()
-            told: type[Exception] = getattr(errors, failure.kind)
-            trace = f"\n{failure.trace}" if told is EnvError else ""
-            raise told(f"{failure.said}{trace}")
+            raise
 
     def _keep(self, worker: int, told: Told) -> None:
         """The infos of a worker's environments, if it sent them."""
         if told.infos and isinstance(self.infos, list):
             envs = self._crew.job.envs_of(worker)
             self.infos[envs.start : envs.stop] = told.infos
-
-
-def _share(n_envs: int) -> int:
-    """Environments of a worker where nobody says it: as many workers as there are CPUs."""
-    return -(-n_envs // cpus())

@@ -3,7 +3,8 @@
 A fork of it takes milliseconds, where a fresh interpreter takes half a second for every worker that is
 replaced. Unlike the run's process it has one thread, so that its forks have whole locks; where what it
 imported started others, a worker is a fresh interpreter after all. It outlives no run: when the other
-end of its line is closed, by whatever death, it kills its workers with everything that they started.
+end of its line is closed, by whatever death, it kills its workers with everything that they started; on
+Linux also what has left their process groups, which is handed to it when its parent ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,7 +32,8 @@ __all__ = ["main", "worker"]
 
 DIES_ITSELF = 0.5  # seconds that a process whose line is closed gets to come to its end
 TELLS = 0.1  # seconds that one that hangs gets to write down where
-_PR_SET_PDEATHSIG = 1
+CALLED = "RLOX_WORKER"  # the variable that tells whose a process is, whatever became of its parents
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main(line: int, memory: int) -> None:
@@ -78,6 +81,8 @@ class _Template:
         self.ended: dict[int, int] = {}  # how those ended that are no more
         self.forks = _threads() == 1
         self.libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        if self.libc is not None:
+            self.libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # in vain on a kernel without it
         self.woken, self.wakes = socket.socketpair()
         for end in (self.woken, self.wakes):
             end.setblocking(False)
@@ -99,19 +104,18 @@ class _Template:
                 if self.wire.reads in heard:
                     self.do(*self.wire.receive())
         finally:
-            for index in list(self.pids):
-                self.kill(index)
+            self.kill(list(self.pids))
+            _kill_strays()
 
     def do(self, what: str, *given: Any) -> None:
-        """Start a worker, or end one and say how it ended."""
+        """Start a worker, or end some and say how they ended."""
         if what == "start":
             index, key = given
             with socket.socket(fileno=os.dup(self.wire.reads)) as line:
                 _, fds, _, _ = socket.recv_fds(line, 1, 3)
             self.start(index, key, fds)
             return
-        index, late = given
-        self.wire.send(self.end(index, late))
+        self.wire.send(self.end(*given))
 
     def start(self, index: int, key: int, fds: list[int]) -> None:
         """Fork a worker; `fds` are what it reads from, writes to, and where it notes a crash."""
@@ -132,6 +136,7 @@ class _Template:
             self.libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != above:
                 os._exit(1)
+        os.environ[CALLED] = str(os.getpid())
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if not self.forks:
@@ -148,34 +153,87 @@ class _Template:
         """Take note of workers that have ended, and end what they started."""
         with suppress(BlockingIOError):
             self.woken.recv(4096)
-        for index, pid in list(self.pids.items()):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                _kill_group(pid)
+        found = {pid: index for index, pid in self.pids.items()}
+        with suppress(ChildProcessError):
+            while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = child
+                if (
+                    pid not in found
+                ):  # what a worker started, and its parent has not lived to see end
+                    continue
+                index = found[pid]
                 del self.pids[index]
                 self.ended[index] = os.waitstatus_to_exitcode(status)
+                _kill_group(pid)
+                _kill_strays(pid)
 
-    def end(self, index: int, late: bool) -> int | None:
-        """End a worker; how it ended by itself, `None` if it had to be killed."""
-        if late and index in self.pids:
+    def end(self, workers: Mapping[int, bool]) -> dict[int, int | None]:
+        """End workers, late ones (true) at once; how each ended by itself, `None` if it was killed."""
+        late = [index for index in workers if workers[index] and index in self.pids]
+        for index in late:
             with suppress(ProcessLookupError):
                 os.kill(self.pids[index], TELL)
-            time.sleep(TELLS)
-        deadline = time.monotonic() + (0.0 if late else DIES_ITSELF)
+        if late:
+            time.sleep(TELLS)  # once: many may hang at the same thing
+        deadline = time.monotonic() + DIES_ITSELF
         while True:
             self.reap()
-            if index not in self.pids or time.monotonic() >= deadline:
+            waited = [index for index in workers if index in self.pids and not workers[index]]
+            if not waited or time.monotonic() >= deadline:
                 break
             time.sleep(0.001)
-        self.kill(index)
-        return self.ended.pop(index, None)
+        self.kill([index for index in workers if index in self.pids])
+        return {index: self.ended.pop(index, None) for index in workers}
 
-    def kill(self, index: int) -> None:
-        """Kill a worker, if it lives, and what it has started."""
-        pid = self.pids.pop(index, None)
-        if pid is not None:
+    def kill(self, indices: Sequence[int]) -> None:
+        """Kill workers that live, and what they have started."""
+        pids = [self.pids.pop(index) for index in indices]
+        for pid in pids:
             _kill_group(pid)
+        for pid in pids:
             os.waitpid(pid, 0)
+            _kill_strays(pid)
+
+
+def _kill_strays(owner: int | None = None) -> None:
+    """Kill what a worker that is no more has started elsewhere, which is this process's child now.
+
+    Without an `owner` all of it. Where children are not told, there are none of others either.
+    """
+    called = None if owner is None else f"{CALLED}={owner}".encode()
+    while True:
+        strays = [pid for pid in _children() if called is None or called in _variables(pid)]
+        killed = [pid for pid in strays if _killed(pid)]
+        if not killed:
+            return
+        for pid in killed:  # whose own children are handed over in turn
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _killed(pid: int) -> bool:
+    """Kill a process; whether that was allowed, so that it will end."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def _children() -> list[int]:
+    """The processes whose parent this one is."""
+    try:
+        told = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(pid) for pids in told for pid in pids.split()]
+
+
+def _variables(pid: int) -> list[bytes]:
+    """The environment variables that a process was started with."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _kill_group(pid: int) -> None:

@@ -12,10 +12,11 @@ import select
 import struct
 import time
 import weakref
+from collections.abc import Iterable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-__all__ = ["Gone", "Late", "Wire"]
+__all__ = ["Gone", "Late", "Wire", "delivered", "pickled"]
 
 _BARE, _OBJECT = b".", b"o"
 _LENGTH = struct.Struct("!Q")
@@ -27,7 +28,7 @@ class Gone(Exception):
 
 
 class Late(Exception):
-    """Nothing came until the deadline."""
+    """Nothing came, or was taken, until the deadline."""
 
 
 class Wire:
@@ -39,6 +40,7 @@ class Wire:
     def __init__(self, reads: int, writes: int) -> None:
         self.reads, self.writes = reads, writes
         self._waits = os.get_blocking(reads)
+        self._unsent = b""  # what the other end has had no room for yet
         self._ready = select.poll()
         self._ready.register(reads, select.POLLIN)
         _open.add(self)
@@ -49,6 +51,9 @@ class Wire:
         reads, theirs = os.pipe()
         others, writes = os.pipe()
         os.set_blocking(reads, False)  # what has come is taken without asking whether it has
+        os.set_blocking(
+            writes, False
+        )  # whoever is stopped takes nothing, and must not stop the run
         return cls(reads, writes), (others, theirs)
 
     @classmethod
@@ -60,15 +65,32 @@ class Wire:
 
     def nudge(self) -> None:
         """Send the one byte; `Gone` where nobody is left to take it."""
-        self._send(_BARE)
+        self._hand_over(_BARE)
 
-    def send(self, what: Any) -> None:
-        """Send an object."""
-        self.send_pickled(pickled(what))
+    def send(self, what: Any, deadline: float | None = None) -> None:
+        """Send an object; `Late` where it is not taken until the deadline, with which the line is useless."""
+        self.send_pickled(pickled(what), deadline)
 
-    def send_pickled(self, given: bytes) -> None:
+    def send_pickled(self, given: bytes, deadline: float | None = None) -> None:
         """Send an object that is `pickled` already."""
-        self._send(_OBJECT + _LENGTH.pack(len(given)) + given)
+        self._hand_over(_OBJECT + _LENGTH.pack(len(given)) + given)
+        if self._unsent and delivered([self], deadline):
+            raise Late
+
+    def post(self, what: Any) -> None:
+        """Send as much of an object as is taken at once; `delivered` waits for the rest."""
+        given = pickled(what)
+        self._hand_over(_OBJECT + _LENGTH.pack(len(given)) + given)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something posted has not been taken yet."""
+        return bool(self._unsent)
+
+    def hand_over(self) -> bool:
+        """Go on with what was posted; whether all of it is taken."""
+        self._hand_over(b"")
+        return not self._unsent
 
     def receive(self, deadline: float | None = None) -> Any:
         """The next object, `None` for the one byte; `deadline` in the time of `time.monotonic`."""
@@ -90,12 +112,19 @@ class Wire:
             os.close(self.reads)
         self.reads = self.writes = -1
 
-    def _send(self, given: bytes) -> None:
+    def _hand_over(self, given: bytes) -> None:
+        """Send behind what is unsent; keep what is not taken."""
+        given = self._unsent + given if self._unsent else given
         try:
             while given:
                 given = given[os.write(self.writes, given) :]
+        except BlockingIOError:
+            pass
         except OSError as error:
+            given = b""
             raise Gone from error
+        finally:
+            self._unsent = given
 
     def _take(self, length: int, deadline: float | None) -> bytes:
         """So many bytes."""
@@ -124,6 +153,31 @@ class Wire:
                 return
             if left <= 0:
                 raise Late
+
+
+def delivered(wires: Iterable[Wire], deadline: float | None) -> list[Wire]:
+    """Wait until what was posted is taken at all the other ends; where it was not by the deadline.
+
+    Whoever takes nothing keeps nobody else waiting. One that is gone is for its reader to find.
+    """
+    left = {wire.writes: wire for wire in wires if wire.unsent and wire.writes >= 0}
+    ready = select.poll()
+    for fd in left:
+        ready.register(fd, select.POLLOUT)
+    while left:
+        rest = _LONGEST_WAIT if deadline is None else 1000 * (deadline - time.monotonic())
+        able = ready.poll(min(max(math.ceil(rest), 0), _LONGEST_WAIT))
+        for fd, _ in able:
+            try:
+                done = left[fd].hand_over()
+            except Gone:
+                done = True
+            if done:
+                ready.unregister(fd)
+                del left[fd]
+        if rest <= 0 and not able:
+            break
+    return list(left.values())
 
 
 def pickled(what: Any) -> bytes:

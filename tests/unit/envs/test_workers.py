@@ -42,6 +42,7 @@ from rlox.errors import ConfigError, EnvError, ShapeError
 from rlox.sources.episodes import EpisodeTracker
 
 SEED, N = 7, 4
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="orphans are handed over on Linux only")
 
 
 def made(source: Any, **config: Any) -> Any:
@@ -317,8 +318,9 @@ def test_a_template_with_threads_is_not_forked(vecs: Any) -> None:
 
 
 @pytest.mark.ci
-def test_what_environments_have_started_ends_with_their_process(vecs: Any) -> None:
-    play = Play(vecs(partial(Parent, "kill", SEED + 1)))
+@pytest.mark.parametrize("session", [False, pytest.param(True, marks=LINUX)])
+def test_what_environments_have_started_ends_with_their_process(vecs: Any, session: bool) -> None:
+    play = Play(vecs(partial(Parent, "kill", SEED + 1, session)))
     children = [int(pid) for pid in play.obs[:, 1]]
     play.steps(5)
     assert all(map(alive, children))
