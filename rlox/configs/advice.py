@@ -6,17 +6,24 @@ from collections.abc import Mapping
 
 from rlox.configs.check import leaves
 from rlox.configs.code import arguments_of
+from rlox.configs.env import EnvConfig
 from rlox.configs.run import RunConfig
 from rlox.configs.secrets import FromProcess, is_secret
 
-__all__ = ["advice", "rounding"]
+__all__ = ["advice", "idle_workers", "rounding"]
 
 FAR = 2  # times the total that was asked for, from which on rounding up is worth a warning
 
 
 def advice(run: RunConfig) -> list[str]:
     """What to tell before the run starts."""
-    found = [rounding(run), _stop(run), *run.algo.advice(run.env), *_written(run)]
+    found = [
+        rounding(run),
+        _stop(run),
+        idle_workers(run.env),
+        *run.algo.advice(run.env),
+        *_written(run),
+    ]
     return [line for line in found if line]
 
 
@@ -28,6 +35,19 @@ def rounding(run: RunConfig) -> str | None:
         f"total_steps={run.total_steps:,} is rounded up to {run.rounded_steps:,}, as "
         f"{run.algo.batches} of {run.quantum:,} are never cut; {run.algo.shorter}"
     )
+
+
+def idle_workers(env: EnvConfig) -> str | None:
+    """Settings of subprocesses where there are none."""
+    default = EnvConfig()
+    idle = [
+        f"env.{name}={getattr(env, name)}"
+        for name in ("step_timeout", "max_restarts", "worker_envs")
+        if env.workers != "subprocess" and getattr(env, name) != getattr(default, name)
+    ]
+    if not idle:
+        return None
+    return f"{', '.join(idle)}: no effect without subprocesses; env.workers=subprocess has them"
 
 
 def _written(run: RunConfig) -> list[str]:

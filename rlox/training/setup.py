@@ -21,6 +21,7 @@ from rlox.configs import (
     make_run,
     nearest,
 )
+from rlox.configs.advice import idle_workers
 from rlox.configs.check import require_one_schedule
 from rlox.configs.secrets import looked_up
 from rlox.envs.make import EnvSource
@@ -88,7 +89,8 @@ def config_from_arguments(
         }
     )
     run = looked_up(run)  # what the caller asks for of the environment is theirs
-    for line in run.algo.advice(run.env):
+    idle = idle_workers(run.env)
+    for line in [*([idle] if idle else []), *run.algo.advice(run.env)]:
         warnings.warn(line, UserWarning, stacklevel=3)  # where the façade was called
     return run
 

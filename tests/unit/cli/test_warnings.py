@@ -32,6 +32,10 @@ TOLD = {
     ("algo.batch_size=129",): (
         f"algo.batch_size=129 is more than a rollout has, {ROLLOUT}: all are one minibatch"
     ),
+    ("env.step_timeout=3", "env.worker_envs=2"): (
+        "env.step_timeout=3.0, env.worker_envs=2: no effect without subprocesses; env.workers=subprocess "
+        "has them"
+    ),
     ("total_steps=50",): (
         "total_steps=50 is rounded up to 128, as rollouts of 128 are never cut; lower algo.n_steps "
         "or env.n_envs"
@@ -88,6 +92,8 @@ def test_python_warns_where_it_was_called() -> None:
         PPO(batch_size=100, net_arch=(4,))
     assert warned[0].filename == __file__
     made = A2C(net_arch=(4,))
+    with pytest.warns(UserWarning, match=r"env\.max_restarts=1: no effect"):
+        PPO("CartPole-v1", n_envs=1, max_restarts=1).close()
     with pytest.warns(UserWarning, match="total_steps=7 is rounded up to 40") as warned:
         made.train(7)
     assert warned[0].filename == __file__
