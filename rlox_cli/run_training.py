@@ -19,6 +19,7 @@ from rlox.errors import CheckpointError
 from rlox.runs import progress
 from rlox_cli import messages, plot, summary
 from rlox_cli.command import Call
+from rlox_cli.endless import endless
 from rlox_cli.exit_codes import FAILED, OK, WRONG_USE, exit_code
 from rlox_cli.plugin_states import passed_over
 from rlox_cli.run_folder import DONE, KILLED, PRUNED, RunFolder, read_config, write_json
@@ -47,12 +48,8 @@ def run_training(
 
         def tick(now: progress.Snapshot) -> None:
             folder.at_step(now.now)
-            if now.now >= algorithm.clock.horizon and _endless(algorithm):
-                call.voice.failed(
-                    f"rlox {call.command.name}: warning: no episode has ended in {now.now:,} steps; the "
-                    f"final evaluation plays {config.eval.episodes} whole ones: give {config.env.id} a "
-                    "limit, max_episode_steps"
-                )
+            if now.now >= algorithm.clock.horizon and (told := endless(algorithm)):
+                call.voice.failed(f"rlox {call.command.name}: warning: {told}")
             report(now)
 
         session = Session(
@@ -80,11 +77,6 @@ def run_training(
     call.voice.say("ended", summary.closing(config, data, folder.path))
     code = 128 + (call.signals.received or 0) if status == KILLED else OK
     return {"status": data["status"], "code": code}
-
-
-def _endless(algorithm: Algorithm) -> bool:
-    """Whether environments were stepped and no episode came to its end."""
-    return algorithm.clock.env_steps > 0 and algorithm.recent.count == 0
 
 
 def report_failure(error: Exception, folder: Path | None, call: Call) -> tuple[int, str]:

@@ -6,13 +6,17 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import pytest
 from faults.fingerprint import difference, fingerprint
 from helpers import own_code
 from helpers.cli import TINY, Cli, only_run
 
+from rlox.configs import EnvConfig
 from rlox.training.evaluate import Evaluation, Evaluator
+from rlox_cli.endless import step_limit
 
 OWN = "helpers.own_code"
 ALL = (
@@ -253,11 +257,42 @@ def test_an_environment_that_never_ends_is_warned_of_before_it_is_evaluated(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Evaluator, "_play", lambda *given: Evaluation((0.0,), (1,), 0))
-    ended = cli("train", *TINY, f"env.wrappers=[{OWN}:Endless]")
-    assert ended.err == (
-        "rlox train: warning: no episode has ended in 256 steps; the final evaluation plays 3 whole ones: "
-        "give CartPole-v1 a limit, max_episode_steps\n"
+    gym.register("Endless-v0", "gymnasium.envs.classic_control:CartPoleEnv")
+    endless = f"env.wrappers=[{OWN}:Endless]"
+    told = (
+        "rlox train: warning: no episode has ended in 64 steps of each environment; an evaluation plays 3 "
+        "whole ones: "
     )
+    try:
+        ended = cli("train", *TINY, "env=Endless-v0", endless)
+        assert ended.err == f"{told}give Endless-v0 a limit, e.g. env.max_episode_steps=1000\n"
+    finally:
+        gym.registry.pop("Endless-v0")
+    ended = cli("train", *TINY, endless, "env.max_episode_steps=63")
+    assert ended.err == (
+        f"{told}something around CartPole-v1 keeps its limit of 63 from ending them\n"
+    )
+
+
+def test_a_limit_that_no_environment_has_reached_is_waited_for(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Evaluator, "_play", lambda *given: Evaluation((0.0,), (1,), 0))
+    ended = cli("train", *TINY, "env=Pendulum-v1", "env.n_envs=2", "env.max_episode_steps=130")
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, 500),
+        ({"max_episode_steps": 30, "action_repeat": 4}, 8),
+        ({"id": "Blackjack-v1"}, None),
+        ({"id": "helpers.own_code:nothing"}, None),
+    ],
+)
+def test_a_limit_counts_actions(given: dict[str, Any], limit: int | None) -> None:
+    assert step_limit(EnvConfig(**given)) == limit
 
 
 @pytest.mark.parametrize(
