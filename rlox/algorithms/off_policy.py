@@ -14,7 +14,7 @@ from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
-from rlox.envs.make import make_vec, render_factory, single_factory
+from rlox.envs.make import Stages, make_vec, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
@@ -76,7 +76,7 @@ def off_policy_parts(
     source = ReplaySource(env, memory, made.behaviour, cadence, *given)
     actions = made.actions or env.actions
     actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
-    evaluator = Evaluator(actor, render_factory(env_config, tools.env))
+    evaluator = Evaluator(actor, Stages(env_config, tools.env))
     return Parts(source, made.learner, actor, evaluator, encoding.said)
 
 

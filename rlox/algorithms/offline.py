@@ -16,7 +16,7 @@ from rlox.algorithms.encoding import encoding_of
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import render_factory, single_factory
+from rlox.envs.make import Stages, single_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
@@ -71,7 +71,7 @@ def offline_parts(
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
-        evaluate = Evaluator(actor, render_factory(env, tools.env))
+        evaluate = Evaluator(actor, Stages(env, tools.env))
     return Parts(source, learner, actor, evaluate, encoding.said)
 
 

@@ -16,7 +16,7 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import is_object_name, object_name
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import render_factory
+from rlox.envs.make import Stages
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError
 from rlox.importing import made
@@ -152,7 +152,7 @@ def on_policy_parts(
         RolloutSource(collector, learner.acts, algo.n_steps),
         learner,
         actor,
-        Evaluator(actor, render_factory(env_config, tools.env)),
+        Evaluator(actor, Stages(env_config, tools.env)),
         encoding.said,
     )
 

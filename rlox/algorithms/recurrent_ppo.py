@@ -18,7 +18,7 @@ from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvSource, render_factory
+from rlox.envs.make import EnvSource, Stages
 from rlox.errors import ConfigError
 from rlox.networks.encoders import Cost
 from rlox.policies.factored import FactoredHead
@@ -136,7 +136,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         RolloutSource(collector, policy, algo.n_steps),
         learner,
         actor,
-        Evaluator(actor, render_factory(env_config, tools.env)),
+        Evaluator(actor, Stages(env_config, tools.env)),
         encoding.said,
     )
 

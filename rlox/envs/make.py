@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import gymnasium as gym
@@ -24,18 +25,22 @@ from rlox.envs.ids import find_spec
 from rlox.envs.masks import masking
 from rlox.envs.native import NativeVecEnv, native_engine
 from rlox.envs.native_gym import NativeGymEnv
+from rlox.envs.spaces import ObservationCodec
+from rlox.envs.stages import LocalStage, Stage
+from rlox.envs.workers.crew import share
 from rlox.envs.workers.pool import SupervisedVecEnv
 from rlox.envs.workers.registered import without_script
+from rlox.envs.workers.stage import SupervisedStage
 from rlox.envs.wrapping import limited, wrapping
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.importing import failure
 
 __all__ = [
     "EnvSource",
+    "Stages",
     "bare_factory",
     "factory_of",
     "make_vec",
-    "render_factory",
     "single_factory",
     "uses_native",
 ]
@@ -127,11 +132,31 @@ def single_factory(
     return lambda: masked(wrapped(make()))
 
 
-def render_factory(
-    config: EnvConfig, source: EnvSource | None = None
-) -> Callable[[str | None], gym.Env[Any, Any]]:
-    """A callable that makes one fresh environment, wrapped as configured, with a render mode or none."""
-    return lambda render_mode: single_factory(config, source, render_mode)()
+@dataclass(frozen=True)
+class Stages:
+    """Fresh environments to evaluate in, wrapped as configured."""
+
+    config: EnvConfig
+    source: EnvSource | None = None
+
+    def shown(self, render_mode: str, observations: ObservationCodec) -> LocalStage:
+        """One environment that draws pictures, which it can in this process only."""
+        return self._local([single_factory(self.config, self.source, render_mode)()], observations)
+
+    def open(self, places: int, seed: int, observations: ObservationCodec) -> Stage:
+        """That many environments, in supervised processes where training has such.
+
+        There are four processes a CPU, as all episodes of one are played again where one of them fails.
+        """
+        config, make = self.config, single_factory(self.config, self.source)
+        if config.workers != "subprocess":
+            return self._local([make() for _ in range(places)], observations)
+        many = config.worker_envs or share(-(-places // 4))
+        limits = (config.step_timeout, config.max_restarts, many)
+        return SupervisedStage([make] * places, seed, config.id, observations, *limits)
+
+    def _local(self, envs: list[gym.Env[Any, Any]], observations: ObservationCodec) -> LocalStage:
+        return LocalStage(envs, observations, self.config.id)
 
 
 def make_vec(

@@ -21,7 +21,7 @@ from rlox.runs.checkpoint_store import CheckpointStore, replay_name
 from rlox.runs.journal import METRICS, Journal, best_evaluation, keep_films, offsets_of
 from rlox.runs.means import Means
 from rlox.runs.preflight import require_disk
-from rlox.runs.progress import Snapshot
+from rlox.runs.progress import Snapshot, word
 from rlox.runs.saver import Saver
 from rlox.sources.store import Nowhere, Segments
 from rlox.stopping import Abandoned, Patience
@@ -259,9 +259,14 @@ class Session:
         """Evaluate and log; `None` when a signal came in between."""
         begun = time.perf_counter()
         settings = self.config.eval
-        evaluation = self.algorithm.evaluate(
-            settings.episodes, settings.seed, stopped=lambda: self._signalled
-        )
+        try:
+            evaluation = self.algorithm.evaluate(
+                settings.episodes, settings.seed, stopped=lambda: self._signalled
+            )
+        except Exception as error:
+            clock = self.algorithm.clock
+            error.add_note(f"in the evaluation at {word(clock.unit)} {clock.now}")
+            raise
         self.algorithm.timings.evaluate += time.perf_counter() - begun
         if self._signalled:
             return None

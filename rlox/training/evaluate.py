@@ -1,7 +1,8 @@
 """Evaluation: true returns of whole episodes, in environments of their own, with frozen normalisers.
 
-Episode i starts from `reset(seed=seed + i)` in Gymnasium's own environment, whatever engine trained,
-so that scores of different systems are scores on the same episodes. All episodes are finished and
+Episode i starts from `reset(seed=seed + i)`: of an id in Gymnasium's own environment, also where Rust
+trained, so that scores of different systems are scores on the same episodes; where EnvPool, ALE or a
+vectorised environment of the user's trained, in another of that engine. All episodes are finished and
 counted; taking the first to finish would favour short ones.
 """
 
@@ -21,9 +22,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.envs.base import reward_of
 from rlox.envs.films import frame_of, write_mp4
 from rlox.envs.headless import DISPLAYS
+from rlox.envs.make import Stages
+from rlox.envs.stages import Stage
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
@@ -65,10 +67,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Plays a policy in fresh environments; `make_env(render_mode)` makes one of them."""
+    """Plays a policy in fresh environments."""
 
     actor: ActorOf[Any]
-    make_env: Callable[[str | None], gym.Env[Any, Any]]
+    stages: Stages
 
     def __call__(
         self,
@@ -81,64 +83,61 @@ class Evaluator:
     ) -> Evaluation:
         """Play `episodes` whole episodes, with the best actions or those that `generator` samples.
 
-        With `video` or `render` one at a time, written to an mp4 or shown in a window.
+        With `video` or `render` one at a time, written to an mp4 or shown in a window, always in this
+        process.
         """
         if episodes < 1:
             raise ConfigError(f"episodes={episodes}: expected at least 1")
         frames: list[NDArray[np.uint8]] = []
-        envs: list[gym.Env[Any, Any]]
+        rate, observations = 30.0, self.actor.observations
+        stage: Stage
         if video is not None:
-            envs = [_Filmed(self.make_env("rgb_array"), frames)]
+            stage = shown = self.stages.shown("rgb_array", observations)
+            shown.envs = [_Filmed(env, frames) for env in shown.envs]
+            rate = float(shown.envs[0].metadata.get("render_fps", rate))
         elif render:
             require_display()
-            envs = [self.make_env("human")]
+            stage = self.stages.shown("human", observations)
         else:
-            envs = [self.make_env(None) for _ in range(min(episodes, MAX_PARALLEL))]
-        rate = float(envs[0].metadata.get("render_fps", 30))
+            stage = self.stages.open(min(episodes, MAX_PARALLEL), seed, observations)
         try:
             with self.actor.ready():
-                evaluation = self._play(list(envs), episodes, seed, stopped, generator)
+                evaluation = self._play(stage, episodes, seed, stopped, generator)
         finally:
-            for env in envs:
-                env.close()
+            stage.close()
         if video is not None:
             write_mp4(video, frames, rate)
         return evaluation
 
     def _play(
         self,
-        envs: list[gym.Env[Any, Any]],
+        stage: Stage,
         episodes: int,
         seed: int,
         stopped: Callable[[], bool],
         generator: torch.Generator | None,
     ) -> Evaluation:
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-        playing = list(range(len(envs)))  # the episode each environment plays; fewer at the end
-        encode_into = self.actor.observations.encode_into
-        rows = self.actor.observations.rows(len(envs))
-        for k, env in enumerate(envs):
-            encode_into(env.reset(seed=seed + k)[0], rows[k])
-        upcoming, player = len(envs), self.actor.player(len(envs))
-        while envs and not stopped():
-            given = self.actor.actions.each(player.act(rows, generator))
-            kept: list[int] = []
-            for k, env in enumerate(envs):
-                obs, reward, terminated, truncated, _ = env.step(given[k])
-                returns[playing[k]] += reward_of(reward)
-                lengths[playing[k]] += 1
-                if terminated or truncated:
-                    if upcoming >= episodes:
-                        continue
-                    playing[k], upcoming = upcoming, upcoming + 1
-                    obs, _ = env.reset(seed=seed + playing[k])
+        # the episode in each place, in the order of the player's; fewer at the end
+        playing = {place: place for place in range(min(len(stage.rows), episodes))}
+        stage.begin({place: seed + place for place in playing})
+        upcoming, player = iter(range(len(playing), episodes)), self.actor.player(len(playing))
+        while playing and not stopped():
+            given = self.actor.actions.each(player.act(stage.rows[list(playing)], generator))
+            stepped = stage.step(dict(zip(playing, given, strict=True)))
+            for place in playing.keys() - stepped.lost:
+                returns[playing[place]] += stepped.rewards[place]
+                lengths[playing[place]] += 1
+            fresh = dict(zip((p for p in playing if p in stepped.ended), upcoming, strict=False))
+            if over := stepped.ended - fresh.keys():
+                player.keep([k for k, place in enumerate(playing) if place not in over])
+                playing = {place: playing[place] for place in playing if place not in over}
+            playing |= fresh
+            again = stepped.lost | stage.begin({place: seed + fresh[place] for place in fresh})
+            for k, (place, episode) in enumerate(playing.items()):
+                if place in fresh or place in again:
+                    returns[episode], lengths[episode] = 0.0, 0
                     player.begin(k)
-                encode_into(obs, rows[k])
-                kept.append(k)
-            if len(kept) < len(envs):
-                envs = [envs[k] for k in kept]
-                playing, rows = [playing[k] for k in kept], rows[kept]
-                player.keep(kept)
         return Evaluation(tuple(map(float, returns)), tuple(map(int, lengths)), seed)
 
 

@@ -1,0 +1,140 @@
+"""Evaluations in subprocesses: the scores of one process, and a failure costs the episode played again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from faults.envs import Walk
+from faults.workers import Fated, below, gone
+from helpers.cli import TINY, Cli, cli, only_run
+from helpers.small import SMALL_PPO
+
+from rlox.algorithms import PPO, RecurrentPPO
+from rlox.errors import EnvError
+from rlox.training import evaluate
+
+__all__ = ["cli"]
+
+SEED = 100_000
+IN_WORKERS: dict[str, Any] = {"workers": "subprocess", "worker_envs": 2}
+Opened = Any
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    made: list[Any] = []
+
+    def make(source: Any, kind: Any = PPO, **options: Any) -> Any:
+        small = SMALL_PPO if kind is PPO else {}
+        made.append(kind(source, n_envs=2, seed=1, **small, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("kind", [PPO, RecurrentPPO])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_scores_are_those_of_one_process(
+    kind: Any, deterministic: bool, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "MAX_PARALLEL", 5)  # so that episodes follow others in a place
+    ways = {"env_backend": "gymnasium"}
+    supervised = opened("CartPole-v1", kind, **ways, **IN_WORKERS)
+    plain = opened("CartPole-v1", kind, **ways)
+    given = {"episodes": 13, "deterministic": deterministic}
+    assert supervised.evaluate(**given) == plain.evaluate(**given)
+
+
+@pytest.mark.parametrize(
+    "way", ["raise", "exit", "sleep", pytest.param("abort", marks=pytest.mark.ci)]
+)
+def test_an_episode_that_fails_is_played_again_and_scores_what_it_would_have(
+    way: str, opened: Opened, tmp_path: Path
+) -> None:
+    before = set(below(os.getpid()))
+    fated = partial(Fated, way, tmp_path, SEED + 2, 2)
+    supervised = opened(
+        fated, max_restarts=2, step_timeout=1.0 if way == "sleep" else 20.0, **IN_WORKERS
+    )
+    training = set(below(os.getpid()))
+    found = supervised.evaluate(5, SEED)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert found == opened(Walk).evaluate(5, SEED)
+    supervised.close()
+    assert set(below(os.getpid())) <= training
+    assert gone(sorted(training - before))
+
+
+@pytest.mark.parametrize("way", ["raise", "exit"])
+def test_an_episode_that_fails_too_often_is_an_error_with_the_traceback_of_its_process(
+    way: str, opened: Opened, tmp_path: Path
+) -> None:
+    """The episode beside it in the process is lost as often and not what failed."""
+    fated = partial(Fated, way, tmp_path, SEED + 1, 1 << 60)
+    algorithm = opened(fated, max_restarts=2, **IN_WORKERS)
+    said = {
+        "raise": r"raised RuntimeError in step: a fault on purpose",
+        "exit": "exited with code 3",
+    }
+    with pytest.raises(EnvError, match=said[way]) as raised:
+        algorithm.evaluate(4, SEED)
+    assert f"the episode of seed {SEED + 1} was lost 3 times" in str(raised.value)
+    assert "env.max_restarts=2" in str(raised.value)
+    if way == "raise":
+        assert "in fail" in str(raised.value)
+
+
+@pytest.fixture
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("played")
+    gym.register("Boom-v0", partial(Fated, "raise", folder, SEED + 1, 1 << 60))
+    gym.register("Dies-v0", partial(Fated, "exit", folder, SEED + 1, 1))
+    yield
+    for name in ("Boom-v0", "Dies-v0"):
+        gym.registry.pop(name)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("workers", ["sync", "subprocess"])
+def test_an_evaluation_that_fails_ends_with_code_4_and_says_where(
+    workers: str, cli: Cli, tmp_path: Path
+) -> None:
+    ended = cli("train", *TINY, "env=Boom-v0", f"env.workers={workers}", "eval.every=128")
+    assert ended.code == 4
+    assert "Boom-v0 (" in ended.err
+    assert "raised RuntimeError in step: a fault on purpose" in ended.err
+    run = only_run(tmp_path / "runs")
+    log = (run / "log.txt").read_text()
+    assert "in the evaluation at steps 128" in log
+    assert "in fail" in log
+    assert json.loads((run / "status.json").read_text())["status"] == "failed"
+    if workers == "sync":
+        assert f"evaluation episode of seed {SEED + 1}" in ended.err
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_run_outlives_an_environment_that_leaves_in_an_evaluation(
+    cli: Cli, tmp_path: Path
+) -> None:
+    ended = cli("train", *TINY, "env=Dies-v0", "env.workers=subprocess")
+    assert ended.code == 0
+    assert "played again: seed" in (only_run(tmp_path / "runs") / "log.txt").read_text()
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_environment_that_fails_when_a_saved_policy_is_played_ends_with_code_4(
+    cli: Cli, tmp_path: Path
+) -> None:
+    assert cli("train", *TINY, "env=Boom-v0", "eval.seed=5").code == 0
+    ended = cli("evaluate", str(only_run(tmp_path / "runs")), "episodes=3")
+    assert ended.code == 4
+    assert "raised RuntimeError in step: a fault on purpose" in ended.err
