@@ -158,11 +158,9 @@ class NativeTD3Learner(TD3Learner):
         config, (delay, deviation, limit) = self.config, self.config.delays
         self.native.check()
         errors = np.empty(batch.rewards.shape, np.float32)
-        noise = None
-        if deviation:
-            shape, like = tuple(batch.actions.shape[1:]), self.critic.vector
-            drawn = [self.noise(number + i, shape, like) for i in range(len(batch))]
-            noise = torch.stack(drawn).numpy()
+        shape, like = tuple(batch.actions.shape[1:]), self.critic.vector
+        drawn = [self.noise(number + i, shape, like) for i in range(len(batch) if deviation else 0)]
+        noise = torch.stack(drawn).numpy() if drawn else None
         with told_where(where), stepped(self.actor) as actor, stepped(self.critic) as critic:
             told = self.native.engine.learn(
                 actor,
