@@ -23,7 +23,7 @@ from rlox.envs.make import EnvSource
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.policies.native import Acts, NativePolicy, unmasked
+from rlox.policies.native import NativePolicy, unmasked
 from rlox.policies.plain import counted, told_where
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
@@ -44,7 +44,6 @@ class A2CLearner(PolicyLearner[ActorCritic]):
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         self.optimizer: Adam | RMSprop = _optimizer(policy, config)
         super().__init__(policy, self.optimizer)
-        self.acts: Acts = policy
         self.config = config
 
     @torch.no_grad()
@@ -92,7 +91,7 @@ class NativeA2CLearner(A2CLearner):
 
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         super().__init__(policy, config)
-        self.native = self.acts = NativePolicy(policy, self.optimizer.flat)
+        self.native = NativePolicy(policy, self.optimizer.flat)
 
     def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
         optimizer, config = self.optimizer, self.config

@@ -15,7 +15,6 @@ from rlox.configs.schedules import is_constant
 from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
 from rlox.optim import Adam
 from rlox.policies import Scored
-from rlox.policies.native import Acts
 from rlox.rng import Streams
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -65,7 +64,6 @@ class Clipped(PolicyLearner[P]):
     def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
         self.adam = Adam(policy, config.initial("learning_rate"))
         super().__init__(policy, self.adam)
-        self.acts: Acts = policy
         self.config = config
         self.streams = streams
         self.loss = PPOLoss(

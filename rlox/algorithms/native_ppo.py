@@ -26,7 +26,7 @@ class NativePPOLearner(Clipped[ActorCritic]):
 
     def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
         super().__init__(policy, config, streams)
-        self.native = self.acts = NativePolicy(policy, self.optimizer.flat)
+        self.native = NativePolicy(policy, self.optimizer.flat)
 
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from rlox.policies import (
     as_actor_critic,
     require_takes,
 )
-from rlox.policies.native import Acts
+from rlox.policies.native import Acts, NativePolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena
@@ -89,16 +89,17 @@ def make_policy(
     return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
 
 
-class RolloutLearner(Learner[Rollout], Protocol):
-    """What learns from the rollouts of what it says."""
+@runtime_checkable
+class Native(Protocol):
+    """What learns in Rust, whose policy acts there too."""
 
-    acts: Acts
+    native: NativePolicy
 
 
 def on_policy_parts(
     config: RunConfig,
     tools: Tools,
-    make_learner: Callable[[ActorCritic], RolloutLearner],
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
     minibatch: int | None = None,
     orders: int = 0,
 ) -> Parts:
@@ -147,9 +148,10 @@ def on_policy_parts(
             policy = encoding.around(policy, seen.masked, algo.share_encoder, algo.ortho_init)
     policy = policy.to(tools.device)
     learner = make_learner(policy)
+    acts: Acts = learner.native if isinstance(learner, Native) else policy
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
     return Parts(
-        RolloutSource(collector, learner.acts, algo.n_steps),
+        RolloutSource(collector, acts, algo.n_steps),
         learner,
         actor,
         Evaluator(actor, Stages(env_config, tools.env)),

@@ -53,7 +53,7 @@ def gathered(
     """All columns of some rollouts, and the episodes that ended in them."""
     columns, episodes = [], []
     for _ in range(rounds):
-        rollout = run.collector.collect(run.learner.acts, n_steps)
+        rollout = run.collector.collect(run.learner.native, n_steps)
         columns.append({name: value.clone() for name, value in tensors(rollout).items()})
         episodes += run.collector.progress.episodes
     return columns, episodes
@@ -89,8 +89,8 @@ def test_what_is_said_of_actions_and_states_is_what_torch_says_of_them(
     settings: dict[str, Any],
 ) -> None:
     run = made(settings)
-    run.collector.collect(run.learner.acts, 300)  # on to where episodes end
-    rollout = run.collector.collect(run.learner.acts, 300)
+    run.collector.collect(run.learner.native, 300)  # on to where episodes end
+    rollout = run.collector.collect(run.learner.native, 300)
     with torch.no_grad():
         log_probs, _, values = run.policy.evaluate_actions(rollout.obs, rollout.actions)
         assert torch.allclose(rollout.log_probs, log_probs, atol=1e-4)
@@ -108,12 +108,12 @@ def test_what_is_said_of_actions_and_states_is_what_torch_says_of_them(
 
 def test_truncated_episodes_are_worth_their_final_observation_and_terminated_ones_nothing() -> None:
     run = made({"env_id": "Pendulum-v1"})
-    rollout = run.collector.collect(run.learner.acts, 400)
+    rollout = run.collector.collect(run.learner.native, 400)
     ends = rollout.truncated & ~rollout.terminated
     assert int(ends.sum()) == 2 * 5
     assert bool((rollout.next_values[ends] != 0.0).all())
     cart = made({"env_id": "CartPole-v1"})
-    fallen = cart.collector.collect(cart.learner.acts, 200)
+    fallen = cart.collector.collect(cart.learner.native, 200)
     assert int(fallen.terminated.sum()) > 5
     assert bool((fallen.next_values[fallen.terminated] == 0.0).all())
 
@@ -135,7 +135,7 @@ def test_no_bit_depends_on_how_many_threads_act(env_id: str) -> None:
 
 def test_actions_are_drawn_as_often_as_the_policy_says() -> None:
     run = made({"env_id": "Acrobot-v1"}, n_envs=4_000)
-    rollout = run.collector.collect(run.learner.acts, 1)
+    rollout = run.collector.collect(run.learner.native, 1)
     with torch.no_grad():
         said = torch.softmax(run.policy.logits(rollout.obs), -1).mean(0)
     found = torch.bincount(rollout.actions, minlength=3) / 4_000
@@ -160,7 +160,7 @@ def test_a_masked_policy_takes_only_what_is_allowed() -> None:
         lambda: telling("info", strict=True), backend="native", n_envs=3, n_steps=24, batch_size=24, seed=1,
         action_mask="info",
     )  # fmt: skip
-    rollout = run.collector.collect(run.learner.acts, 200)
+    rollout = run.collector.collect(run.learner.native, 200)
     mask = rollout.extras["action_mask"]
     assert bool((~mask).any())
     assert bool(mask.gather(1, rollout.actions[:, None]).all())
@@ -181,29 +181,34 @@ def test_environments_that_rust_does_not_do_everything_for_are_stepped_by_python
         assert run.collector.env_steps >= 400
         assert np.isfinite(told["loss/total"])
         with torch.no_grad():
-            rollout = run.collector.collect(run.learner.acts, 20)
+            rollout = run.collector.collect(run.learner.native, 20)
             log_probs, _, _ = run.policy.evaluate_actions(rollout.obs, rollout.actions)
         assert torch.allclose(rollout.log_probs, log_probs, atol=1e-4)
 
 
+class Rung(BaseException):
+    """Nothing but a test catches it."""
+
+
 def test_a_rollout_that_is_broken_off_goes_on_where_the_environments_stand() -> None:
-    run = made({"env_id": "CartPole-v1"}, n_envs=8)
-    run.collector.collect(run.learner.acts, 10)
+    run = made({"env_id": "CartPole-v1"}, n_envs=64)
+    run.collector.collect(run.learner.native, 10)
+    run.collector._arena_of(20_000)  # made before, so that the bell rings in the call
 
     def ring(signum: int, frame: FrameType | None) -> None:
-        raise TimeoutError
+        raise Rung
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with pytest.raises(TimeoutError):
-            run.collector.collect(run.learner.acts, 200_000)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(Rung):
+            run.collector.collect(run.learner.native, 20_000)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    stand = np.empty((8, 4), np.float32)
+    stand = np.empty((64, 4), np.float32)
     run.collector.env.core.observe_into(stand)
-    rollout = run.collector.collect(run.learner.acts, 1)
+    rollout = run.collector.collect(run.learner.native, 1)
     assert np.array_equal(rollout.obs.numpy(), stand)
 
 
@@ -214,7 +219,7 @@ def test_modules_are_collected_with_as_everywhere_and_others_say_what_to_collect
     own = NativeCollector(**settings)
     assert torch.equal(own.collect(run.policy, 20).actions, usual.collect(run.policy, 20).actions)
     with pytest.raises(ConfigError, match="collect with a NativeCollector"):
-        usual.collect(run.learner.acts, 20)
+        usual.collect(run.learner.native, 20)
 
 
 def engine_of_four() -> tuple[OnPolicyEngine, NDArray[np.float32]]:
@@ -281,8 +286,8 @@ def test_environments_of_other_spaces_are_refused_before_a_step() -> None:
         ShapeError, match=r"obs is .* expected a C-contiguous float32 array of shape \[5, 2, 4\]"
     ):
         policy.collect(vector, run.collector.env.core, *columns, *sums, seed=0, rollout=0)
-    assert isinstance(run.learner.acts, NativePolicy)
-    run.learner.acts.actor.collect(
-        run.learner.acts.vector, run.collector.env.core, *columns, *sums, seed=0, rollout=0
+    assert isinstance(run.learner.native, NativePolicy)
+    run.learner.native.actor.collect(
+        run.learner.native.vector, run.collector.env.core, *columns, *sums, seed=0, rollout=0
     )
     assert not np.array_equal(run.collector.env.core.get_state(), before)
