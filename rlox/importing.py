@@ -15,7 +15,9 @@ from rlox.configs.secrets import revealed
 from rlox.errors import ConfigError, RloxError, UnknownNameError
 from rlox.plugins import the_offer
 
-__all__ = ["failure", "import_module", "load", "made"]
+__all__ = ["failure", "import_module", "load", "made", "wording"]
+
+LONGEST = 500  # letters of an exception's text in one of ours
 
 
 def import_module(told: str, module: str) -> ModuleType:
@@ -40,7 +42,16 @@ def failure(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+    return f"{type(error).__name__}: {wording(error)} ({last.filename}, line {last.lineno})"
+
+
+def wording(error: BaseException) -> str:
+    """The text of an exception as one line; where it has none, as of a bare `assert`, the failing line."""
+    said = " ".join(str(error).split())
+    if said:
+        return said if len(said) <= LONGEST else f"{said[: LONGEST - 3]}..."
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line if frames else "") or "without a word"
 
 
 def load(spec: Code, key: str) -> Any:

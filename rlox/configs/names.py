@@ -16,9 +16,12 @@ BESIDE_BEST = 0.05  # how much worse than the best one another may be
 VERSION = re.compile(r"-v\d+$")
 
 
-def nearest(name: str, options: Iterable[str]) -> str:
-    """`; did you mean 'x' or 'y'?` for the closest options, or an empty string."""
-    close = near_names(name, options)
+def nearest(name: str, options: Iterable[str], before: str = "") -> str:
+    """`; did you mean 'x' or 'y'?` for the closest options, or an empty string.
+
+    `before` is what stands before each of them where it is to be written.
+    """
+    close = [f"{before}{option}" for option in near_names(name, options)]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -14,6 +14,7 @@ from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals, reward_of
 from rlox.envs.columns import apart, joined
+from rlox.envs.failures import raised
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.envs.stacks import frames_in
@@ -132,7 +133,7 @@ class SyncGymVecEnv:
 
 
 def _raised(name: str, i: int, call: str, error: BaseException) -> EnvError:
-    return EnvError(f"{name} (copy {i}) raised {type(error).__name__} in {call}: {error}")
+    return EnvError(raised(f"{name} (copy {i})", call, error))
 
 
 def start_seeds(seed: int, n_envs: int, starts: int) -> list[int]:

@@ -49,7 +49,7 @@ def find_spec(env_id: str) -> Any:
     if name not in gym.registry:
         if module:
             _require_none_of_that_name(env_id, module, name)
-        near = nearest(name, {*env_ids(), *LATE_IDS})
+        near = nearest(name, {*env_ids(), *LATE_IDS}, f"{module}:" if module else "")
         raise UnknownNameError(f"environment '{env_id}' is not registered in Gymnasium{near}")
     return gym.spec(name)
 

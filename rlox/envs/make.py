@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -40,6 +42,7 @@ __all__ = [
     "Stages",
     "bare_factory",
     "factory_of",
+    "is_no_environment",
     "make_vec",
     "single_factory",
     "uses_native",
@@ -129,7 +132,7 @@ def single_factory(
     if maker_of(config, source) is not None:
         return make  # an engine has nothing put around it
     wrapped, masked = wrapping(config, training), masking(config)
-    return lambda: masked(wrapped(make()))
+    return lambda: masked(wrapped(_with_spaces(make(), config.id)))
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,13 @@ def factory_of(
     return lambda: _checked(cast(EnvFactory, source))
 
 
+def is_no_environment(error: BaseException) -> bool:
+    """Whether it is Gymnasium's word on something that an id makes and that is no `gymnasium.Env`."""
+    return isinstance(error, TypeError) and str(error).startswith(
+        ("The environment must inherit from", "Gym is incompatible with Gymnasium")
+    )
+
+
 def _filmed(config: EnvConfig, source: EnvSource | None) -> EnvFactory:
     """A training environment that draws pictures, of which some episodes are filmed."""
     require_video()
@@ -260,6 +270,12 @@ def _call(name: str, make: Callable[[], gym.Env[Any, Any]]) -> gym.Env[Any, Any]
         if not isinstance(error, TypeError):
             raise EnvError(f"env={name} fails when it is made: {failure(error)}") from error
         told = error.__cause__ or error  # Gymnasium's own text has the values of all arguments
+        if is_no_environment(error):
+            what = re.search(r"actual class: <class '(.*?)'>", str(error))
+            raise EnvError(
+                f"env={name} makes {what[1] if what else 'an environment of Gym'}, expected a "
+                "gymnasium.Env; derive its class from gymnasium.Env"
+            ) from error
         raise ConfigError(f"env={name}: env.kwargs do not fit: {told}") from error
 
 
@@ -286,6 +302,19 @@ def _checked(make: EnvFactory) -> gym.Env[Any, Any]:
         raise EnvError(
             f"the environment factory returned {type(env).__name__}, expected gymnasium.Env"
         )
-    if not isinstance(env.observation_space, spaces.Space):
-        raise EnvError(f"{env} has no observation_space; set it in __init__")
+    return env
+
+
+def _with_spaces(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
+    """The environment, whose class only has the names of its spaces until it sets them."""
+    for space in ("observation_space", "action_space"):
+        found = None
+        with suppress(AttributeError):
+            found = getattr(env, space)
+        if not isinstance(found, spaces.Space):
+            is_there = "no" if found is None else f"{type(found).__name__} for its"
+            raise EnvError(
+                f"{name} has {is_there} {space}, expected a space of gymnasium.spaces; set self.{space} in "
+                "its __init__"
+            )
     return env

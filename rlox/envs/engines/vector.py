@@ -16,6 +16,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import GOES_ON, NOBODY, TRUE_RETURN, Finals
 from rlox.envs.engines.lives import Lives
 from rlox.envs.engines.rows import info_of, row_of, rows_of
+from rlox.envs.failures import raised
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, EnvError, RloxError
 
@@ -245,9 +246,7 @@ class VectorEngine:
         except RloxError:
             raise
         except (Exception, SystemExit) as error:
-            raise EnvError(
-                f"{self.name} raised {type(error).__name__} in {what}: {error}"
-            ) from error
+            raise EnvError(raised(self.name, what, error)) from error
         if not isinstance(given, tuple | list) or len(given) != parts:
             many = f" of {len(given)}" if isinstance(given, tuple | list) else ""
             raise EnvError(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rlox._core import set_num_threads
 from rlox.envs.base import reward_of
+from rlox.envs.failures import raised
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.envs.spaces import shape_of
 from rlox.envs.stacks import frames_in
@@ -215,9 +216,7 @@ class _Worker:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, RloxError):
             return Failure((i,), str(error), trace, type(error).__name__)
-        kind = type(error).__name__
-        said = f"{self.job.name} (copy {i}) raised {kind} in {call}: {error}"
-        return Failure((i,), said, trace)
+        return Failure((i,), raised(f"{self.job.name} (copy {i})", call, error), trace)
 
     def save(self, index: Iterable[int]) -> list[Saved]:
         """The states of these environments."""

@@ -1,0 +1,34 @@
+"""What is said of an exception that an environment raised."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from rlox.importing import wording
+
+__all__ = ["raised"]
+
+# What Python says where a result is taken apart that has not as many parts.
+_OTHER_LENGTH = re.compile(
+    r"(?:not enough|too many) values to unpack|cannot unpack non-iterable .* object"
+)
+_RETURNS = {
+    "step": "step must return five values: observation, reward, terminated, truncated, info",
+    "reset": "reset must return two values: observation, info",
+}
+
+
+def raised(who: str, call: str, error: BaseException) -> str:
+    """One line: which environment raised what, in which call of it, and the remedy where it is known."""
+    said = f"{who} raised {type(error).__name__} in {call}: {wording(error)}"
+    name = call.partition("(")[0]
+    if name in _RETURNS and _OTHER_LENGTH.match(str(error)) and _calls(error, name):
+        return f"{said}; {_RETURNS[name]}"
+    return said
+
+
+def _calls(error: BaseException, name: str) -> bool:
+    """Whether what failed took apart what a call of that name returned, not something inside of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and f".{name}(" in (frames[-1].line or "")
