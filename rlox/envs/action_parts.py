@@ -56,7 +56,12 @@ class Choices(Part):
         """Choices from 0, int64; `ShapeError` for numbers that are not whole or no choice."""
         if (np.asarray(actions, np.int64) != actions).any():
             raise ShapeError(f"actions {actions} are not whole numbers, as {self.space} needs")
-        return actions.astype(np.int64) - self.start
+        chosen = actions.astype(np.int64) - self.start
+        counts = counts_of(self.space)
+        assert counts is not None
+        if (outside := (chosen < 0) | (chosen >= counts.reshape(-1))).any():
+            raise ShapeError(f"action {actions[outside][0]} is no choice of {self.space}")
+        return chosen
 
 
 @dataclass(frozen=True, eq=False)

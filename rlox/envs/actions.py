@@ -127,7 +127,7 @@ class ActionCodec:
         In the space's form and dtypes with an axis more, as vector environments of Gymnasium have it:
         `[N, *shape]`, of a Dict a dict of these, of a Tuple a tuple. `each` has them one by one.
         """
-        rows = actions.reshape(len(actions), -1)
+        rows = actions.reshape(len(actions), len(self.choices) + self.vector)  # also of none
         return nested(self.space, (part.to_env(rows[:, part.columns]) for part in self.parts))
 
     def each(self, actions: Any) -> Sequence[Any]:

@@ -87,9 +87,14 @@ class ActorOf(ABC, Generic[P]):
         except RloxError:
             raise
         except (ValueError, IndexError, TypeError) as error:
-            raise ShapeError(
-                f"observation has shape {shape_of(obs)}, expected {codec.shape} or a batch of it: {error}"
-            ) from error
+            shape = shape_of(obs)
+            if codec.shape in (shape, shape[1:] if isinstance(shape, tuple) else shape):
+                said = (
+                    f"observation of shape {shape} cannot be read: {error}"  # it is not the shape
+                )
+            else:
+                said = f"observation has shape {shape}, expected {codec.shape} or a batch of it: {error}"
+            raise ShapeError(said) from error
         numbers = codec.numbers_of(rows)
         if not np.isfinite(numbers).all():
             raise NonFiniteError(

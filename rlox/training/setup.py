@@ -40,6 +40,14 @@ __all__ = [
 ]
 
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
+NAMED = {
+    "callbacks",
+    "env",
+    "env_id",
+    "logger",
+    "n_envs",
+    "seed",
+}  # arguments that each façade has by themselves
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -65,7 +73,9 @@ def config_from_arguments(
     known = in_algo | in_env | in_buffer | {"device", "env_backend", "env_kwargs", "init_from"}
     for name in options:
         if name not in known:
-            raise UnknownNameError(f"unknown argument '{name}' for {algo}{_hint(name, known)}")
+            raise UnknownNameError(
+                f"unknown argument '{name}' for {algo}{_hint(name, known | NAMED)}"
+            )
     name = env_name(env_id)
     env = _ready_number(env_id) if n_envs is None else {"n_envs": n_envs}
     env |= {k: v for k, v in options.items() if k in in_env}

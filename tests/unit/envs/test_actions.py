@@ -256,3 +256,30 @@ def test_memory_is_counted_for_the_largest_choice_of_each() -> None:
     assert (codec.scored, codec.size) == (3 * 4 + 1, 3 + 2 + 4 + 1)
     assert ActionCodec.of(spaces.Discrete(6)).scored == 6
     assert ActionCodec.of(FORCE).scored == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (spaces.Discrete(3, start=-1), [7]),
+        (spaces.Discrete(3, start=-1), [-2]),
+        (spaces.MultiDiscrete([3, 2]), [[0, 2]]),
+        (spaces.MultiBinary(2), [[0, 2]]),
+    ],
+)
+def test_a_number_that_is_no_choice_is_refused(space: Any, actions: Any) -> None:
+    with pytest.raises(ShapeError, match=r"action (7|-2|2) is no choice of"):
+        ActionCodec.of(space).of_env(np.array(actions), 1)
+
+
+def test_the_first_and_the_last_choice_are_choices() -> None:
+    codec = ActionCodec.of(spaces.Discrete(3, start=-1))
+    assert codec.of_env(np.array([-1, 1]), 2).tolist() == [0, 2]
+    assert codec.to_env(codec.of_env(np.array([-1, 1]), 2)).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([3, 2]), FORCE])
+def test_no_actions_at_all_are_none_of_the_space(space: Any) -> None:
+    codec = ActionCodec.of(space)
+    none = codec.to_env(np.empty((0, *codec.shape), codec.dtype))
+    assert none.shape == (0, *space.shape)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import A2C, BC, DQN, PPO
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.errors import CheckpointError, ConfigError, NonFiniteError
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 from rlox.policies import DiscretePolicy
 from rlox.trainers import (
     A2CTrainer,
@@ -241,3 +242,32 @@ def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[s
     PPO(**SMALL).learn(24, progress=True)
     last = capsys.readouterr().out.splitlines()[-1]
     assert re.fullmatch(r"steps 24/24(  return [\d.]+)?  [\d,]+ steps/s  left 0:00", last)
+
+
+@pytest.mark.parametrize(
+    ("written", "right"), [("n_env", "n_envs"), ("sed", "seed"), ("callbaks", "callbacks")]
+)
+def test_an_argument_that_every_facade_has_is_suggested(written: str, right: str) -> None:
+    with pytest.raises(ConfigError, match=rf"'{written}' for ppo; did you mean '{right}'"):
+        PPO("CartPole-v1", **{written: 2})
+
+
+def test_an_empty_batch_has_no_actions() -> None:
+    assert PPO("CartPole-v1", **SMALL).predict(np.zeros((0, 4))).shape == (0,)
+    assert PPO("Pendulum-v1", **SMALL).predict(np.zeros((0, 3))).shape == (0, 1)
+
+
+class Looks(gym.Env[Any, Any]):
+    """Shows pictures."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (2, 8, 8, 3)])
+def test_of_a_picture_of_floats_the_dtype_is_told_and_not_its_right_shape(
+    shape: tuple[int, ...],
+) -> None:
+    with pytest.raises(ShapeError, match="an image of float32, expected uint8 from 0 to 255") as of:
+        PPO(Looks, **SMALL).predict(np.zeros(shape, np.float32))
+    assert "expected (8, 8, 3)" not in str(of.value)
