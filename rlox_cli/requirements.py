@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +45,14 @@ def version(package: str) -> str | None:
 
 def needed() -> list[Need] | None:
     """What rlox needs in any case; `None` where rlox itself is not installed."""
-    return list(_needs("rlox", "")) if version("rlox") is not None else None
+    return _each_once(_needs("rlox", "")) if version("rlox") is not None else None
 
 
 def extras() -> dict[str, list[Need]]:
     """What the extras of rlox for its users need, by extra."""
     named = _provided() if version("rlox") is not None else []
-    return {extra: list(_needs("rlox", extra)) for extra in named if extra not in OF_DEVELOPERS}
+    users = [extra for extra in named if extra not in OF_DEVELOPERS]
+    return {extra: _each_once(_needs("rlox", extra)) for extra in users}
 
 
 def undeclared() -> list[str]:
@@ -89,6 +90,16 @@ def _needs(package: str, extra: str, seen: tuple[str, ...] = ()) -> Iterator[Nee
         for inner in sorted(asked.extras):
             if found is not None and asked.name not in seen:
                 yield from _needs(asked.name, inner, (*seen, package))
+
+
+def _each_once(needs: Iterable[Need]) -> list[Need]:
+    """Of what several packages ask for the first, or the one that is not met."""
+    found: dict[str, Need] = {}
+    for need in needs:
+        name = need.name.lower().replace("_", "-")
+        if name not in found or (need.problem and not found[name].problem):
+            found[name] = need
+    return list(found.values())
 
 
 def _problem(asked: Requirement, found: str | None) -> str:

@@ -132,3 +132,18 @@ def test_the_memory_and_cores_of_a_control_group_count(tmp_path: Path) -> None:
     (group / "cpu.max").write_text("150000 100000\n")
     assert memory_limit(tmp_path) == 1 << 20
     assert diagnosis._quota(tmp_path) == "; its control group has the time of 1.5"
+
+
+def test_what_two_packages_of_an_extra_ask_for_is_listed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {
+        "rlox": ["numpy>=1; extra == 'sim'", "other[sim]>=1; extra == 'sim'"],
+        "other": ["NumPy>=900; extra == 'sim'"],
+    }
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: asked.get(name, []))
+    monkeypatch.setattr(requirements, "_provided", lambda: ["sim"])
+    monkeypatch.setattr(requirements, "version", lambda name: "2.0")
+    needs = requirements.extras()["sim"]
+    assert [need.name.lower() for need in needs] == ["numpy", "other"]
+    assert needs[0].problem == "is 2.0, expected >=900"  # the one that is not met
