@@ -40,7 +40,7 @@ def _closing(config: CheckConfig, checked: Checked) -> Iterator[str]:
         yield f"observations  {checked.observation_space}"
         yield f"actions       {checked.action_space}"
         fit = [name for name, reason in checked.algorithms.items() if not reason]
-        yield f"algorithms    {', '.join(fit) or _why_none(checked)}"
+        yield f"algorithms    {', '.join(fit) or 'none'}"
     warnings = len(checked.findings) - checked.errors
     found = ", ".join(
         f"{n} {word}{'s' * (n > 1)}"
@@ -49,11 +49,6 @@ def _closing(config: CheckConfig, checked: Checked) -> Iterator[str]:
     )
     played = f"{_count(checked.steps, 'step')}, {_count(checked.episodes, 'episode')}, seed {config.seed}"
     yield f"{config.env.id}: {found or 'nothing found'} ({played if checked.steps else 'not played'})"
-
-
-def _why_none(checked: Checked) -> str:
-    reasons = dict.fromkeys(checked.algorithms.values())
-    return f"none: {'; '.join(reasons)}"
 
 
 def _count(n: int, word: str) -> str:

@@ -131,21 +131,16 @@ def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bo
 
 
 def _picture(algo: Wishes, image: Image, name: str, frames: int) -> Picture:
-    """With the channels where they are asked for, or where they must be: in the shorter dimension.
-
-    Of a stack of `frames` gray frames they are what is stacked.
-    """
-    stacked = len(image.shape) == 3 and frames > 1 and algo.image_channels == "auto"
-    first = stacked or algo.image_channels == "first"
-    if len(image.shape) > 2 and algo.image_channels == "auto" and not stacked:
-        one, height, last = image.shape[-3:]
-        first = one < min(height, last)
-        if first == (last < min(one, height)):
-            raise ConfigError(
-                f"{name} has images of shape {image.shape}{_where(image)}, whose channels could be the first "
-                "dimension of a frame or the last; say which: algo.image_channels=first or last"
-            )
-    return Picture(image.shape, first, image.high)
+    """With the channels where they are asked for, or where they must be."""
+    first = image.channels_first(frames)
+    if algo.image_channels != "auto":
+        first = algo.image_channels == "first"
+    if first is None and algo.encoder != "mlp":  # which sees pixels in a row, in any order
+        raise ConfigError(
+            f"{name} has images of shape {image.shape}{_where(image)}, whose channels could be the first "
+            "dimension of a frame or the last; say which: algo.image_channels=first or last"
+        )
+    return Picture(image.shape, bool(first), image.high)
 
 
 def _kind(algo: Wishes, image: Image, picture: Picture, name: str) -> str:

@@ -18,6 +18,7 @@ class ActorCriticConfig(OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
 
     seers: ClassVar[int] = 2
+    bounded: ClassVar[bool] = True
 
     tau: float = param(
         0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3"

@@ -27,6 +27,8 @@ class AlgorithmConfig:
     brings: ClassVar[Mapping[str, Any]] = {}
     # The kinds of action spaces that it learns in; factored are those of several parts with choices.
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box", "factored")
+    # Whether it stretches [-1, 1] over Boxes of actions, which then need bounds.
+    bounded: ClassVar[bool] = False
     # Whether it keeps to masks of actions (env.action_mask).
     masks: ClassVar[bool] = False
 

@@ -40,8 +40,20 @@ REMEDIES = {
 }
 
 
-def codec_of(space: gym.Space[Any], name: str) -> ObservationCodec:
-    """The codec for a space or a part of one, perhaps without anything to see."""
+# Of MiniGrid, whose sentence is of a kind of its own; by the names of what is beside it.
+MINIGRID = frozenset({"image", "mission"})
+OF_MINIGRID = (
+    "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_image] for its image alone"
+)
+
+
+def codec_of(
+    space: gym.Space[Any], name: str, beside: frozenset[str] = frozenset()
+) -> ObservationCodec:
+    """The codec for a space or a part of one, perhaps without anything to see.
+
+    `beside` are the parts of the Dict that it is in.
+    """
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return PartsCodec.of_parts(space, name)
     if isinstance(space, spaces.Discrete):
@@ -55,10 +67,11 @@ def codec_of(space: gym.Space[Any], name: str) -> ObservationCodec:
             image = Image("", space.shape, max(float(space.high.max()), 1.0))
             return ImageCodec(space, image.size, images=(image,))
         return ObservationCodec(space, prod(space.shape))
-    known = (hint for kind, hint in REMEDIES.items() if isinstance(space, kind))
+    known = [hint for kind, hint in REMEDIES.items() if isinstance(space, kind)]
+    known += [OF_MINIGRID] if beside >= MINIGRID else [f"wrap it with {TRANSFORM}"]
     raise UnsupportedSpaceError(
         f"{name} has observation space {short(space)}, expected Box, Discrete, MultiDiscrete, MultiBinary, "
-        f"or a Dict or Tuple of them; {next(known, f'wrap it with {TRANSFORM}')}"
+        f"or a Dict or Tuple of them; {known[0]}"
     )
 
 
@@ -73,7 +86,8 @@ class PartsCodec(ObservationCodec):
     def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
         """The codec for `space`, or `UnsupportedSpaceError` naming the part that does not fit."""
         named = space.spaces if isinstance(space, spaces.Dict) else _numbered(space)
-        codecs = {key: codec_of(part, _part(name, key)) for key, part in named.items()}
+        beside = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset()
+        codecs = {key: codec_of(part, _part(name, key), beside) for key, part in named.items()}
         images = tuple(
             image._replace(name=f"{key}.{image.name}".rstrip("."))
             for key, codec in codecs.items()

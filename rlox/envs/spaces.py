@@ -8,6 +8,7 @@ are (docs/spaces.md).
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 
 __all__ = [
+    "ADDRESS",
     "BYTE",
     "FLOAT",
     "NUMBERS",
@@ -42,6 +44,7 @@ Rows = TypeVar("Rows")  # arrays or tensors
 FLOAT = np.dtype(np.float32)
 BYTE = np.dtype(np.uint8)
 NUMBERS = "biuf"  # the kinds of dtypes that are real numbers
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, which says nothing to anybody
 TRANSFORM = "gymnasium.wrappers.TransformObservation"
 
 
@@ -64,6 +67,19 @@ class Image(NamedTuple):
     def size(self) -> int:
         """Its bytes."""
         return prod(self.shape)
+
+    def channels_first(self, frames: int = 1) -> bool | None:
+        """Whether its channels are the first dimension of a frame: the shorter one; `None`: it may be either.
+
+        Of a stack of `frames` gray frames they are what is stacked.
+        """
+        if len(self.shape) == 2:
+            return False
+        if len(self.shape) == 3 and frames > 1:
+            return True
+        one, height, last = self.shape[-3:]
+        first = one < min(height, last)
+        return first if first != (last < min(one, height)) else None
 
 
 @dataclass(frozen=True)
@@ -334,5 +350,5 @@ def shape_of(observation: Any) -> Any:
 
 def short(space: gym.Space[Any]) -> str:
     """The text of a space for messages, one line of 120 letters at most."""
-    text = " ".join(str(space).split())
+    text = ADDRESS.sub("", " ".join(str(space).split()))
     return text if len(text) <= 120 else text[:117] + "..."

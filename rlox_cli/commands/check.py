@@ -80,7 +80,8 @@ COMMAND = Command(
     notes=(
         "Plays an environment for some seconds, in a process of its own, and says what is wrong with it\n"
         "and which algorithms take its spaces. Ends with 1 where there are errors; warnings are what works\n"
-        "and is probably not meant. env.n_envs, backend, workers, precision and normalize_* play no part."
+        "and is probably not meant. env.n_envs, workers, precision and normalize_* play no part; with\n"
+        "env.backend=envpool or ale that engine's game is played."
     ),
     examples=("rlox check env=my_pkg:MyEnv-v0",),
     schema=SCHEMA,

@@ -15,6 +15,7 @@ from rlox.configs import EnvConfig
 from rlox.envs.check.examination import Checked, check_config
 from rlox.envs.check.findings import Finding
 from rlox.errors import ConfigError, InternalError
+from rlox.importing import failure
 
 __all__ = ["check_apart"]
 
@@ -48,7 +49,14 @@ class _Follower:
     def __init__(self, line: Connection, process: Any, timeout: float, told: Told) -> None:
         self.line, self.process, self.timeout, self.told = line, process, timeout, told
         self.doing = ""
+        self.steps = self.resets = 0  # calls that came back
         self.findings: list[Finding] = []
+
+    def calls(self, said: str) -> None:
+        """It says what it does next."""
+        self.steps += self.doing.startswith("step ")
+        self.resets += self.doing.startswith("reset(")
+        self.doing = said
 
     def add(self, finding: Finding) -> None:
         """One more finding."""
@@ -58,7 +66,7 @@ class _Follower:
     def ended(self, code: str, message: str) -> Checked:
         """What is known where no more will come."""
         self.add(Finding(code, "error", message))
-        return Checked(tuple(self.findings), "", "", 0, 0, {})
+        return Checked(tuple(self.findings), "", "", self.steps, self.resets, {})
 
 
 def _followed(of: _Follower) -> Checked:
@@ -82,9 +90,15 @@ def _followed(of: _Follower) -> Checked:
                 "native code with python -X faulthandler",
             )
         if kind == "doing":
-            of.doing = said
+            of.calls(said)
         elif kind == "found":
             of.add(said)
+        elif kind == "raised":
+            return of.ended(
+                "process-died",
+                f"{of.doing} raises {said}, which ends a process, expected an answer or an error of another "
+                "kind; raise a RuntimeError where it cannot go on",
+            )
         elif kind == "refused":
             raise ConfigError(said)
         elif kind == "failed":
@@ -121,6 +135,8 @@ def _examine(line: Connection, config: EnvConfig, steps: int, seed: int) -> None
         say("done", checked)
     except ConfigError as error:
         say("refused", str(error))
+    except (SystemExit, KeyboardInterrupt) as error:
+        say("raised", failure(error))
     except Exception as error:
         say("failed", f"{type(error).__name__}: {error}")
     line.close()

@@ -39,7 +39,7 @@ def try_choices(subject: Subject, player: Player) -> None:
             with player.around(said):
                 player.env.step(action)
             taken.append(action)
-        except (Exception, SystemExit) as error:
+        except subject.raises as error:
             refused.append((action, error))
         player.t = 1
     if refused:
@@ -48,9 +48,13 @@ def try_choices(subject: Subject, player: Player) -> None:
 
 def _find_mask(subject: Subject, player: Player) -> None:
     seen, info = player.reset(subject.seeds(1)[0])
+    asked = subject.mask.source != "none"
     subject.mask = subject.mask.found(player.env, seen, info)
     if subject.mask.source != "none":
+        subject.mask.require_choices(subject.action_space)
         mask = subject.mask.mask(player.env, seen, info)
+        if mask is None:
+            subject.report.stop("mask-missing", subject.mask.absent(asked))
         wrong = subject.mask.misfit(mask, subject.action_space)
         if wrong:
             subject.report.stop(wrong[0], f"after {player.where} {wrong[1]}")

@@ -8,10 +8,11 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rlox.envs.check.player import Player
-from rlox.envs.check.subject import Subject
+from rlox.envs.check.subject import Subject, closed
 from rlox.importing import failure
 
 __all__ = ["look_at_closing"]
@@ -26,7 +27,7 @@ def look_at_closing(subject: Subject, env: Any) -> None:
     subject.doing("close()")
     try:
         env.close()
-    except Exception as error:
+    except subject.raises as error:
         subject.report.error(
             "close-fails",
             f"close() raises {failure(error)}, expected nothing, also where nothing is open; release only "
@@ -35,7 +36,7 @@ def look_at_closing(subject: Subject, env: Any) -> None:
         return
     try:
         env.close()
-    except Exception as error:
+    except subject.raises as error:
         subject.report.error(
             "close-once",
             f"a second close() raises {failure(error)}, expected that it does nothing: several parts of a "
@@ -69,17 +70,38 @@ def _look_for_leaks(subject: Subject) -> None:
 def _used_once(subject: Subject) -> None:
     player = Player(subject, subject.make())
     player.reset(subject.seeds(1)[0])
-    with suppress(Exception):
-        player.env.close()
+    closed(player.env)
 
 
 def _counts() -> dict[str, int]:
     counters: dict[str, Callable[[], int]] = {
-        "processes": lambda: len(multiprocessing.active_children()),
+        "processes": _children,
         "threads": threading.active_count,
         "open files": _open_files,
     }
     return {what: count() for what, count in counters.items()}
+
+
+def _children() -> int:
+    """Processes that this one has started, by whichever means, and that still run."""
+    known = len(multiprocessing.active_children())  # which also reaps those that have ended
+    lists = [*Path("/proc/self/task").glob("*/children")]
+    if not lists:  # elsewhere than on Linux nobody says
+        return known
+    found = 0
+    for each in lists:
+        with suppress(OSError):  # of a thread that has ended since
+            found += sum(map(_runs, each.read_text().split()))
+    return found
+
+
+def _runs(process: str) -> bool:
+    """Whether it has not ended: one that has is there until somebody asks how."""
+    try:
+        stat = Path("/proc", process, "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def _open_files() -> int:

@@ -24,21 +24,27 @@ SPACES = ("observation_space", "action_space")
 def play_episodes(subject: Subject, player: Player) -> Ends:
     """Random actions for as many steps as were asked for; how the episodes ended."""
     watched = _Watched(subject, player)
+    try:
+        _play(subject, watched)
+    finally:  # also where a call of it raised
+        subject.done_steps, subject.done_episodes = watched.steps, len(watched.ends.ended)
+    watched.ends.look()
+    return watched.ends
+
+
+def _play(subject: Subject, watched: _Watched) -> None:
     begun = time.monotonic()
     seed: int | None = subject.seeds(1)[0]
     while watched.steps < subject.length(subject.steps):
         seen, info = watched.reset(seed)
         seed = None
-        while player.running and watched.steps < subject.length(subject.steps):
+        while watched.player.running and watched.steps < subject.length(subject.steps):
             action = watched.action(seen, info)
             if action is None:
                 break
             seen, info = watched.step(action)
             if time.monotonic() - begun > subject.limits.stage_seconds:
                 subject.brief = True
-    subject.done_steps, subject.done_episodes = watched.steps, len(watched.ends.ended)
-    watched.ends.look()
-    return watched.ends
 
 
 class _Watched:

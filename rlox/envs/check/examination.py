@@ -14,7 +14,6 @@ from rlox.envs.check.choices import try_choices
 from rlox.envs.check.closing import look_at_closing
 from rlox.envs.check.episodes import play_episodes
 from rlox.envs.check.findings import Finding, Report, Stop
-from rlox.envs.check.fits import fits
 from rlox.envs.check.made import look_at_promises
 from rlox.envs.check.masks import MaskPlace
 from rlox.envs.check.player import Player
@@ -23,6 +22,7 @@ from rlox.envs.check.seeding import look_at_seeding
 from rlox.envs.check.sharing import look_at_sharing, try_copies
 from rlox.envs.check.subject import Limits, Subject, closed, takes_render_mode
 from rlox.envs.check.surroundings import Watch, kept, seed_globally
+from rlox.envs.check.unmasked import play_unmasked
 from rlox.envs.check.values import brief
 from rlox.envs.engines.makers import maker_of
 from rlox.envs.make import EnvSource, bare_factory, factory_of
@@ -95,6 +95,8 @@ def check_config(
         seed,
         limits,
         MaskPlace(config.action_mask, config.action_mask_key),
+        of_a_run=True,
+        unmasked=config.action_mask == "none",
         doing=doing,
     )
     with kept():
@@ -106,7 +108,7 @@ def check_config(
         brief(subject.action_space) if known else "",
         subject.done_steps,
         subject.done_episodes,
-        fits(config.id, subject.observation_space, subject.action_space) if known else {},
+        subject.fits(config.id) if known else {},
     )
 
 
@@ -146,6 +148,7 @@ def _examine(subject: Subject) -> None:
         try:
             try_choices(subject, player)
             play_episodes(subject, player)
+            play_unmasked(subject)
             again = look_at_seeding(subject, Player(subject, env))
             if again is not None:
                 look_at_sharing(subject, again)

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from rlox.configs import ALGO_CONFIGS
+from rlox.configs.base import AlgorithmConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.spaces import Image, ObservationCodec
 from rlox.errors import ConfigError
 
 __all__ = ["fits"]
 
 
-def fits(name: str, observation_space: Any, action_space: Any) -> dict[str, str]:
-    """Of each algorithm why it does not fit; empty text where it does."""
-    kind, unseen = "", ""
+def fits(name: str, observation_space: Any, action_space: Any, frames: int = 1) -> dict[str, str]:
+    """Of each algorithm, as it is by default, why it does not fit; empty text where it does.
+
+    `frames` are those that an observation is a stack of.
+    """
     try:
-        ObservationCodec.of(observation_space, name)
-        kind = ActionCodec.of(action_space, name).kind
+        images = ObservationCodec.of(observation_space, name).images
+        actions = ActionCodec.of(action_space, name)
     except ConfigError as error:
-        unseen = str(error)
+        return dict.fromkeys(ALGO_CONFIGS, str(error))
+    odd = next((image for image in images if image.channels_first(frames) is None), None)
     return {
-        algo: unseen or ("" if kind in config.actions else f"needs {' or '.join(config.actions)}")
+        algo: _misfit(algo, config, actions, name) or _misread(config, odd)
         for algo, config in ALGO_CONFIGS.items()
     }
+
+
+def _misfit(algo: str, config: type[AlgorithmConfig], actions: ActionCodec, name: str) -> str:
+    """Why an algorithm does not act so."""
+    if actions.kind not in config.actions:
+        return f"needs {' or '.join(config.actions)}"
+    if config.bounded and actions.kind == "Box":
+        try:
+            actions.unit(name, algo)
+        except ConfigError as error:
+            return str(error)
+    return ""
+
+
+def _misread(config: type[AlgorithmConfig], image: Image | None) -> str:
+    """Why an algorithm with the encoders of rlox does not know how to see an image."""
+    if image is None or "image_channels" not in {field.name for field in fields(config)}:
+        return ""
+    part = f" in part {image.name!r}" if image.name else ""
+    return (
+        f"needs to know which dimension of images of shape {image.shape}{part} are the channels; set "
+        "algo.image_channels=first or last"
+    )

@@ -12,13 +12,16 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from rlox.envs.action_parts import leaves
 from rlox.envs.check.findings import Report
 from rlox.envs.check.subject import Subject, closed
 from rlox.envs.check.values import brief
+from rlox.envs.stacks import frames_in
 
 __all__ = ["look_at_promises"]
 
 CHANNELS = (1, 3, 4)
+ACTIONS = "its actions"
 
 
 def look_at_promises(subject: Subject) -> None:
@@ -34,6 +37,8 @@ def look_at_promises(subject: Subject) -> None:
         _require_space(subject.report, env, name)
     subject.observation_space = copy.deepcopy(env.observation_space)
     subject.action_space = copy.deepcopy(env.action_space)
+    subject.frames = frames_in(env)
+    _look_at_fits(subject)
     _look_at_reset(subject.report, env)
     _look_at_actions(subject.report, env.action_space)
     _look_at_observations(subject, env.observation_space)
@@ -80,35 +85,52 @@ def _look_at_reset(report: Report, env: Any) -> None:
 
 
 def _look_at_actions(report: Report, space: Any) -> None:
-    """Boxes of actions in which policies learn badly or not at all."""
-    if not isinstance(space, spaces.Box):
-        return
-    low, high = space.low, space.high
-    if space.dtype.kind != "f":
+    """Boxes of actions, also in Dicts and Tuples, in which policies learn badly or not at all."""
+    for part, box in leaves(space):
+        if isinstance(box, spaces.Box) and box.dtype.kind in "fiu":
+            _look_at_box(report, box, f"{ACTIONS} {part}".strip())
+
+
+def _look_at_box(report: Report, box: spaces.Box, its: str) -> None:
+    low, high = box.low, box.high
+    with np.errstate(over="ignore"):
+        bounded = bool(np.isfinite(high - low).all()) if box.dtype.kind == "f" else True
+    if box.dtype.kind != "f":
         report.warning(
             "actions-whole",
-            f"its actions are a Box of {space.dtype}, expected float32: policies of a Box give real numbers, "
+            f"{its} are a Box of {box.dtype}, expected float32: policies of a Box give real numbers, "
             "which are rounded to whole ones; use MultiDiscrete, or Discrete",
         )
-    elif not (np.isfinite(low).all() and np.isfinite(high).all()):
+    elif not bounded:
         report.warning(
             "actions-unbounded",
-            f"its actions {brief(space)} have infinite bounds, expected finite ones: algorithms that squash "
-            "actions (SAC, TD3) need them; set the bounds and scale within the environment",
+            f"{its} {brief(box)} have infinite bounds or an infinite width, expected finite ones: algorithms "
+            "that squash actions (SAC, TD3) need them; set the bounds and scale within the environment",
         )
     elif (low == high).any():
         report.warning(
             "actions-constant",
-            f"number {int(np.flatnonzero(low == high)[0])} of its actions can only be "
+            f"number {int(np.flatnonzero(low == high)[0])} of {its} can only be "
             f"{low[low == high][0]}, expected a range; leave it out of the action_space",
         )
     elif (low != -high).any():
         at = int(np.flatnonzero(low != -high)[0])
+        alone = its == ACTIONS  # and no part of other ones, which no wrapper scales
+        remedy = "set env.wrappers=[rescale_action], or scale it" if alone else "scale it"
         report.warning(
             "actions-uneven",
-            f"number {at} of its actions goes from {low.flat[at]} to {high.flat[at]}, expected a range "
-            "around 0, where Gaussian policies begin; set env.wrappers=[rescale_action], or scale it within",
+            f"number {at} of {its} goes from {low.flat[at]} to {high.flat[at]}, expected a range "
+            "around 0, where Gaussian policies begin; "
+            f"{remedy} within",
         )
+
+
+def _look_at_fits(subject: Subject) -> None:
+    """Whether any algorithm takes its spaces, with the wrappers that a run is to have."""
+    reasons = subject.fits("it")
+    if subject.of_a_run and all(reasons.values()):
+        said = "; ".join(dict.fromkeys(reasons.values()))
+        subject.report.error("no-algorithm", f"no algorithm takes it: {said}")
 
 
 def _look_at_observations(subject: Subject, space: Any) -> None:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from rlox.envs.action_parts import nested, taken_apart
 from rlox.envs.actions import ActionCodec
 from rlox.envs.mask_forms import MaskForm
+from rlox.envs.spaces import short
 from rlox.errors import UnsupportedSpaceError
 
 __all__ = ["MaskPlace"]
@@ -34,6 +35,14 @@ class MaskPlace:
             return MaskPlace("observation", self.key)
         return MaskPlace("method") if _method(env) else self
 
+    def require_choices(self, space: Any) -> None:
+        """`UnsupportedSpaceError`, as of a run, where no mask could be of these actions."""
+        if form_of(space) is None:
+            raise UnsupportedSpaceError(
+                f"env.action_mask={self.source}: masks are of choices, it has {short(space)}; set "
+                "env.action_mask=none"
+            )
+
     def mask(self, env: Any, seen: Any, info: Any) -> Any:
         """The mask, `None` where there is none."""
         if self.source == "method":
@@ -42,9 +51,23 @@ class MaskPlace:
         there = {"info": info, "observation": seen}.get(self.source)
         return there.get(self.key) if isinstance(there, Mapping) else None
 
+    @property
+    def told(self) -> str:
+        """The mask, in words."""
+        return {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
+
+    def absent(self, asked: bool) -> str:
+        """What is said where there is none after the first reset; `asked`: the run is to keep to one."""
+        where = {"info": " in the info", "observation": " in the observation"}.get(self.source, "")
+        why = f"as env.action_mask={self.source} says" if asked else "as its name promises"
+        return (
+            f"{self.told} is not there{where} after a reset, expected one, {why}; tell it after each reset "
+            "and step" + (", or leave env.action_mask out" if asked else "")
+        )
+
     def misfit(self, mask: Any, space: Any) -> tuple[str, str] | None:
         """Code and text of what is wrong with a mask of the choices of an action space."""
-        told = {"method": "action_masks()"}.get(self.source, f"the mask {self.key!r}")
+        told = self.told
         if mask is None:
             return "mask-missing", (
                 f"{told} is not told, but was before, expected one after each reset and step that an action "

@@ -66,7 +66,7 @@ class Player:
         try:
             with self.around(asked):
                 result = self.env.reset() if seed is None else self.env.reset(seed=seed)
-        except (Exception, SystemExit) as error:
+        except self.subject.raises as error:
             self._reset_failed(error, asked, midway)
         self.episode, self.t, self.running = self.episode + 1, 0, True
         report = self.subject.report
@@ -90,7 +90,7 @@ class Player:
         try:
             with self.around(self.where):
                 result = self.env.step(copy.deepcopy(action) if given is None else given)
-        except (Exception, SystemExit) as error:
+        except self.subject.raises as error:
             self._step_failed(error, action)
         if not isinstance(result, tuple) or len(result) != 5:
             self.subject.report.stop(
@@ -117,10 +117,11 @@ class Player:
 
     def _step_failed(self, error: BaseException, action: Any) -> Any:
         report, said = self.subject.report, f"{self.where}, with action {brief(action)},"
-        if isinstance(error, SystemExit):
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            how = "sys.exit" if isinstance(error, SystemExit) else "raises KeyboardInterrupt"
             report.stop(
                 "step-exits",
-                f"{said} ends the process (sys.exit), expected an observation; raise an error where it "
+                f"{said} ends the process ({how}), expected an observation; raise an error where it "
                 "cannot go on",
             )
         if self.subject.mask.source != "none":

@@ -50,7 +50,7 @@ def _look_at_frame(subject: Subject) -> None:
         frame = env.render()
     except (ImportError, gym.error.DependencyNotInstalled, MissingExtraError):
         return  # what draws is not installed, and nothing else needs it
-    except Exception as error:
+    except subject.raises as error:
         subject.report.warning(
             "render-fails",
             f"render() in the mode {FRAMES!r}, which its metadata lists, raises {failure(error)}, expected a "

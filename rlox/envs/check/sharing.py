@@ -25,7 +25,7 @@ def try_copies(subject: Subject) -> None:
     subject.doing("being copied")
     try:
         ForkingPickler.dumps(subject.instance)
-    except Exception as error:
+    except subject.raises as error:
         subject.report.warning(
             "pickle-fails",
             f"it cannot be sent to another process ({error}), as env.workers=subprocess does, expected that "
@@ -33,7 +33,7 @@ def try_copies(subject: Subject) -> None:
         )
     try:
         copy.deepcopy(subject.instance)
-    except Exception as error:
+    except subject.raises as error:
         subject.alone = True
         subject.report.warning(
             "copy-fails",

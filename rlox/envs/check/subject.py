@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from typing import Any
 import gymnasium as gym
 
 from rlox.envs.check.findings import Report
+from rlox.envs.check.fits import fits
 from rlox.envs.check.masks import MaskPlace
 from rlox.envs.check.surroundings import seed_globally
+from rlox.envs.make import is_no_environment
 from rlox.errors import ConfigError, EnvError
 from rlox.importing import failure
 
@@ -33,6 +36,13 @@ class Limits:
     stage_seconds: float = 20.0  # what one part of the check spends on calls at most
 
 
+def own_exceptions() -> tuple[type[BaseException], ...]:
+    """What only an environment raises: KeyboardInterrupt too, where this process has no Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return Exception, SystemExit, KeyboardInterrupt
+    return Exception, SystemExit
+
+
 @dataclass
 class Subject:
     """An environment under examination.
@@ -47,13 +57,17 @@ class Subject:
     seed: int
     limits: Limits
     mask: MaskPlace = field(default_factory=MaskPlace)
+    of_a_run: bool = False  # as it is configured, with wrappers, and masks or none
+    unmasked: bool = False  # the run keeps to no mask, should there be one
     instance: Env | None = None
     renders: bool = True  # whether the maker takes a render mode
+    raises: tuple[type[BaseException], ...] = field(default_factory=own_exceptions)
     doing: Callable[[str], None] = lambda call: None  # is told of each call before it is made
     brief: bool = False  # after something was slow or large: few steps are enough
     alone: bool = False  # no copies can be made of the instance
     observation_space: Any = None  # as it was at first
     action_space: Any = None
+    frames: int = 1  # that an observation is a stack of
     done_steps: int = 0
     done_episodes: int = 0
 
@@ -67,13 +81,19 @@ class Subject:
             return self.maker(render_mode)
         except ConfigError:  # of what was asked for, which is for whoever asked
             raise
-        except (Exception, SystemExit) as error:
+        except self.raises as error:
             said = error.__cause__ if isinstance(error, EnvError) and error.__cause__ else error
+            if is_no_environment(said):
+                self.report.stop("no-environment", str(error))
             self.report.stop(
                 "made-fails",
                 f"it cannot be made: {failure(said)}, expected an environment; call its class by hand with "
                 "the same arguments and correct what fails",
             )
+
+    def fits(self, name: str) -> dict[str, str]:
+        """Of each algorithm why it does not take the spaces; empty text where it does."""
+        return fits(name, self.observation_space, self.action_space, self.frames)
 
     def seeds(self, n: int) -> list[int]:
         """Different seeds, none of them 0."""
@@ -100,5 +120,5 @@ def takes_render_mode(make: Callable[..., Any]) -> bool:
 
 def closed(env: Any) -> None:
     """Close what is not needed any more; whether that works is looked at elsewhere."""
-    with suppress(Exception):
+    with suppress(*own_exceptions()):
         env.close()

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlox.envs.spaces import ADDRESS
+
 __all__ = ["Misfit", "brief", "misfit", "same"]
 
 
@@ -59,7 +61,7 @@ def same(a: Any, b: Any) -> bool:
 
 def brief(value: Any) -> str:
     """A value or a space in one line of 80 letters at most."""
-    text = " ".join(repr(value).split())
+    text = ADDRESS.sub("", " ".join(repr(value).split()))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -96,6 +96,18 @@ class Walled(Line):
         return super().push(action)
 
 
+@broken("mask-unused", apart=True)
+class RefusesWhatIsForbidden(Line):
+    """Told by a method that a run has to be told of."""
+
+    def action_masks(self) -> Any:
+        return np.array([self.t % 2, True, True], bool)
+
+    def step(self, action: Any) -> Any:
+        assert self.action_masks()[action], "there is a wall"
+        return super().step(action)
+
+
 @broken("mask-length")
 class MaskTooLong(Walled):
     def told(self) -> Any:

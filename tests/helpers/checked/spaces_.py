@@ -56,6 +56,18 @@ class DrawsItsBounds(VectorLine):
         return result
 
 
+@broken("no-algorithm", apart=True)
+class Tells(Line):
+    """Says where it is in words, of which no network makes anything."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.observation_space = spaces.Text(20, charset="0123456789.- ")
+
+    def seen(self) -> Any:
+        return f"{self.x:.2f} {self.t}"
+
+
 @broken("spaces-differ")
 class EachCopyAnother(Line):
     made = itertools.count(3)

@@ -46,7 +46,21 @@ def test_one_that_hangs_is_told_where(cli: Cli) -> None:
     assert result.code == 1
     assert "no-answer" in result.out
     assert "step 5 of episode" in result.out
-    assert "(not played)" in result.out
+    assert "1 error (4 steps, " in result.out
+
+
+def test_what_an_error_ended_is_said_to_have_been_played(cli: Cli) -> None:
+    result = cli("check", f"env={CHECKED}/step-exits-v0")
+    assert result.code == 1
+    assert "1 error (4 steps, 0 episodes, seed 0)" in result.out
+
+
+def test_what_no_algorithm_takes_is_an_error_and_said_once(cli: Cli) -> None:
+    result = cli("check", f"env={CHECKED}/mission-v0", "steps=20")
+    assert result.code == 1
+    assert "error    no-algorithm" in result.out
+    assert "algorithms    none\n" in result.out
+    assert result.out.count("flatten_observation") == 1
 
 
 def test_wrappers_and_arguments_are_those_of_a_run(cli: Cli) -> None:

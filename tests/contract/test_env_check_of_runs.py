@@ -1,0 +1,311 @@
+"""A check of a configured environment finds what a run with the same arguments would stumble on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from helpers.checked.actions import Walled
+from helpers.checked.good import MaskByMethod
+from helpers.checked.kinds import Line, VectorLine
+
+from rlox.algorithms.encoding import encoding_of
+from rlox.configs import EnvConfig, PPOConfig
+from rlox.envs.check import Finding, check_config, check_env
+from rlox.envs.check.apart import check_apart
+from rlox.envs.check.fits import fits
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError, UnsupportedSpaceError
+
+SEEN, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
+SQUASHING = {"sac", "td3", "ddpg"}
+MOST = float(np.finfo(np.float32).max)
+ID = "checked-of-runs/{}-v0"
+
+
+class TellsOnReset(Line):
+    """Its mask is there after resets only."""
+
+    def told(self) -> Any:
+        return {} if self.t else {"action_mask": np.ones(3, np.int8)}
+
+
+class Forbids(Line):
+    """Tells a mask that counts for nothing: every action is taken."""
+
+    def told(self) -> Any:
+        return {"action_mask": np.array([1, 0, 0], np.int8)}
+
+
+class NoEnv:
+    """Is of no class of Gymnasium's."""
+
+
+class Interrupts(Line):
+    def step(self, action: Any) -> Any:
+        if self.t == 4:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+class InterruptsItsClose(Line):
+    def close(self) -> None:
+        raise KeyboardInterrupt
+
+
+class PulledBothWays(VectorLine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Dict({"arm": self.action_space, "gear": spaces.Discrete(3)})
+
+    def push(self, action: Any) -> float:
+        return super().push(action["arm"])
+
+
+KINDS = (
+    Forbids,
+    Interrupts,
+    InterruptsItsClose,
+    Line,
+    MaskByMethod,
+    NoEnv,
+    PulledBothWays,
+    TellsOnReset,
+    Walled,
+)
+for kind in KINDS:
+    gym.register(ID.format(kind.__name__), kind)
+
+
+def config_of(kind: Any, **options: Any) -> EnvConfig:
+    return EnvConfig(f"{__name__}:{ID.format(kind.__name__)}", **options)
+
+
+def found(kind: Any, **options: Any) -> list[Finding]:
+    return list(check_config(config_of(kind, **options), 100, 0).findings)
+
+
+def fitting(action_space: Any, seen: Any = SEEN) -> set[str]:
+    return {name for name, reason in fits("it", seen, action_space).items() if not reason}
+
+
+# The algorithms that fit
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        spaces.Box(-MOST, MOST, (2,), np.float32),
+        spaces.Dict(a=spaces.Box(0, np.inf, (1,), np.float32)),
+        spaces.Tuple([spaces.Box(0, np.inf, (1,), np.float32)]),
+    ],
+    ids=["unbounded", "as wide as float32", "in a Dict", "in a Tuple"],
+)
+def test_algorithms_that_squash_do_not_fit_actions_without_a_finite_width(box: Any) -> None:
+    assert fitting(box) & SQUASHING == set()
+    assert "ppo" in fitting(box)
+    assert "needs Box actions" in (reason := fits("it", SEEN, box)["sac"]) or "width" in reason
+
+
+def test_algorithms_that_squash_fit_bounded_actions_and_choices_as_before() -> None:
+    assert fitting(spaces.Dict(a=spaces.Box(0, 3, (1,), np.float32))) >= SQUASHING
+    assert "sac" in fitting(CHOICES)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((3, 3, 3), (2, 2, 2), (3, 5, 5), (5, 5, 3), (8, 8, 8), (8, 3, 8), (4, 4, 4)),
+        *((9, 4, 9), (2, 8, 8, 8), (2, 8, 8, 3), (4, 4)),
+    ],
+)
+def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, ...]) -> None:
+    space = spaces.Box(0, 255, shape, np.uint8)
+    try:
+        encoding_of(PPOConfig(), ObservationCodec.of(space))
+        made = True
+    except ConfigError:
+        made = False
+    assert ("ppo" in fitting(CHOICES, space)) == made
+
+
+def test_pixels_in_a_row_ask_for_no_channels() -> None:
+    for side in (3, 8):
+        codec = ObservationCodec.of(spaces.Box(0, 255, (side, side, side), np.uint8))
+        assert encoding_of(PPOConfig(encoder="mlp"), codec).features == side**3
+    for encoder in ("auto", "small"):
+        with pytest.raises(ConfigError, match=r"algo\.image_channels=first or last"):
+            encoding_of(PPOConfig(encoder=encoder), codec)
+
+
+# Boxes among the parts of actions
+
+
+@pytest.mark.parametrize(
+    ("box", "code"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,), np.float32), "actions-unbounded"),
+        (spaces.Box(-MOST, MOST, (2,), np.float32), "actions-unbounded"),
+        (spaces.Box(0, 1, (2,), np.float32), "actions-uneven"),
+        (spaces.Box(np.float32([-1, 0]), np.float32([1, 0])), "actions-constant"),
+        (spaces.Box(-1, 1, (2,), np.int64), "actions-whole"),
+    ],
+)
+@pytest.mark.parametrize("around", ["Dict", "Tuple"])
+def test_boxes_among_the_parts_of_actions_are_looked_at(box: Any, code: str, around: str) -> None:
+    class Parted(VectorLine):
+        def __init__(self) -> None:
+            super().__init__()
+            parts = [spaces.Discrete(2), box]
+            named = spaces.Dict(gear=parts[0], arm=parts[1])
+            self.action_space = named if around == "Dict" else spaces.Tuple(parts)
+
+        def push(self, action: Any) -> float:
+            arm = action["arm"] if around == "Dict" else action[1]
+            return super().push(np.clip(arm, -1, 1))
+
+    findings = check_env(Parted, steps=40)
+    assert [finding.code for finding in findings] == [code]
+    assert ("its actions arm" if around == "Dict" else "its actions [1]") in findings[0].message
+    assert "rescale_action" not in findings[0].message  # which wraps a Box alone
+
+
+# Masks
+
+
+@pytest.mark.parametrize(("kind", "place"), [(MaskByMethod, "method"), (Walled, "info")])
+def test_a_mask_that_counts_has_to_be_asked_for(kind: Any, place: str) -> None:
+    (finding,) = found(kind)
+    assert (finding.code, finding.severity) == ("mask-unused", "error")
+    assert f"set env.action_mask={place}" in finding.message
+    assert "there is a wall" in finding.message
+    assert found(kind, action_mask=place) == []
+
+
+def test_a_mask_that_may_be_passed_over_need_not_be_asked_for() -> None:
+    assert found(Forbids) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "said"),
+    [
+        (Line, "method", r"action_masks\(\) is not there after a reset, .*env.action_mask=method"),
+        (Line, "info", r"'action_mask' is not there in the info after a reset, .*=info says"),
+        (TellsOnReset, "info", r"after step 1 of episode .* is not told, but was before"),
+    ],
+)
+def test_a_mask_that_is_missing_is_not_said_to_have_been_there(
+    kind: Any, place: str, said: str
+) -> None:
+    findings = found(kind, action_mask=place)
+    assert findings[0].code == "mask-missing"
+    assert re.search(said, findings[0].message)
+
+
+def test_a_mask_of_actions_without_choices_is_for_whoever_asked() -> None:
+    with pytest.raises(UnsupportedSpaceError, match=r"env.action_mask=info: masks are of choices"):
+        check_config(EnvConfig("Pendulum-v1", action_mask="info"), 20, 0)
+
+
+# What is no environment, and what ends its process
+
+
+def test_what_is_no_environment_is_told_so() -> None:
+    (finding,) = found(NoEnv)
+    assert finding.code == "no-environment"
+    assert "NoEnv, expected a gymnasium.Env" in finding.message
+
+
+def test_an_interrupt_of_its_own_in_a_step_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
+    checked = check_apart(config_of(Interrupts), 20, 0)
+    (finding,) = checked.findings
+    assert finding.code == "step-exits"
+    assert "(raises KeyboardInterrupt)" in finding.message
+    assert checked.steps == 4
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_interrupt_of_its_own_in_close_is_no_death(capfd: pytest.CaptureFixture[str]) -> None:
+    (finding,) = check_apart(config_of(InterruptsItsClose), 20, 0).findings
+    assert finding.code == "close-fails"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+# What is left behind
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def sleeping(children: list[subprocess.Popen[bytes]], ends: bool) -> Any:
+    class Starts(Line):
+        """Has a program of its own."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.program = subprocess.Popen(
+                [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+            )
+            children.append(self.program)
+
+        def close(self) -> None:
+            if ends:
+                self.program.kill()
+                self.program.wait()
+
+    return Starts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody says elsewhere")
+@pytest.mark.parametrize("ends", [False, True])
+def test_programs_that_are_left_running_are_found(
+    children: list[subprocess.Popen[bytes]], ends: bool
+) -> None:
+    codes = [finding.code for finding in check_env(sleeping(children, ends), steps=20)]
+    assert codes == ([] if ends else ["leaves-processes"])
+
+
+# MiniGrid
+
+
+def test_minigrid_without_a_wrapper_is_refused_with_its_wrappers() -> None:
+    pytest.importorskip("minigrid")
+    checked = check_config(EnvConfig("MiniGrid-Empty-5x5-v0"), 20, 0)
+    finding = next(each for each in checked.findings if each.code == "no-algorithm")
+    assert "env.wrappers=[minigrid_flat]" in finding.message
+    assert "env.wrappers=[minigrid_image]" in finding.message
+    assert "0x" not in finding.message + checked.observation_space
+
+
+class Sentence(spaces.Space[Any]):
+    """A space of somebody's own, as MiniGrid's MissionSpace is."""
+
+    def __repr__(self) -> str:
+        return "Sentence(<function said at 0x7f13f99c22a0>)"
+
+
+def test_a_sentence_beside_an_image_is_minigrids_and_another_is_anybodys() -> None:
+    image = spaces.Box(0, 255, (7, 7, 3), np.uint8)
+    with pytest.raises(
+        UnsupportedSpaceError, match=r"minigrid_flat\], or .*minigrid_image\]"
+    ) as of:
+        ObservationCodec.of(spaces.Dict(image=image, mission=Sentence()))
+    assert "Sentence(<function said>)" in str(of.value)
+    with pytest.raises(UnsupportedSpaceError, match="TransformObservation"):
+        ObservationCodec.of(spaces.Dict(image=image, words=Sentence()))
+    with pytest.raises(UnsupportedSpaceError, match="flatten_observation"):
+        ObservationCodec.of(spaces.Dict(image=image, mission=spaces.Text(5)))
