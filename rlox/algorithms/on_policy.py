@@ -150,13 +150,9 @@ def on_policy_parts(
     learner = make_learner(policy)
     acts: Acts = learner.native if isinstance(learner, Native) else policy
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
-    return Parts(
-        RolloutSource(collector, acts, algo.n_steps),
-        learner,
-        actor,
-        Evaluator(actor, Stages(env_config, tools.env)),
-        encoding.said,
-    )
+    source = RolloutSource(collector, acts, algo.n_steps)
+    evaluator = Evaluator(actor, Stages(env_config, tools.env))
+    return Parts(source, learner, actor, evaluator, encoding.said)
 
 
 def own_policy(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
