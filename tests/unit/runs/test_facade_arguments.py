@@ -245,7 +245,7 @@ def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("written", "right"), [("n_env", "n_envs"), ("sed", "seed"), ("callbaks", "callbacks")]
+    ("written", "right"), [("n_env", "n_envs"), ("sed", "seed"), ("callback", "callbacks")]
 )
 def test_an_argument_that_every_facade_has_is_suggested(written: str, right: str) -> None:
     with pytest.raises(ConfigError, match=rf"'{written}' for ppo; did you mean '{right}'"):
