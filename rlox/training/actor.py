@@ -88,12 +88,9 @@ class ActorOf(ABC, Generic[P]):
             raise
         except (ValueError, IndexError, TypeError) as error:
             shape = shape_of(obs)
-            if codec.shape in (shape, shape[1:] if isinstance(shape, tuple) else shape):
-                said = (
-                    f"observation of shape {shape} cannot be read: {error}"  # it is not the shape
-                )
-            else:
-                said = f"observation has shape {shape}, expected {codec.shape} or a batch of it: {error}"
+            plain = isinstance(shape, tuple) and codec.shape in (shape, shape[1:])
+            expected = "" if plain else f", expected {codec.shape} or a batch of it"
+            said = f"observation has shape {shape}{expected}: {error}"
             raise ShapeError(said) from error
         numbers = codec.numbers_of(rows)
         if not np.isfinite(numbers).all():
