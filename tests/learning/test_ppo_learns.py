@@ -39,10 +39,13 @@ def score(config: dict[str, Any]) -> tuple[float, float]:
     return evaluation.mean, evaluation.iqm
 
 
-@pytest.mark.parametrize("backend", ["torch", "native"])
-def test_ppo_solves_cartpole_in_100_000_steps(backend: str) -> None:
-    """The budget of the published preset; at half of it two seeds of five were below 475."""
-    runs = [preset("CartPole-v1", seed, 100_000, backend) for seed in range(3)]
+@pytest.mark.parametrize(("backend", "seeds"), [("torch", 3), ("native", 5)])
+def test_ppo_solves_cartpole_in_100_000_steps(backend: str, seeds: int) -> None:
+    """The budget of the published preset; at half of it two seeds of five were below 475.
+
+    Of twelve seeds of the native engine, eleven end at 500, and the first of them at 116, after 500.
+    """
+    runs = [preset("CartPole-v1", seed, 100_000, backend) for seed in range(seeds)]
     means = np.array([score(run)[0] for run in runs])
     assert iqm(means) >= 475, means
     assert means.min() >= 100, means
