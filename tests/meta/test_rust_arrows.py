@@ -25,7 +25,7 @@ ROOMS = {
         "buffer llm policy",
         "rollout",
     ),
-    "rlox-nn": ("cpu",),
+    "rlox-nn": ("cpu", "exported"),
     "rlox-python": (
         "errors sync",
         "memory",

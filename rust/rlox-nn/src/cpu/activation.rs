@@ -54,7 +54,7 @@ impl Activation {
 
     /// Its value at each of `values`, in their place. If it [`Activation::keeps_slopes`], these go to
     /// `slopes`, which is as long or empty; nobody will ask for those that found no place.
-    pub(super) fn apply<F: Number>(self, values: &mut [F], slopes: &mut [F]) {
+    pub(crate) fn apply<F: Number>(self, values: &mut [F], slopes: &mut [F]) {
         match self {
             Self::Tanh => in_place::tanh(values),
             Self::Relu => relu(values),

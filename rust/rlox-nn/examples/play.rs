@@ -1,0 +1,164 @@
+//! Plays a policy that `rlox export` wrote, without Python.
+//!
+//! ```sh
+//! cargo run --release -p rlox-nn --example play -- FILE                    # episodes in rlox's own environment
+//! cargo run --release -p rlox-nn --example play -- FILE --episodes 20 --seed 7
+//! cargo run --release -p rlox-nn --example play -- FILE --bench            # how long one action takes
+//! cargo run --release -p rlox-nn --example play -- FILE --observations     # answers float32 from standard input
+//! ```
+#![allow(missing_docs)]
+
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use rlox_core::env::{Seeding, StepOut, VecEnv};
+use rlox_core::seed::Stream;
+use rlox_core::space::ActionSpace;
+use rlox_core::{Error, Result};
+use rlox_nn::exported::{Action, Policy};
+
+const USAGE: &str =
+    "usage: play FILE [--episodes N] [--seed S] | play FILE --bench | play FILE --observations";
+
+/// What is asked for.
+struct Asked {
+    file: String,
+    way: Way,
+    episodes: usize,
+    seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Play,
+    Bench,
+    Observations,
+}
+
+fn asked(mut given: impl Iterator<Item = String>) -> Option<Asked> {
+    let mut asked = Asked { file: given.next()?, way: Way::Play, episodes: 10, seed: 0 };
+    while let Some(flag) = given.next() {
+        match flag.as_str() {
+            "--bench" => asked.way = Way::Bench,
+            "--observations" => asked.way = Way::Observations,
+            "--episodes" => asked.episodes = given.next()?.parse().ok().filter(|&n| n > 0)?,
+            "--seed" => asked.seed = given.next()?.parse().ok()?,
+            _ => return None,
+        }
+    }
+    Some(asked)
+}
+
+/// The mean return of whole episodes in the environment that the policy learned in.
+#[expect(clippy::cast_precision_loss, reason = "some episodes")]
+fn play(policy: &mut Policy, asked: &Asked) -> Result<()> {
+    let mut env = VecEnv::new(policy.env(), 1, Seeding::Run(asked.seed))?;
+    require_same_spaces(policy, &env)?;
+    let mut action = policy.action();
+    let mut obs = vec![0.0; env.obs_dim()];
+    let (mut rewards, mut terminated, mut truncated) = ([0.0], [false], [false]);
+    let mut returns = vec![0.0];
+    env.observe_into(&mut obs)?;
+    while returns.len() <= asked.episodes {
+        policy.act(&obs, &mut action)?;
+        let (rewards_out, ends) = (&mut rewards, (&mut terminated, &mut truncated));
+        let out =
+            StepOut { obs: &mut obs, rewards: rewards_out, terminated: ends.0, truncated: ends.1 };
+        env.step_into(action.view(), out)?;
+        if let Some(total) = returns.last_mut() {
+            *total += rewards.iter().sum::<f64>();
+        }
+        if terminated.contains(&true) || truncated.contains(&true) {
+            returns.push(0.0);
+        }
+    }
+    let whole = returns.get(..asked.episodes).unwrap_or_default();
+    let mean = whole.iter().sum::<f64>() / whole.len() as f64;
+    let (algorithm, id) = (policy.algorithm(), policy.env());
+    println!("{algorithm} on {id}: mean return of {} episodes {mean:.1}", whole.len());
+    Ok(())
+}
+
+/// A wrapper of the run may have changed them.
+fn require_same_spaces(policy: &Policy, env: &VecEnv) -> Result<()> {
+    let spec = env.spec();
+    let same = match (policy.action(), spec.action) {
+        (Action::Discrete(start), ActionSpace::Discrete { .. }) => start == 0,
+        (Action::Box(vector), ActionSpace::Box(space)) => vector.len() == space.dim(),
+        _ => false,
+    };
+    if same && policy.obs_dim() == env.obs_dim() {
+        return Ok(());
+    }
+    Err(Error::config(
+        "the policy",
+        format!("of {} numbers and {:?}", policy.obs_dim(), policy.action()),
+        format!("one of {} numbers and {:?}, as {} has them", env.obs_dim(), spec.action, spec.id),
+    ))
+}
+
+/// The median and the 99th percentile of one inference, each measured by itself.
+fn bench(policy: &mut Policy) -> Result<()> {
+    const CALLS: usize = 200_000;
+    let mut obs = vec![0.0; policy.obs_dim() * 64];
+    Stream::new(0, "observations", 0).fill_normal(&mut obs);
+    let mut action = policy.action();
+    let rows = obs.chunks_exact(policy.obs_dim()).cycle().take(CALLS);
+    let mut times = Vec::with_capacity(CALLS);
+    for obs in rows {
+        let began = Instant::now();
+        policy.act(black_box(obs), &mut action)?;
+        black_box(&action);
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    let at = |part: usize| times.get(CALLS * part / 100).copied().unwrap_or_default();
+    println!("one action: median {:.2?}, 99% within {:.2?}", at(50), at(99));
+    Ok(())
+}
+
+/// Reads observations, little-endian float32 one after the other, and writes a line for each: the action's
+/// numbers, then those that the network gave.
+fn answer(policy: &mut Policy) -> Result<()> {
+    let failed = |cause: io::Error| Error::config("standard input", cause, "observations");
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes).map_err(failed)?;
+    let obs: Vec<f32> = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut action = policy.action();
+    for obs in obs.chunks_exact(policy.obs_dim()) {
+        policy.act(obs, &mut action)?;
+        let mut line = match &action {
+            Action::Discrete(choice) => vec![choice.to_string()],
+            Action::Box(vector) => vector.iter().map(f32::to_string).collect(),
+        };
+        line.extend(policy.outputs(obs)?.iter().map(f32::to_string));
+        writeln!(out, "{}", line.join(" ")).map_err(failed)?;
+    }
+    out.flush().map_err(failed)
+}
+
+fn run(asked: &Asked) -> Result<()> {
+    let mut policy = Policy::read(&asked.file)?;
+    match asked.way {
+        Way::Play => play(&mut policy, asked),
+        Way::Bench => bench(&mut policy),
+        Way::Observations => answer(&mut policy),
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(asked) = asked(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(&asked) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("play: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a file says of its policy, besides the numbers.
+
+use rlox_core::{Error, Result};
+use serde_json::Value;
+
+use super::file::File;
+use crate::cpu::Activation;
+
+/// The version of the format that is read.
+pub(super) const FORMAT: u64 = 1;
+
+/// The key of the header under which the description is.
+const KEY: &str = "rlox";
+
+/// The longest description, layers, and numbers of an observation, a layer or golden vectors.
+const LONGEST: usize = 1 << 20;
+const MOST_LAYERS: usize = 64;
+const MOST: usize = 1 << 16;
+
+/// What is made of the network's outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Logits: the most likely choice.
+    Categorical,
+    /// Action values: the best choice.
+    Q,
+    /// Means, cut to the bounds.
+    Gaussian,
+    /// tanh of means, stretched over the bounds.
+    Squashed,
+    /// tanh, stretched over the bounds.
+    Deterministic,
+}
+
+impl Head {
+    const ALL: [(&'static str, Self); 5] = [
+        ("categorical", Self::Categorical),
+        ("q", Self::Q),
+        ("gaussian", Self::Gaussian),
+        ("squashed", Self::Squashed),
+        ("deterministic", Self::Deterministic),
+    ];
+
+    /// Whether an action is a choice.
+    pub(super) const fn chooses(self) -> bool {
+        matches!(self, Self::Categorical | Self::Q)
+    }
+
+    /// What the names of the network's tensors begin with.
+    pub(super) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Q => "q",
+            _ => "actor",
+        }
+    }
+}
+
+/// A description that was looked through.
+#[derive(Debug, Clone)]
+pub(super) struct Description {
+    pub(super) algorithm: String,
+    pub(super) env: String,
+    /// Of the network: inputs, hidden widths, outputs.
+    pub(super) sizes: Vec<usize>,
+    pub(super) activation: Activation,
+    pub(super) dueling: bool,
+    pub(super) head: Head,
+    /// The environment's number for the first choice.
+    pub(super) start: i64,
+    /// What the mean of a squashed policy is cut off at, on both sides.
+    pub(super) mean_limit: Option<f32>,
+    /// What standardised observations are cut off at, on both sides, which may be infinity; None: they are
+    /// not standardised.
+    pub(super) normalizer: Option<f64>,
+    /// How many golden vectors there are.
+    pub(super) golden: usize,
+}
+
+impl Description {
+    /// That of a file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for one that is missing, of another version, or says what cannot be.
+    pub(super) fn of(file: &File<'_>) -> Result<Self> {
+        let text = file.text(KEY)?;
+        if text.len() > LONGEST {
+            let got = format!("{} bytes long", text.len());
+            return Err(file.wrong("description", got, format!("{LONGEST} at most")));
+        }
+        let said: Value = serde_json::from_str(text).map_err(|cause| {
+            file.wrong("description", format!("no JSON ({cause})"), "what `rlox export` writes")
+        })?;
+        let said = Said { file, value: &said, within: "" };
+        said.require_format()?;
+        let (network, action) = (said.inner("network")?, said.inner("action")?);
+        let head = network.one_of("head", &Head::ALL)?;
+        let activations = Activation::ALL.map(|one| (one.name(), one));
+        let normalizer = match said.get("normalizer") {
+            Value::Null => None,
+            _ => Some(said.inner("normalizer")?.limit("clip")?.unwrap_or(f64::INFINITY)),
+        };
+        let limit = network.limit("mean_limit")?;
+        #[expect(clippy::cast_possible_truncation, reason = "the network is of float32")]
+        let mean_limit = limit.map(|limit| limit as f32);
+        Ok(Self {
+            algorithm: said.text("algorithm")?,
+            env: said.text("env")?,
+            sizes: network.sizes()?,
+            activation: network.one_of("activation", &activations)?,
+            dueling: network.dueling(head)?,
+            head,
+            start: if head.chooses() { action.whole("start")? } else { 0 },
+            mean_limit,
+            normalizer,
+            golden: said.count("golden", said.get("golden"))?,
+        })
+    }
+
+    /// Numbers of an observation.
+    pub(super) fn inputs(&self) -> usize {
+        self.sizes.first().copied().unwrap_or_default()
+    }
+
+    /// Numbers that the network gives.
+    pub(super) fn outputs(&self) -> usize {
+        self.sizes.last().copied().unwrap_or_default()
+    }
+}
+
+/// A part of the description.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    file: &'a File<'a>,
+    value: &'a Value,
+    within: &'static str,
+}
+
+impl<'a> Said<'a> {
+    /// What is there under a name; null where nothing is.
+    fn get(&self, name: &str) -> &'a Value {
+        self.value.get(name).unwrap_or(&Value::Null)
+    }
+
+    fn wrong(&self, name: &str, got: &Value, expected: impl Into<String>) -> Error {
+        let mut got = got.to_string();
+        if let Some((end, _)) = got.char_indices().nth(60) {
+            got.replace_range(end.., "...");
+        }
+        let Self { within, .. } = self;
+        self.file.wrong(format_args!("description, {within}{name}"), got, expected)
+    }
+
+    fn require_format(&self) -> Result<()> {
+        let format = self.get("format");
+        if format.as_u64() == Some(FORMAT) {
+            return Ok(());
+        }
+        let expected = format!("{FORMAT}; read it with the version of rlox that wrote it");
+        Err(self.wrong("format", format, expected))
+    }
+
+    fn inner(&self, name: &'static str) -> Result<Self> {
+        let said = self.get(name);
+        if !said.is_object() {
+            return Err(self.wrong(name, said, "an object"));
+        }
+        let within = match name {
+            "network" => "network.",
+            "action" => "action.",
+            _ => "normalizer.",
+        };
+        Ok(Self { file: self.file, value: said, within })
+    }
+
+    fn text(&self, name: &str) -> Result<String> {
+        let said = self.get(name);
+        said.as_str().map(str::to_owned).ok_or_else(|| self.wrong(name, said, "text"))
+    }
+
+    fn one_of<T: Copy>(&self, name: &str, all: &[(&str, T)]) -> Result<T> {
+        let said = self.get(name);
+        let found = all.iter().find(|(one, _)| said.as_str() == Some(one));
+        found.map(|&(_, one)| one).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|&(one, _)| one).collect();
+            self.wrong(name, said, format!("one of {}", names.join(", ")))
+        })
+    }
+
+    fn whole(&self, name: &str) -> Result<i64> {
+        let said = self.get(name);
+        said.as_i64().ok_or_else(|| self.wrong(name, said, "a whole number"))
+    }
+
+    /// A number above 0 where nothing is cut off further, or none.
+    fn limit(&self, name: &str) -> Result<Option<f64>> {
+        match self.get(name) {
+            Value::Null => Ok(None),
+            said => match said.as_f64() {
+                Some(limit) if limit > 0.0 && limit <= f64::from(f32::MAX) => Ok(Some(limit)),
+                _ => Err(self.wrong(name, said, "a number above 0, or null")),
+            },
+        }
+    }
+
+    fn count(&self, name: &str, said: &Value) -> Result<usize> {
+        let count = said.as_u64().and_then(|count| usize::try_from(count).ok());
+        count
+            .filter(|count| (1..=MOST).contains(count))
+            .ok_or_else(|| self.wrong(name, said, format!("a whole number from 1 to {MOST}")))
+    }
+
+    fn sizes(&self) -> Result<Vec<usize>> {
+        let said = self.get("sizes");
+        let sizes = said.as_array().map(Vec::as_slice).unwrap_or_default();
+        if !(2..=MOST_LAYERS + 1).contains(&sizes.len()) {
+            let expected = format!("a list of 2 to {} numbers", MOST_LAYERS + 1);
+            return Err(self.wrong("sizes", said, expected));
+        }
+        sizes.iter().map(|size| self.count("sizes", size)).collect()
+    }
+
+    /// Whether the network has streams for value and advantage, which only one with a hidden layer has.
+    fn dueling(&self, head: Head) -> Result<bool> {
+        let said = self.get("dueling");
+        let hidden = self.sizes()?.len() > 2;
+        match said.as_bool() {
+            Some(dueling) if !dueling || (hidden && head == Head::Q) => Ok(dueling),
+            Some(_) => Err(self.wrong("dueling", said, "false without a hidden layer and head q")),
+            None => Err(self.wrong("dueling", said, "true or false")),
+        }
+    }
+}

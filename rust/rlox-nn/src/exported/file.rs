@@ -1,0 +1,111 @@
+//! A safetensors file, of which nothing is believed before it was looked at.
+
+use rlox_core::{Error, Result};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors};
+
+/// The tensors of a file, and its description.
+#[derive(Debug)]
+pub(super) struct File<'a> {
+    /// What it is called in messages.
+    name: &'a str,
+    header: Metadata,
+    data: &'a [u8],
+}
+
+/// Numbers that a tensor may be of.
+pub(super) trait Stored: Sized {
+    const DTYPE: Dtype;
+
+    /// Those of the bytes, little end first.
+    fn all(bytes: &[u8]) -> Vec<Self>;
+
+    /// Whether it is a number, and not infinite.
+    fn is_number(&self) -> bool;
+}
+
+macro_rules! stored {
+    ($type:ty, $dtype:expr, $is_number:expr) => {
+        impl Stored for $type {
+            const DTYPE: Dtype = $dtype;
+
+            fn all(bytes: &[u8]) -> Vec<Self> {
+                bytes.as_chunks().0.iter().copied().map(Self::from_le_bytes).collect()
+            }
+
+            fn is_number(&self) -> bool {
+                $is_number(self)
+            }
+        }
+    };
+}
+
+stored!(f32, Dtype::F32, |x: &f32| x.is_finite());
+stored!(f64, Dtype::F64, |x: &f64| x.is_finite());
+stored!(i64, Dtype::I64, |_: &i64| true);
+
+impl<'a> File<'a> {
+    /// The file of these bytes.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for bytes that are no safetensors file, or only a part of one.
+    pub(super) fn new(bytes: &'a [u8], name: &'a str) -> Result<Self> {
+        let (length, header) = SafeTensors::read_metadata(bytes).map_err(|cause| {
+            let got = format!("{} bytes that are no safetensors file ({cause})", bytes.len());
+            Error::config(name.to_owned(), got, "a whole file as `rlox export` writes it")
+        })?;
+        let data = bytes.get(length.saturating_add(8)..).unwrap_or_default();
+        Ok(Self { name, header, data })
+    }
+
+    /// An [`Error::Config`] about a part of it.
+    pub(super) fn wrong(
+        &self,
+        part: impl std::fmt::Display,
+        got: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Error {
+        Error::config(format!("{}: {part}", self.name), got, expected)
+    }
+
+    /// The text of its header under this key.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there is none.
+    pub(super) fn text(&self, key: &str) -> Result<&str> {
+        let texts = self.header.metadata().as_ref();
+        let found = texts.and_then(|texts| texts.get(key));
+        found.map(String::as_str).ok_or_else(|| {
+            let expected = "that of a policy, as `rlox export` writes it";
+            self.wrong(format_args!("description {key:?}"), "missing", expected)
+        })
+    }
+
+    /// A tensor of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if it is missing, of another shape or kind, or has a number that is none.
+    pub(super) fn tensor<T: Stored>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
+        let part = format_args!("tensor {tensor}");
+        let expected = || format!("{:?} {shape:?}", T::DTYPE);
+        let info =
+            self.header.info(tensor).ok_or_else(|| self.wrong(part, "missing", expected()))?;
+        if info.dtype != T::DTYPE || info.shape != shape {
+            let got = format!("{:?} {:?}", info.dtype, info.shape);
+            return Err(self.wrong(part, got, expected()));
+        }
+        let (start, end) = info.data_offsets;
+        let all = T::all(self.data.get(start..end).unwrap_or_default());
+        let places = shape.iter().try_fold(1_usize, |all, &n| all.checked_mul(n));
+        if places != Some(all.len()) {
+            return Err(self.wrong(part, format!("{} numbers", all.len()), expected()));
+        }
+        match all.iter().position(|x| !x.is_number()) {
+            Some(place) => Err(self.wrong(
+                part,
+                format!("not finite at flat index {place}"),
+                "finite numbers; train again, or export an earlier checkpoint",
+            )),
+            None => Ok(all),
+        }
+    }
+}

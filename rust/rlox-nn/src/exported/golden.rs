@@ -1,0 +1,95 @@
+//! Observations of a file, and what its policy made of them where it was written.
+
+use rlox_core::{Error, Result};
+
+use super::description::Description;
+use super::file::File;
+use super::player::{Action, Player};
+
+/// How far outputs and actions may be from those of the file, as a part of their size.
+const TOLERANCE: f64 = 1e-5;
+
+/// Observations `[n, inputs]`, outputs `[n, outputs]` and actions, as a file has them.
+#[derive(Debug, Clone)]
+pub(super) struct Golden {
+    n: usize,
+    obs: Vec<f32>,
+    outputs: Vec<f32>,
+    actions: Vec<Action>,
+}
+
+impl Golden {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for tensors that are missing or of another shape.
+    pub(super) fn read(file: &File<'_>, about: &Description) -> Result<Self> {
+        let (n, outputs) = (about.golden, about.outputs());
+        let actions = if about.head.chooses() {
+            let choices: Vec<i64> = file.tensor("golden.actions", &[n])?;
+            choices.into_iter().map(Action::Discrete).collect()
+        } else {
+            let vectors: Vec<f32> = file.tensor("golden.actions", &[n, outputs])?;
+            vectors.chunks_exact(outputs).map(|vector| Action::Box(vector.to_vec())).collect()
+        };
+        let obs = file.tensor("golden.obs", &[n, about.inputs()])?;
+        let outputs = file.tensor("golden.outputs", &[n, outputs])?;
+        Ok(Self { n, obs, outputs, actions })
+    }
+
+    /// Whether a policy gives the same.
+    ///
+    /// # Errors
+    /// [`Error::Config`] naming the first that it does not.
+    pub(super) fn check(&self, policy: &mut Player) -> Result<()> {
+        let (inputs, width) = (self.obs.len() / self.n.max(1), self.outputs.len() / self.n.max(1));
+        let allowed = TOLERANCE * self.size(&self.outputs);
+        let vectors = self.actions.iter().flat_map(|action| match action {
+            Action::Discrete(_) => &[][..],
+            Action::Box(vector) => vector.as_slice(),
+        });
+        let allowed_of_action = TOLERANCE * self.size(&vectors.copied().collect::<Vec<_>>());
+        let mut action = policy.action();
+        let rows = self.obs.chunks_exact(inputs).zip(self.outputs.chunks_exact(width));
+        for (number, ((obs, expected), golden)) in rows.zip(&self.actions).enumerate() {
+            let outputs = policy.outputs(obs)?;
+            require(number, "output", distance(outputs, expected), allowed)?;
+            // Of two choices that are as good as each other rounding decides.
+            let best = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let second = 2.0_f64.mul_add(-allowed, f64::from(best));
+            let close = outputs.iter().filter(|&&one| f64::from(one) >= second).count();
+            policy.act(obs, &mut action)?;
+            let differs = match (&action, golden) {
+                (Action::Box(vector), Action::Box(golden)) => distance(vector, golden),
+                (one, other) if one == other || close > 1 => 0.0,
+                _ => f64::INFINITY,
+            };
+            require(number, "action", differs, allowed_of_action)?;
+        }
+        Ok(())
+    }
+
+    /// The root of the mean square of the rows' norms.
+    #[expect(clippy::cast_precision_loss, reason = "some vectors")]
+    fn size(&self, rows: &[f32]) -> f64 {
+        let squares: f64 = rows.iter().map(|&x| f64::from(x).powi(2)).sum();
+        (squares / self.n.max(1) as f64).sqrt()
+    }
+}
+
+fn distance(one: &[f32], other: &[f32]) -> f64 {
+    let squares = one.iter().zip(other).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
+    squares.sum::<f64>().sqrt()
+}
+
+fn require(number: usize, what: &str, differs: f64, allowed: f64) -> Result<()> {
+    if differs <= allowed {
+        return Ok(());
+    }
+    let expected = format!("{allowed:.1e} at most; the file was changed: export the run again");
+    Err(Error::config(
+        format!("golden vector {number}: its {what}"),
+        format!("off by {differs:.1e}"),
+        expected,
+    ))
+}

@@ -1,0 +1,209 @@
+//! What plays: the network, and what stands before and behind it.
+
+use rlox_core::env::Actions;
+use rlox_core::error::check_len;
+use rlox_core::math::in_place;
+use rlox_core::{Error, Result};
+
+use super::description::{Description, Head};
+use super::file::File;
+use super::network::Network;
+
+/// An action, as the environment takes it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// The environment's number for a choice.
+    Discrete(i64),
+    /// A vector within the bounds; of a box of several dimensions in row-major order.
+    Box(Vec<f32>),
+}
+
+impl Action {
+    /// The same action, for one environment of `rlox_core`.
+    #[must_use]
+    pub fn view(&self) -> Actions<'_> {
+        match self {
+            Self::Discrete(choice) => Actions::Discrete(std::slice::from_ref(choice)),
+            Self::Box(vector) => Actions::Box(vector),
+        }
+    }
+}
+
+/// How observations are standardised: `(x - mean) / deviation` in float64, cut off at `clip`.
+#[derive(Debug, Clone)]
+struct Normalizer {
+    mean: Vec<f64>,
+    deviation: Vec<f64>,
+    clip: f64,
+}
+
+impl Normalizer {
+    fn read(file: &File<'_>, inputs: usize, clip: f64) -> Result<Self> {
+        let mean = file.tensor("normalizer.mean", &[inputs])?;
+        let deviation: Vec<f64> = file.tensor("normalizer.deviation", &[inputs])?;
+        if let Some(least) = deviation.iter().find(|&&one| one <= 0.0) {
+            return Err(file.wrong("tensor normalizer.deviation", least, "numbers above 0"));
+        }
+        Ok(Self { mean, deviation, clip })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the network sees float32")]
+    fn apply(&self, obs: &[f32], seen: &mut [f32]) {
+        let limit = self.clip;
+        let moments = self.mean.iter().zip(&self.deviation);
+        for ((seen, &x), (mean, deviation)) in seen.iter_mut().zip(obs).zip(moments) {
+            *seen = ((f64::from(x) - mean) / deviation).min(limit).max(-limit) as f32;
+        }
+    }
+}
+
+/// A policy without the vectors that it is checked by.
+#[derive(Debug, Clone)]
+pub(super) struct Player {
+    head: Head,
+    start: i64,
+    mean_limit: f32,
+    network: Network,
+    normalizer: Option<Normalizer>,
+    /// Bounds of vectors; empty of choices.
+    low: Vec<f32>,
+    high: Vec<f32>,
+    /// An observation as the network sees it.
+    seen: Vec<f32>,
+}
+
+impl Player {
+    /// That of a file.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for tensors that are missing, of another shape or not finite.
+    pub(super) fn read(file: &File<'_>, about: &Description) -> Result<Self> {
+        let (inputs, head) = (about.inputs(), about.head);
+        let bound = |name: &str| {
+            if head.chooses() {
+                Ok(Vec::new())
+            } else {
+                file.tensor::<f32>(name, &[about.outputs()])
+            }
+        };
+        let (low, high) = (bound("action.low")?, bound("action.high")?);
+        if let Some(place) = low.iter().zip(&high).position(|(low, high)| low > high) {
+            let expected = format!("no more than action.high at place {place}");
+            return Err(file.wrong("tensor action.low", "above", expected));
+        }
+        let normalizer = match about.normalizer {
+            Some(clip) => Some(Normalizer::read(file, inputs, clip)?),
+            None => None,
+        };
+        let (prefix, activation) = (head.prefix(), about.activation);
+        Ok(Self {
+            head,
+            start: about.start,
+            mean_limit: about.mean_limit.unwrap_or(f32::INFINITY),
+            network: Network::read(file, prefix, &about.sizes, activation, about.dueling)?,
+            normalizer,
+            low,
+            high,
+            seen: vec![0.0; inputs],
+        })
+    }
+
+    /// An action of the kind and length that [`Player::act`] writes.
+    pub(super) fn action(&self) -> Action {
+        if self.head.chooses() {
+            Action::Discrete(self.start)
+        } else {
+            Action::Box(self.low.clone())
+        }
+    }
+
+    /// Writes the best action for an observation `[obs_dim]`.
+    ///
+    /// # Errors
+    /// As `Policy::act`.
+    pub(super) fn act(&mut self, obs: &[f32], action: &mut Action) -> Result<()> {
+        let (low, high, limit) = (&self.low, &self.high, self.mean_limit);
+        let outputs = given(&mut self.network, self.normalizer.as_ref(), &mut self.seen, obs)?;
+        match (self.head, action) {
+            (Head::Categorical | Head::Q, Action::Discrete(choice)) => {
+                *choice = self.start.wrapping_add(greatest(outputs));
+            }
+            (Head::Gaussian, Action::Box(vector)) => {
+                check_len("action", vector.len(), outputs.len(), "as the policy's")?;
+                vector.copy_from_slice(outputs);
+                cut(vector, low, high);
+            }
+            (Head::Squashed | Head::Deterministic, Action::Box(vector)) => {
+                check_len("action", vector.len(), outputs.len(), "as the policy's")?;
+                for (number, &mean) in vector.iter_mut().zip(&*outputs) {
+                    *number = mean.min(limit).max(-limit);
+                }
+                in_place::tanh(vector);
+                for (number, (low, high)) in vector.iter_mut().zip(low.iter().zip(high)) {
+                    *number = low + 0.5 * (*number + 1.0) * (high - low);
+                }
+                cut(vector, low, high);
+            }
+            (_, Action::Discrete(_)) => {
+                return Err(Error::config("action", "a choice", "a vector: Policy::action()"));
+            }
+            (_, Action::Box(_)) => {
+                return Err(Error::config("action", "a vector", "a choice: Policy::action()"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the network says of an observation `[obs_dim]`.
+    ///
+    /// # Errors
+    /// As `Policy::act`.
+    pub(super) fn outputs(&mut self, obs: &[f32]) -> Result<&[f32]> {
+        given(&mut self.network, self.normalizer.as_ref(), &mut self.seen, obs).map(|given| &*given)
+    }
+}
+
+/// The outputs of a network, all of them numbers.
+fn given<'a>(
+    network: &'a mut Network,
+    normalizer: Option<&Normalizer>,
+    seen: &mut [f32],
+    obs: &[f32],
+) -> Result<&'a mut [f32]> {
+    check_len("observation", obs.len(), seen.len(), "as the policy sees them")?;
+    require_finite("observation", obs)?;
+    match normalizer {
+        Some(normalizer) => normalizer.apply(obs, seen),
+        None => seen.copy_from_slice(obs),
+    }
+    let outputs = network.run(seen);
+    require_finite("what the policy says", outputs)?;
+    Ok(outputs)
+}
+
+fn require_finite(name: &'static str, values: &[f32]) -> Result<()> {
+    // All of them in a loop without a way out of it, which vectorises.
+    if values.iter().fold(true, |all, value| all & value.is_finite()) {
+        return Ok(());
+    }
+    let index = values.iter().position(|value| !value.is_finite()).unwrap_or_default();
+    let value = values.get(index).copied().map_or(f64::NAN, f64::from);
+    Err(Error::NonFinite { name: name.into(), index, value })
+}
+
+/// The place of the greatest number, the first of several.
+fn greatest(values: &[f32]) -> i64 {
+    let (mut best, mut most) = (0, f32::NEG_INFINITY);
+    for (place, &value) in (0..).zip(values) {
+        if value > most {
+            (best, most) = (place, value);
+        }
+    }
+    best
+}
+
+fn cut(vector: &mut [f32], low: &[f32], high: &[f32]) {
+    for (number, (&low, &high)) in vector.iter_mut().zip(low.iter().zip(high)) {
+        *number = number.max(low).min(high);
+    }
+}

@@ -1,0 +1,26 @@
+"""Writes the exported policies of this folder: barely trained, of every kind.
+
+Where the format changes, files of the new one are added, and those that are here stay.
+
+    PYTHONPATH=tests python rust/rlox-nn/tests/data/make.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from helpers.exported import KINDS, VARIANTS
+
+from rlox.export import exported, safetensors_bytes
+
+# Few numbers each.
+NETS = {"sac": (66, 5), "dqn": (5, 66)}
+
+if __name__ == "__main__":
+    for name, make in {**KINDS, **VARIANTS}.items():
+        for normalized in (False, True) if name in KINDS else (False,):
+            options: dict[str, Any] = {"net_arch": NETS[name]} if name in NETS else {}
+            policy = exported(make(**options, **({"normalize_obs": True} if normalized else {})))
+            file = f"{name}{'_normalized' * normalized}.safetensors"
+            Path(__file__).with_name(file).write_bytes(safetensors_bytes(policy))
