@@ -17,7 +17,7 @@ ROWS = (
     "policies sources collectors loggers callbacks presets",
     "training",
     "runs",
-    "algorithms",
+    "algorithms export",
     "build",
     "trainers gym_vec_env __main__",
 )
