@@ -23,19 +23,22 @@ def taken(overrides: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def allowed(
-    config: RunConfig, trust: bool, typed: Sequence[str], source: Path, command: str
+    config: RunConfig, trust: bool, typed: Sequence[str] | None, source: Path, command: str
 ) -> RunConfig:
     """The configuration of a run folder with the values it asks for; `ConfigError` unless all is trusted.
 
-    `typed` are the overrides in which the user repeats what the folder names.
+    `typed` are the overrides in which the user repeats what the folder names; `None` where it takes
+    none.
     """
     if not trust:
         require_no_links(source.parent)
         require_trusted(
             config,
-            typed,
+            typed or (),
             str(source),
-            lambda left: f"if it is yours: {command} {_typed(left)}",
+            lambda left: (
+                f"if it is yours: {command} {'trust=true' if typed is None else _typed(left)}"
+            ),
         )
     return looked_up(config)
 

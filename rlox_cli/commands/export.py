@@ -1,0 +1,86 @@
+"""`rlox export`: the policy of a run as a file that needs neither Python nor torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """What `rlox export` takes."""
+
+    run: str = param(doc="the run folder whose policy it is, also without run=", verbatim=True)
+    checkpoint: str = param(
+        "last", "last, best or the name of a checkpoint, e.g. step-000000100352"
+    )
+    format: str = param(
+        "safetensors",
+        "safetensors, which Rust reads and plays; onnx (pip install 'rlox[onnx]'); all: both",
+        choices=("safetensors", "onnx", "all"),
+    )
+    out: str | None = param(
+        None, "the folder of policy.safetensors; without it RUN/export", verbatim=True
+    )
+    trust: bool = param(False, "import what the run folder names, module:Name")
+
+
+SCHEMA = Schema("export", ExportConfig, primary="export")
+
+
+def check(composed: DictConfig) -> ExportConfig:
+    """The validated configuration of one export."""
+    from rlox.configs import make
+    from rlox_cli import validate
+
+    return make(ExportConfig, validate.known_data(composed, SCHEMA))
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import compose
+    from rlox_cli.exporting import export_run
+
+    flags, given = compose.taken_apart(call.args, call.command)
+    runs = [
+        a
+        for a in given
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
+    ]
+    rest = [*flags, *(a for a in given if a not in runs)]
+    if runs and any(argument.startswith("run=") for argument in rest):
+        raise ConfigError(f"{runs[0]} and run= both name a run; name it once")
+    if len(runs) > 1:
+        raise ConfigError(f"{runs[1]}: one run at a time; call it once for each")
+    args = [f"run={runs[0]}", *rest] if runs else rest
+    compose.run(replace(call, args=args), lambda composed: export_run(check(composed)))
+    return OK
+
+
+COMMAND = Command(
+    name="export",
+    summary="the policy of a run as a file without Python",
+    notes=(
+        "Writes the deterministic policy of RUN, its normaliser and the bounds of its actions to\n"
+        "RUN/export/policy.safetensors, which Rust reads and plays, or as ONNX. Each is checked by\n"
+        "observations whose actions it has with it; what such a file cannot express is refused."
+    ),
+    examples=(
+        "rlox export runs/CartPole-v1/ppo/NAME",
+        "rlox export runs/Pendulum-v1/sac/NAME checkpoint=best format=all out=policies",
+    ),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+    takes="RUN",
+)

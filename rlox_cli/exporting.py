@@ -1,0 +1,42 @@
+"""An export: the policy of a run's checkpoint, and the files that it becomes."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import rlox
+from rlox.errors import CheckpointError, ConfigError
+from rlox_cli.commands.export import ExportConfig
+from rlox_cli.evaluation import trained_config
+from rlox_cli.trust import allowed
+
+
+def export_run(config: ExportConfig) -> None:
+    """Write the files of a run's policy, and say where they are."""
+    run = Path(config.run)
+    command = f"rlox export {shlex.quote(str(run))}"
+    trained = replace(trained_config(run), callbacks=())
+    trained = allowed(trained, config.trust, None, run / "config.yaml", command)
+    from rlox.algorithms import ALGORITHMS
+    from rlox.export import export_policy, require_onnx
+    from rlox.runs.checkpoint import resolve_checkpoint
+
+    if config.format != "safetensors":
+        require_onnx()
+    try:
+        checkpoint = resolve_checkpoint(run, config.checkpoint)
+    except CheckpointError as error:
+        raise ConfigError(f"checkpoint={config.checkpoint}: {error}") from error
+    name = checkpoint.resolve().name
+    told = {"checkpoint": name, "rlox": rlox.__version__}
+    load = ALGORITHMS[trained.algo.name].from_checkpoint
+    folder = run / "export" if config.out is None else Path(config.out)
+    with closing(load(checkpoint, replay=False, trust=config.trust, device="cpu")) as algorithm:
+        files = export_policy(algorithm, folder, config.format, told)
+    print(
+        f"{trained.algo.name} on {trained.env.id}, checkpoint {name}\n"
+        + "\n".join(f"  file    {path}" for path in files)
+    )
