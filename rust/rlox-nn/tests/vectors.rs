@@ -4,8 +4,8 @@
 //! told is the loss at these parameters.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
 
-use rlox_core::Layout;
 use rlox_core::seed::Stream;
+use rlox_core::{Error, Layout, Result};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
     Activation, Batches, Critics, CriticsArchitecture, Learned, Mlp, SacEngine, SacParameters,
@@ -22,6 +22,9 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
     stream.fill_normal(&mut out);
     out.iter().map(|x| x * scale).collect()
 }
+
+/// Losses of critics and actor; gradients of actor and critics.
+type Told = ([f64; 2], [Vec<f64>; 2]);
 
 /// Networks of one activation, their parameters and a batch.
 struct Case {
@@ -67,7 +70,7 @@ impl Case {
     }
 
     /// The losses of critics and actor where these are, and their gradients.
-    fn losses(&self, at: &[Vec<f64>; 2], soft: bool, weighted: bool) -> ([f64; 2], [Vec<f64>; 2]) {
+    fn losses(&self, at: &[Vec<f64>; 2], soft: bool, weighted: bool) -> Result<Told> {
         let [mut actor, mut critic] = at.clone();
         let [mut target_actor, mut target] = [self.at[2].clone(), self.at[3].clone()];
         let mut moments = [&actor, &critic].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
@@ -94,7 +97,7 @@ impl Case {
             let settings =
                 SacSettings { learning_rate, max_grad_norm, tau, target_update_interval: 1 };
             let by = (&settings, 0);
-            let told = engine.learn(&mut of, batches, &self.noise, by, &mut errors).unwrap();
+            let told = engine.learn(&mut of, batches, &self.noise, by, &mut errors)?;
             [told.critic, told.actor]
         } else {
             let mut engine = Td3Engine::new((net, of_actor), (critics, of_critics)).unwrap();
@@ -115,11 +118,11 @@ impl Case {
             };
             let noise = &self.noise[..ROWS * SIZE];
             let by = (&settings, 0);
-            let told = engine.learn(&mut of, batches, noise, by, &mut errors).unwrap();
+            let told = engine.learn(&mut of, batches, noise, by, &mut errors)?;
             [told.critic, told.actor.unwrap()]
         };
         let [[actor, _], [critic, _]] = moments;
-        (told, [actor, critic].map(|moment| moment.iter().map(|m| 10.0 * m).collect()))
+        Ok((told, [actor, critic].map(|moment| moment.iter().map(|m| 10.0 * m).collect())))
     }
 }
 
@@ -131,10 +134,11 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
             let case = Case::new(activation, outputs);
             for weighted in [false, true] {
                 let at = [case.at[0].clone(), case.at[1].clone()];
-                let (_, gradients) = case.losses(&at, soft, weighted);
+                let (_, gradients) = case.losses(&at, soft, weighted).unwrap();
                 for (net, gradient) in gradients.iter().enumerate() {
                     // Critics are told of first.
-                    let loss = |at: &[Vec<f64>; 2]| case.losses(at, soft, weighted).0[1 - net];
+                    let loss =
+                        |at: &[Vec<f64>; 2]| case.losses(at, soft, weighted).unwrap().0[1 - net];
                     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
                     for i in 0..gradient.len() {
                         let (mut above, mut below) = (at.clone(), at.clone());
@@ -153,4 +157,32 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
         }
     }
     assert_eq!(checked, 32);
+}
+
+#[test]
+fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
+    for (soft, outputs) in [(true, 2 * SIZE), (false, SIZE)] {
+        let mut case = Case::new(Activation::Tanh, outputs);
+        // Where hidden layers are 0 their weights change nothing that is computed, but scale what goes back.
+        for place in [0, 3] {
+            case.columns[place].fill(0.0);
+        }
+        let layout = case.layouts[0].clone();
+        let mut actor = case.at[0].clone();
+        for (name, _, range) in layout.arrays() {
+            match name {
+                "actor.4.weight" => actor[range].fill(1e200),
+                _ if name.ends_with("bias") => actor[range].fill(0.0),
+                _ => {}
+            }
+        }
+        case.at[2].clone_from(&actor);
+        let told = case.losses(&[actor, case.at[1].clone()], soft, false);
+        match told {
+            Err(Error::NonFinite { name, index: 0, value }) => {
+                assert_eq!((&*name, value), ("actor's gradient norm by minibatch", f64::INFINITY));
+            }
+            other => panic!("soft={soft}: {other:?}"),
+        }
+    }
 }

@@ -150,10 +150,11 @@ impl<F: Number> SacEngine<F> {
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;
             let (batch, noise) = (batches.one(i, count), part(noise, i, count));
-            let mut told = self.step(of, batch, noise, settings, errors)?;
+            let (mut told, norm) = self.step(of, batch, noise, settings, errors)?;
             finite(i, [("critic loss", told.critic), ("actor loss", told.actor)])?;
             finite(i, [("temperature loss", told.temperature), ("values", told.q_mean)])?;
             finite(i, [("entropy", told.entropy), ("gradient norm", told.grad_norm)])?;
+            finite(i, [("actor's gradient norm", norm)])?;
             if (first + i as u64 + 1).is_multiple_of(settings.target_update_interval) {
                 follow(of.target, of.critic.parameters, settings.tau);
             }
@@ -172,7 +173,7 @@ impl<F: Number> SacEngine<F> {
         Ok(sums)
     }
 
-    /// Temperature, critics, actor.
+    /// Temperature, critics, actor; and the norm of the actor's gradient before it was cut.
     fn step(
         &mut self,
         of: &mut SacParameters<'_, F>,
@@ -180,7 +181,7 @@ impl<F: Number> SacEngine<F> {
         noise: &[F],
         settings: &SacSettings,
         errors: &mut [F],
-    ) -> Result<SacUpdate> {
+    ) -> Result<(SacUpdate, f64)> {
         let size = self.actor.outputs() / 2;
         let (now, next) = noise.split_at(noise.len() / 2);
         let said = self.actor.forward(of.actor.parameters, batch.obs, &mut self.acting)?;
@@ -196,10 +197,9 @@ impl<F: Number> SacEngine<F> {
             critics.gradient(of.critic.parameters, valuing, aim, errors, gradient)?;
         let grad_norm = of.critic.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         let (actor, norm) = self.improve_actor(of, batch, alpha, settings)?;
-        // Where nothing else is told of it.
-        let actor = if norm.is_finite() { actor } else { norm };
         let (alpha, entropy) = (alpha.to_f64(), -log_prob);
-        Ok(SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm })
+        let update = SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm };
+        Ok((update, norm))
     }
 
     /// alpha, and the loss of a step of it: -log alpha E[log pi + H], linear in log alpha (equation 18 with that

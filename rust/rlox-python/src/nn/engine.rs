@@ -3,7 +3,7 @@
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::{Layout, Shared};
+use rlox_core::Shared;
 use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
@@ -11,6 +11,7 @@ use rlox_nn::cpu::{
 };
 
 use super::incoming::{self, Columns};
+use super::precision::{Either, either, engine};
 use super::state::{State, count, put_loss, told};
 use crate::convert::arg;
 use crate::convert::coerce;
@@ -50,10 +51,7 @@ pub(crate) struct PyOnPolicyEngine {
     engine: Engine,
 }
 
-enum Engine {
-    Single(Shared<OnPolicyEngine<f32>>),
-    Double(Shared<OnPolicyEngine<f64>>),
-}
+type Engine = Either<Shared<OnPolicyEngine<f32>>, Shared<OnPolicyEngine<f64>>>;
 
 #[pymethods]
 impl PyOnPolicyEngine {
@@ -80,14 +78,7 @@ impl PyOnPolicyEngine {
         let of = incoming::architecture(py, sizes, (actor, critic), activation)?;
         let net = ActorCritic::new(&layout, &of).or_raise(py)?;
         let len = layout.len();
-        let engine = match precision {
-            "f32" => Engine::Single(shared(py, net.clone(), layout)?),
-            "f64" => Engine::Double(shared(py, net.clone(), layout)?),
-            _ => {
-                let message = format!("precision is {precision:?}, expected f32 or f64");
-                return Err(errors::new(py, Class::Config, message));
-            }
-        };
+        let engine = engine!(py, precision, OnPolicyEngine::new(net.clone(), layout))?;
         Ok(Self { of, net, len, engine })
     }
 
@@ -176,14 +167,9 @@ impl PyOnPolicyEngine {
         let before = Some([log_probs, values]);
         let columns = Columns { obs, actions, before, advantages, returns, mask };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
-        let update = match &self.engine {
-            Engine::Single(engine) => {
-                self.by_ppo(py, engine, state, &columns, order, (settings, adam_eps))
-            }
-            Engine::Double(engine) => {
-                self.by_ppo(py, engine, state, &columns, order, (settings, adam_eps))
-            }
-        }?;
+        let by = (settings, adam_eps);
+        let update =
+            either!(&self.engine, |engine| self.by_ppo(py, engine, state, &columns, order, by))?;
         told(py, &update)
     }
 
@@ -251,19 +237,13 @@ impl PyOnPolicyEngine {
         let columns = Columns { obs, actions, before: None, advantages, returns, mask };
         let state = State { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
-        match &self.engine {
-            Engine::Single(engine) => self.by_a2c(py, engine, state, &columns, (settings, rule)),
-            Engine::Double(engine) => self.by_a2c(py, engine, state, &columns, (settings, rule)),
-        }
+        either!(&self.engine, |engine| self.by_a2c(py, engine, state, &columns, (settings, rule)))
     }
 
     /// A copy of the gradient of the last minibatch's loss, cut to `max_grad_norm`: zeros before there was one.
     #[getter]
     fn gradient<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &self.engine {
-            Engine::Single(engine) => copied(py, engine, self.len),
-            Engine::Double(engine) => copied(py, engine, self.len),
-        }
+        either!(&self.engine, |engine| copied(py, engine, self.len))
     }
 
     /// Numbers of the vector of parameters.
@@ -347,14 +327,6 @@ impl PyOnPolicyEngine {
         dict.set_item("grad_norm", update.grad_norm)?;
         Ok(dict)
     }
-}
-
-fn shared<F: Number>(
-    py: Python<'_>,
-    net: ActorCritic,
-    layout: Layout,
-) -> PyResult<Shared<OnPolicyEngine<F>>> {
-    OnPolicyEngine::new(net, layout).or_raise(py).map(Shared::new)
 }
 
 fn copied<'py, F: Number + Plain>(

@@ -4,6 +4,7 @@ mod engine;
 mod incoming;
 mod outgoing;
 mod policy;
+mod precision;
 mod q_engine;
 mod replayed;
 mod sac_engine;

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rlox_core::{Layout, Shared};
+use rlox_core::Shared;
 use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
@@ -10,6 +10,7 @@ use rlox_nn::cpu::{
 };
 
 use super::incoming;
+use super::precision::{Either, either, engine};
 use super::replayed::{Columns, numbers};
 use super::state::{State, count};
 use crate::convert::arg;
@@ -47,10 +48,7 @@ pub(crate) struct PyDqnEngine {
     engine: Engine,
 }
 
-enum Engine {
-    Single(Shared<DqnEngine<f32>>),
-    Double(Shared<DqnEngine<f64>>),
-}
+type Engine = Either<Shared<DqnEngine<f32>>, Shared<DqnEngine<f64>>>;
 
 #[pymethods]
 impl PyDqnEngine {
@@ -77,14 +75,7 @@ impl PyDqnEngine {
         let of = QArchitecture { obs_dim, choices: size, hidden, activation, dueling };
         let net = QNetwork::new(&layout, &of).or_raise(py)?;
         let len = layout.len();
-        let engine = match precision {
-            "f32" => Engine::Single(shared(py, net, layout)?),
-            "f64" => Engine::Double(shared(py, net, layout)?),
-            _ => {
-                let message = format!("precision is {precision:?}, expected f32 or f64");
-                return Err(errors::new(py, Class::Config, message));
-            }
-        };
+        let engine = engine!(py, precision, DqnEngine::new(net, layout))?;
         Ok(Self { obs_dim, len, engine })
     }
 
@@ -157,10 +148,8 @@ impl PyDqnEngine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let by = (settings, adam_eps);
-        let update = match &self.engine {
-            Engine::Single(engine) => self.by(py, engine, (state, target), &columns, by),
-            Engine::Double(engine) => self.by(py, engine, (state, target), &columns, by),
-        }?;
+        let update =
+            either!(&self.engine, |engine| self.by(py, engine, (state, target), &columns, by))?;
         let dict = PyDict::new(py);
         dict.set_item("loss", update.loss)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -201,12 +190,4 @@ impl PyDqnEngine {
         count(&mut counted, steps);
         update
     }
-}
-
-fn shared<F: Number>(
-    py: Python<'_>,
-    net: QNetwork,
-    layout: Layout,
-) -> PyResult<Shared<DqnEngine<F>>> {
-    DqnEngine::new(net, layout).or_raise(py).map(Shared::new)
 }

@@ -5,14 +5,14 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{Number, SacEngine, SacParameters, SacSettings, SacUpdate, Temperature};
 
-use super::replayed::{Columns, numbers};
+use super::precision::{Either, either, engine};
+use super::replayed::Columns;
 use super::state::Adams;
-use super::vectors::{Made, Nets};
+use super::vectors::{Made, Sizes};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
 use crate::detach::{LONG, writing};
-use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View};
 
 /// Numbers of the temperature's vector: one, and what fills it.
@@ -42,17 +42,11 @@ const FILLED: usize = 16;
 ///     ConfigError: a precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "SACEngine", module = "rlox._core", frozen)]
 pub(crate) struct PySacEngine {
-    obs_dim: usize,
-    size: usize,
-    /// Numbers of the vectors.
-    lens: [usize; 2],
+    sizes: Sizes,
     engine: Engine,
 }
 
-enum Engine {
-    Single(Shared<SacEngine<f32>>),
-    Double(Shared<SacEngine<f64>>),
-}
+type Engine = Either<Shared<SacEngine<f32>>, Shared<SacEngine<f64>>>;
 
 /// What learns and what follows it, as Python gives it.
 struct Vectors<'a, 'py> {
@@ -103,17 +97,9 @@ impl PySacEngine {
             hidden: [actor, critic],
             activation,
         };
-        let nets = made.nets(py)?;
-        let lens = [nets.0.1.len(), nets.1.1.len()];
-        let engine = match precision {
-            "f32" => Engine::Single(shared(py, nets)?),
-            "f64" => Engine::Double(shared(py, nets)?),
-            _ => {
-                let message = format!("precision is {precision:?}, expected f32 or f64");
-                return Err(errors::new(py, Class::Config, message));
-            }
-        };
-        Ok(Self { obs_dim, size, lens, engine })
+        let (sizes, (actor, critics)) = made.nets(py)?;
+        let engine = engine!(py, precision, SacEngine::new(actor, critics))?;
+        Ok(Self { sizes, engine })
     }
 
     /// One step of temperature, critics and actor for each of k batches: along the gradients of
@@ -186,10 +172,7 @@ impl PySacEngine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, target, temperature, noise };
         let by = By { settings, first, eps: adam_eps, goal: entropy_or_alpha };
-        let update = match &self.engine {
-            Engine::Single(engine) => self.by(py, engine, &vectors, &columns, by),
-            Engine::Double(engine) => self.by(py, engine, &vectors, &columns, by),
-        }?;
+        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("critic", update.critic),
@@ -215,13 +198,12 @@ impl PySacEngine {
         columns: &Columns<'_, 'py>,
         by: By,
     ) -> PyResult<SacUpdate> {
-        let views = columns.vectors::<F>(self.obs_dim, self.size)?;
+        let views = self.sizes.views::<F>(columns)?;
         let [k, rows] = views.shape;
-        let noise: View<'_, F> = numbers(vectors.noise, "noise", &[k, 2, rows, self.size])?;
+        let noise: View<'_, F> = self.sizes.noise(vectors.noise, &[k, 2, rows])?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
-        let mut actor = Adams::<F>::of(vectors.actor, "actor", self.lens[0])?;
-        let mut critic = Adams::<F>::of(vectors.critic, "critic", self.lens[1])?;
-        let mut target = coerce::output(vectors.target, "target", &[self.lens[1]])?;
+        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
+        let mut target = coerce::output(vectors.target, "target", &[self.sizes.lens[1]])?;
         let temperature = vectors.temperature;
         let log = temperature.map(|given| Adams::<F>::of(given, "temperature", FILLED));
         let mut log = log.transpose()?;
@@ -247,8 +229,4 @@ impl PySacEngine {
         }
         update
     }
-}
-
-fn shared<F: Number>(py: Python<'_>, (actor, critics): Nets) -> PyResult<Shared<SacEngine<F>>> {
-    SacEngine::new(actor, critics).or_raise(py).map(Shared::new)
 }

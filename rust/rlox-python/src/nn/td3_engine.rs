@@ -5,14 +5,13 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{Number, Td3Engine, Td3Parameters, Td3Settings, Td3Update};
 
-use super::replayed::{Columns, numbers};
-use super::state::Adams;
-use super::vectors::{Made, Nets};
+use super::precision::{Either, either, engine};
+use super::replayed::Columns;
+use super::vectors::{Made, Sizes};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
 use crate::detach::{LONG, writing};
-use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::{Plain, View};
 
 /// Trainings of a deterministic policy and its critics without torch (Fujimoto et al. 2018).
@@ -39,17 +38,11 @@ use crate::memory::views::{Plain, View};
 ///     ConfigError: a precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "TD3Engine", module = "rlox._core", frozen)]
 pub(crate) struct PyTd3Engine {
-    obs_dim: usize,
-    size: usize,
-    /// Numbers of the vectors.
-    lens: [usize; 2],
+    sizes: Sizes,
     engine: Engine,
 }
 
-enum Engine {
-    Single(Shared<Td3Engine<f32>>),
-    Double(Shared<Td3Engine<f64>>),
-}
+type Engine = Either<Shared<Td3Engine<f32>>, Shared<Td3Engine<f64>>>;
 
 /// What learns and what follows it, as Python gives it.
 struct Vectors<'a, 'py> {
@@ -89,17 +82,9 @@ impl PyTd3Engine {
             hidden: [actor, critic],
             activation,
         };
-        let nets = made.nets(py)?;
-        let lens = [nets.0.1.len(), nets.1.1.len()];
-        let engine = match precision {
-            "f32" => Engine::Single(shared(py, nets)?),
-            "f64" => Engine::Double(shared(py, nets)?),
-            _ => {
-                let message = format!("precision is {precision:?}, expected f32 or f64");
-                return Err(errors::new(py, Class::Config, message));
-            }
-        };
-        Ok(Self { obs_dim, size, lens, engine })
+        let (sizes, (actor, critics)) = made.nets(py)?;
+        let engine = engine!(py, precision, Td3Engine::new(actor, critics))?;
+        Ok(Self { sizes, engine })
     }
 
     /// One step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s, a) - y)^2] with
@@ -180,10 +165,7 @@ impl PyTd3Engine {
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, targets: [target_actor, target_critic], noise };
         let by = (settings, first, adam_eps);
-        let update = match &self.engine {
-            Engine::Single(engine) => self.by(py, engine, &vectors, &columns, by),
-            Engine::Double(engine) => self.by(py, engine, &vectors, &columns, by),
-        }?;
+        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
         let dict = PyDict::new(py);
         dict.set_item("critic", update.critic)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -202,16 +184,15 @@ impl PyTd3Engine {
         columns: &Columns<'_, 'py>,
         (settings, first, eps): (Td3Settings, u64, f64),
     ) -> PyResult<Td3Update> {
-        let views = columns.vectors::<F>(self.obs_dim, self.size)?;
-        let [k, rows] = views.shape;
-        let noise = vectors.noise.map(|given| numbers(given, "noise", &[k, rows, self.size]));
+        let views = self.sizes.views::<F>(columns)?;
+        let noise = vectors.noise.map(|given| self.sizes.noise(given, &views.shape));
         let noise: Option<View<'_, F>> = noise.transpose()?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
-        let mut actor = Adams::<F>::of(vectors.actor, "actor", self.lens[0])?;
-        let mut critic = Adams::<F>::of(vectors.critic, "critic", self.lens[1])?;
-        let mut target_actor = coerce::output(vectors.targets[0], "target_actor", &[self.lens[0]])?;
+        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
+        let mut target_actor =
+            coerce::output(vectors.targets[0], "target_actor", &[self.sizes.lens[0]])?;
         let mut target_critic =
-            coerce::output(vectors.targets[1], "target_critic", &[self.lens[1]])?;
+            coerce::output(vectors.targets[1], "target_critic", &[self.sizes.lens[1]])?;
         let (batches, errors) = (views.batches(), errors.slice_mut());
         let noise = noise.as_ref().map_or(&[][..], View::slice);
         let mut of = Td3Parameters {
@@ -227,8 +208,4 @@ impl PyTd3Engine {
         critic.count();
         update
     }
-}
-
-fn shared<F: Number>(py: Python<'_>, (actor, critics): Nets) -> PyResult<Shared<Td3Engine<F>>> {
-    Td3Engine::new(actor, critics).or_raise(py).map(Shared::new)
 }

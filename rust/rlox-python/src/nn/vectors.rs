@@ -2,10 +2,13 @@
 
 use pyo3::prelude::*;
 use rlox_core::Layout;
-use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, named};
+use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, Number, named};
 
 use super::incoming;
+use super::replayed::{Columns, Views, numbers};
+use super::state::Adams;
 use crate::errors::{self, Class, OrRaise};
+use crate::memory::views::{Plain, View};
 
 /// As Python gives it.
 pub(super) struct Made<'a, 'py> {
@@ -23,8 +26,46 @@ pub(super) struct Made<'a, 'py> {
 /// The networks, each with the layout of its parameters.
 pub(super) type Nets = ((Mlp, Layout), (Critics, Layout));
 
+/// The sizes that the arrays of a training have to fit.
+pub(super) struct Sizes {
+    obs_dim: usize,
+    size: usize,
+    /// Numbers of the actor's vector, and of the critics'.
+    pub(super) lens: [usize; 2],
+}
+
+impl Sizes {
+    /// The batches, whose actions are vectors.
+    pub(super) fn views<'py, F: Number + Plain>(
+        &self,
+        columns: &Columns<'_, 'py>,
+    ) -> PyResult<Views<'py, F, F>> {
+        columns.vectors(self.obs_dim, self.size)
+    }
+
+    /// As many rows as `rows` says, each with a number for each of an action's.
+    pub(super) fn noise<'py, F: Plain>(
+        &self,
+        given: &Bound<'py, PyAny>,
+        rows: &[usize],
+    ) -> PyResult<View<'py, F>> {
+        numbers(given, "noise", &[rows, &[self.size]].concat())
+    }
+
+    /// The actor's vector and the critics', with what Adam knows of them.
+    pub(super) fn learned<'py, F: Number + Plain>(
+        &self,
+        actor: &Bound<'py, PyAny>,
+        critic: &Bound<'py, PyAny>,
+    ) -> PyResult<[Adams<'py, F>; 2]> {
+        let [of_actor, of_critic] = self.lens;
+        Ok([Adams::of(actor, "actor", of_actor)?, Adams::of(critic, "critic", of_critic)?])
+    }
+}
+
 impl Made<'_, '_> {
-    pub(super) fn nets(&self, py: Python<'_>) -> PyResult<Nets> {
+    /// The networks, and the sizes of what is done with them.
+    pub(super) fn nets(&self, py: Python<'_>) -> PyResult<(Sizes, Nets)> {
         let [of_actor, of_critics] = self.parameters;
         let (of_actor, of_critics) = (incoming::layout(of_actor)?, incoming::layout(of_critics)?);
         let activation = Activation::named(self.activation).or_raise(py)?;
@@ -47,6 +88,8 @@ impl Made<'_, '_> {
             activation,
         };
         let critics = Critics::new(&of_critics, &of).or_raise(py)?;
-        Ok(((actor, of_actor), (critics, of_critics)))
+        let lens = [of_actor.len(), of_critics.len()];
+        let sizes = Sizes { obs_dim: self.obs_dim, size, lens };
+        Ok((sizes, ((actor, of_actor), (critics, of_critics))))
     }
 }
