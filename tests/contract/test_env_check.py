@@ -276,6 +276,22 @@ def test_a_mask_of_several_choices_is_looked_at_choice_by_choice(
     assert re.search(told, found[0].message)
 
 
+@pytest.mark.parametrize(("t", "call"), [(0, "reset 1"), (3, r"step 3 of episode \d+")])
+def test_a_mask_that_raises_is_told_with_the_call_and_the_exception(t: int, call: str) -> None:
+    class Fails(Line):
+        def action_masks(self) -> Any:
+            if self.t == t:
+                raise LookupError("no such square")
+            return np.ones(3, bool)
+
+    (finding,) = check_env(Fails, steps=STEPS, limits=LIMITS)
+    told = (
+        rf"action_masks\(\) after {call} raises LookupError: no such square \(.*, expected a mask"
+    )
+    assert finding.code == "mask-fails"
+    assert re.match(told, finding.message)
+
+
 @pytest.mark.parametrize(("source", "code"), [("info", None), ("method", "mask-missing")])
 def test_masks_are_looked_for_where_the_run_looks(source: str, code: str | None) -> None:
     config = EnvConfig("Taxi-v4", action_mask=source)

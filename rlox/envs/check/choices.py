@@ -52,7 +52,7 @@ def _find_mask(subject: Subject, player: Player) -> None:
     subject.mask = subject.mask.found(player.env, seen, info)
     if subject.mask.source != "none":
         subject.mask.require_choices(subject.action_space)
-        mask = subject.mask.mask(player.env, seen, info)
+        mask = player.mask(seen, info)
         if mask is None:
             subject.report.stop("mask-missing", subject.mask.absent(asked))
         wrong = subject.mask.misfit(mask, subject.action_space)
@@ -74,7 +74,7 @@ def _extremes(subject: Subject) -> Iterator[Any]:
 
 
 def _allowed(subject: Subject, player: Player, action: Any, seen: Any, info: Any) -> bool:
-    mask = subject.mask.mask(player.env, seen, info)
+    mask = player.mask(seen, info)
     return mask is None or same(subject.mask.kept(mask, subject.action_space, action), action)
 
 

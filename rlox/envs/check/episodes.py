@@ -73,7 +73,7 @@ class _Watched:
 
     def action(self, seen: Any, info: Any) -> Any:
         """A random action that is allowed; `None` where none is."""
-        mask = self.subject.mask.mask(self.player.env, seen, info)
+        mask = self.player.mask(seen, info)
         if mask is None:
             return self._space.sample()
         return self.subject.mask.kept(mask, self._space, self._space.sample())
@@ -147,7 +147,7 @@ class _Watched:
         place = self.subject.mask
         if place.source == "none":
             return
-        mask = place.mask(self.player.env, seen, info)
+        mask = self.player.mask(seen, info)
         wrong = place.misfit(mask, self.subject.action_space)
         if wrong is not None:
             self.report.error(wrong[0], f"after {self.player.where} {wrong[1]}")

@@ -102,6 +102,20 @@ class Player:
         self.running = not (step.terminated or step.truncated)
         return step
 
+    def mask(self, seen: Any, info: Any) -> Any:
+        """The mask after the last call, `None` where there is none."""
+        place, asked = self.subject.mask, f"{self.subject.mask.told} after {self.where}"
+        if place.source == "method":
+            self.subject.doing(asked)
+        try:
+            return place.mask(self.env, seen, info)
+        except self.subject.raises as error:
+            self.subject.report.stop(
+                "mask-fails",
+                f"{asked} raises {failure(error)}, expected a mask: it is asked for after each reset and "
+                "each step that an action follows; answer there too",
+            )
+
     def _reset_failed(self, error: BaseException, asked: str, midway: bool) -> Any:
         if midway:
             self.subject.report.stop(
@@ -174,14 +188,14 @@ class Masked:
     """Turns an action that a mask forbids into one that it allows, the same one each time, or none."""
 
     def __init__(self, player: Player) -> None:
-        self.env, self.place = player.env, player.subject.mask
+        self._player, self._place = player, player.subject.mask
 
     def allowed(self, action: Any, seen: Any, info: Any) -> Any:
         """The action to take after this observation and info."""
-        mask = self.place.mask(self.env, seen, info)
+        mask = self._player.mask(seen, info)
         if mask is None:
             return action
-        return self.place.kept(mask, self.env.action_space, action)
+        return self._place.kept(mask, self._player.env.action_space, action)
 
 
 def _kind(value: Any) -> str:

@@ -132,6 +132,16 @@ class MaskOfResetsOnly(Line):
         return {} if self.t else {"action_mask": np.ones(3, np.int8)}
 
 
+@broken("mask-fails")
+class FailsToTellItsMask(Line):
+    """Told by a method that does not know what to say in the middle of an episode."""
+
+    def action_masks(self) -> Any:
+        if self.t == 3:
+            raise LookupError("no such square")
+        return np.ones(3, bool)
+
+
 @broken("allowed-refused")
 class MaskOfEverything(Walled):
     """Allows all, and refuses what leads into a wall."""
