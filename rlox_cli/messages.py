@@ -92,7 +92,8 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
     if group == "hydra":
         return _unknown_plugin(f"hydra/{option.replace('/', '=', 1)}")
     if group == "env":
-        hint = nearest(option, {*names, *LATE_IDS})
+        module, colon, name = option.rpartition(":")
+        hint = nearest(name, {*names, *LATE_IDS}, module + colon)
         if not hint and ":" not in option:
             hint = f"\n  one of your own: env=module:{option}, with the module that registers it"
         return UnknownNameError(f"env={option}: no such environment in Gymnasium{hint}")

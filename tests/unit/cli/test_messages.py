@@ -35,6 +35,10 @@ TRAIN = {
         "env=CartPol-v1: no such environment in Gymnasium; did you mean 'CartPole-v1' or "
         "'CartPole-v0' or 'phys2d/CartPole-v1'?"
     ),
+    ("env=helpers.masked:DoorByMethod",): (
+        "env=helpers.masked:DoorByMethod: no such environment in Gymnasium; did you mean "
+        "'helpers.masked:DoorsByMethod-v0'?"
+    ),
     ("algo.gamma=interval(0.9,0.99)", "-m"): (
         "an interval has no list of values: a search draws from it, e.g. search=auto"
     ),
