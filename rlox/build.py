@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from rlox.algorithms import ALGORITHMS
@@ -17,16 +18,17 @@ from rlox.runs.checkpoint import Checkpoint, pass_over, whole_checkpoints
 __all__ = ["build", "resume"]
 
 
-def build(config: RunConfig) -> Algorithm:
+def build(config: RunConfig, backend: str | None = None) -> Algorithm:
     """Check what the run needs and assemble it; nothing is written.
 
+    `backend` is the engine that `algo.backend=auto` took when the run began.
     Raises `ConfigError` (or a child naming the environment, space, or missing package).
     """
     check_loggers(config.logger)
     callbacks = [
         as_callbacks(made(spec, f"callbacks[{i}]"))[0] for i, spec in enumerate(config.callbacks)
     ]
-    return ALGORITHMS[config.algo.name].of(config, callbacks=callbacks)
+    return ALGORITHMS[config.algo.name].of(config, callbacks=callbacks, backend=backend)
 
 
 def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
@@ -36,11 +38,14 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     first checkpoint gives `None`: it starts again at step 0.
     """
     # weights to begin with are in the checkpoints of a run that has begun
-    algorithm = build(replace(config, init_from=None))
+    checkpoints = whole_checkpoints(run)
+    newest = next(checkpoints, None)
+    took = newest[1].state.get("backend") if newest else None
+    algorithm = build(replace(config, init_from=None), took)
     algorithm.config = replace(algorithm.config, init_from=config.init_from)
     refused: CheckpointError | None = None
     without_rows: Checkpoint | None = None
-    for folder, saved in whole_checkpoints(run):
+    for folder, saved in chain([newest] if newest else [], checkpoints):
         if algorithm.source.stored_bytes and saved.replay is None:
             without_rows = without_rows or saved  # of a full disk; an older one goes on exactly
             continue

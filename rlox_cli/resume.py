@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +182,9 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         grade = "episode_start" if why else "exact"
         folder.restart(step)
         origin = provenance.collect(plan.config, call.line)
-        _keep_previous(plan, {**origin, "resumed_at": step, "resume_grade": grade})
+        backend = asdict(algorithm.parts.backend)
+        told = {"resumed_at": step, "resume_grade": grade, "backend": backend}
+        _keep_previous(plan, {**origin, **told})
         _set_damaged_aside(plan.path, step)
         call.voice.say("begun", f"{title(plan.config)}\n  folder  {plan.path}")
         for change in plan.changes:

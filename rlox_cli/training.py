@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from typing import Any
 
 from omegaconf import DictConfig
@@ -135,7 +136,9 @@ class TrainTask:
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
+                backend = algorithm.parts.backend
                 told: dict[str, Any] = {"resume_grade": algorithm.source.resume_grade}
+                told["backend"] = asdict(backend)
                 if algorithm.parts.images:
                     told["images"] = list(algorithm.parts.images)
                 if algorithm.origin:
@@ -143,6 +146,7 @@ class TrainTask:
                 folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
                 begun = f"{_title(config, job)}\n  folder  {folder.path}"
+                begun += f"\n  backend {backend.name}: {backend.reason}" if backend.reason else ""
                 begun += "".join(f"\n  image   {line}" for line in algorithm.parts.images)
                 self.call.voice.say("begun", begun)
                 return run_training(algorithm, config, folder, self.call)

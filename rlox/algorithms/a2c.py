@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -26,8 +27,10 @@ from rlox.policies import ActorCritic
 from rlox.policies.native import NativePolicy, unmasked
 from rlox.policies.plain import counted, told_where
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
+from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Clock, Minibatch, Rollout, Update
@@ -124,8 +127,14 @@ class NativeA2CLearner(A2CLearner):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A2C's learner on rollouts."""
     algo = cast(A2CConfig, config.algo)
-    learner = NativeA2CLearner if algo.backend == "native" else A2CLearner
-    return on_policy_parts(config, tools, lambda policy: learner(policy, algo))
+    choice = Choice(algo.backend, config, algo.n_steps * config.env.n_envs, tools.backend)
+
+    def learner(policy: ActorCritic) -> Learner[Rollout]:
+        return choice.learner(
+            policy, lambda: NativeA2CLearner(policy, algo), lambda: A2CLearner(policy, algo)
+        )
+
+    return replace(on_policy_parts(config, tools, learner), backend=choice.made)
 
 
 class A2C(Algorithm):

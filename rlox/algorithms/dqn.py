@@ -28,6 +28,7 @@ from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.replay import Behaviour
+from rlox.training.backend import Choice
 from rlox.training.finite import require_finite_parameters
 from rlox.training.learner import copy_weights, learn_each, learned
 from rlox.training.parts import Parts, Tools
@@ -203,12 +204,16 @@ def epsilon(config: DQNConfig, elapsed: float) -> float:
 def make(config: RunConfig, tools: Tools) -> Parts:
     """DQN's learner, with whatever parts, on replayed transitions."""
     algo = cast(DQNConfig, config.algo)
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
 
     def compose(env: VectorEnv) -> OffPolicy:
         online, target = (_network(algo, env).to(tools.device) for _ in range(2))
-        kind = NativeDQNLearner if algo.backend == "native" else DQNLearner
-        learner = kind(online, target, algo, config.seed)
-        return OffPolicy(online, _explorer(config, online, env, tools.device), learner)
+        given = (online, target, algo, config.seed)
+        learner = choice.learner(
+            online, lambda: NativeDQNLearner(*given), lambda: DQNLearner(*given)
+        )
+        explorer = _explorer(config, online, env, tools.device)
+        return OffPolicy(online, explorer, learner, choice.made)
 
     return off_policy_parts(config, tools, compose)
 

@@ -25,6 +25,7 @@ from rlox.sources.goals import Goals
 from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
 from rlox.training.actor import Actor
+from rlox.training.backend import Backend
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
@@ -44,6 +45,7 @@ class OffPolicy:
     policy: Policy
     behaviour: Behaviour
     learner: Learner[Transitions]
+    backend: Backend
     actions: UnitCodec | None = None
 
 
@@ -77,7 +79,7 @@ def off_policy_parts(
     actions = made.actions or env.actions
     actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
-    return Parts(source, made.learner, actor, evaluator, encoding.said)
+    return Parts(source, made.learner, actor, evaluator, encoding.said, made.backend)
 
 
 def _require_actions(config: RunConfig, env: VectorEnv) -> None:

@@ -109,7 +109,7 @@ def on_policy_parts(
     rows at once, where they lie. `orders` of all rows are held at the same time.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
-    kind = NativeCollector if algo.backend == "native" else RolloutCollector
+    kind = RolloutCollector if algo.backend == "torch" else NativeCollector
     collector = kind(
         env_config.id if tools.env is None else tools.env,
         env_config.n_envs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -17,11 +18,15 @@ from rlox.configs.code import Code
 from rlox.envs.make import EnvSource
 from rlox.policies import ActorCritic, Scored
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
+from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
 from rlox.types import Minibatch, Rollout
 
 __all__ = ["PPO", "PPOLearner"]
+
+MANY = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
 
 
 class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
@@ -37,15 +42,19 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts."""
     algo = cast(PPOConfig, config.algo)
-    native = algo.backend == "native"
-    learner = NativePPOLearner if native else PPOLearner
-    return on_policy_parts(
-        config,
-        tools,
-        lambda policy: learner(policy, algo, tools.streams),
-        minibatch=algo.batch_size,
-        orders=algo.n_epochs if native else 0,
+    held = 8 * algo.n_epochs * algo.n_steps * config.env.n_envs
+    much = (
+        f"the orders of {algo.n_epochs:,} epochs take {held / 2**30:.1f} GiB" if held > MANY else ""
     )
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend, much)
+
+    def learner(policy: ActorCritic) -> Learner[Rollout]:
+        given = (policy, algo, tools.streams)
+        return choice.learner(policy, lambda: NativePPOLearner(*given), lambda: PPOLearner(*given))
+
+    orders = 0 if choice.surely_torch else algo.n_epochs
+    parts = on_policy_parts(config, tools, learner, minibatch=algo.batch_size, orders=orders)
+    return replace(parts, backend=choice.made)
 
 
 class PPO(Algorithm):

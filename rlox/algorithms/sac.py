@@ -29,6 +29,7 @@ from rlox.policies.native_vectors import NativeSquashed
 from rlox.policies.plain import stepped, told_where
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.finite import require_finite_parameters
 from rlox.training.learner import (
     ActorCriticLearner,
@@ -242,10 +243,10 @@ def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
     behaviour = NoisyExploration(
         policy.actor.explore, shape, size, env.n_envs, config.seed, tools.device, every
     )
-    noise = UpdateNoise(tools.streams)
-    kind = NativeSACLearner if algo.backend == "native" else SACLearner
-    learner = kind(policy, algo, target_entropy(algo, actions), noise)
-    return OffPolicy(policy, behaviour, learner, actions)
+    given = (policy, algo, target_entropy(algo, actions), UpdateNoise(tools.streams))
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
+    learner = choice.learner(policy, lambda: NativeSACLearner(*given), lambda: SACLearner(*given))
+    return OffPolicy(policy, behaviour, learner, choice.made, actions)
 
 
 def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -> OffPolicy:
@@ -263,10 +264,10 @@ def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
     policy = policy.to(tools.device)
     logits = inference(policy.actor.net)
     behaviour = SampledChoices(logits, env.actions.size, env.n_envs, config.seed, tools.device)
-    noise = UpdateNoise(tools.streams)
-    kind = NativeSACLearner if algo.backend == "native" else SACLearner
-    learner = kind(policy, algo, target_entropy(algo, env.actions), noise)
-    return OffPolicy(policy, behaviour, learner)
+    given = (policy, algo, target_entropy(algo, env.actions), UpdateNoise(tools.streams))
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
+    learner = choice.learner(policy, lambda: NativeSACLearner(*given), lambda: SACLearner(*given))
+    return OffPolicy(policy, behaviour, learner, choice.made)
 
 
 class SAC(Algorithm):

@@ -26,6 +26,7 @@ from rlox.policies.exploration import NoisyExploration
 from rlox.policies.native_vectors import NativeDeterministic
 from rlox.policies.plain import stepped, told_where
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import (
     ActorCriticLearner,
@@ -192,6 +193,7 @@ class NativeTD3Learner(TD3Learner):
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A deterministic policy's learner on replayed transitions: TD3's and, with its settings, DDPG's."""
     algo = cast(DeterministicConfig, config.algo)
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
 
     def compose(env: VectorEnv) -> OffPolicy:
         actions = env.actions.unit(config.env.id, algo.name)
@@ -208,9 +210,12 @@ def make(config: RunConfig, tools: Tools) -> Parts:
 
         shape = (actions.size,)
         run = (actions.size, env.n_envs, config.seed, tools.device)
-        kind = NativeTD3Learner if algo.backend == "native" else TD3Learner
-        learner = kind(policy, algo, UpdateNoise(tools.streams))
-        return OffPolicy(policy, NoisyExploration(explore, shape, *run), learner, actions)
+        given = (policy, algo, UpdateNoise(tools.streams))
+        learner = choice.learner(
+            policy, lambda: NativeTD3Learner(*given), lambda: TD3Learner(*given)
+        )
+        behaviour = NoisyExploration(explore, shape, *run)
+        return OffPolicy(policy, behaviour, learner, choice.made, actions)
 
     return off_policy_parts(config, tools, compose)
 

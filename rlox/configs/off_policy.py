@@ -67,8 +67,9 @@ class OffPolicyConfig(AlgorithmConfig):
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     backend: str = param(
         "torch",
-        "engine of the update; native: in Rust, for plain networks of vectors on the CPU",
-        choices=("torch", "native"),
+        "engine of the update; native: in Rust, for plain networks of vectors on the CPU; "
+        "auto: the one that was measured to be faster",
+        choices=("auto", "torch", "native"),
     )
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")

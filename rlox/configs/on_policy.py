@@ -65,8 +65,9 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     backend: str = param(
         "torch",
-        "engine of rollouts and updates; native: in Rust, for the built-in policies of vectors on the CPU",
-        choices=("torch", "native"),
+        "engine of rollouts and updates; native: in Rust, for the built-in policies of vectors on the CPU; "
+        "auto: the one that was measured to be faster",
+        choices=("auto", "torch", "native"),
     )
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")

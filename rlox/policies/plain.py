@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, NonFiniteError
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import Adam, FlatParameters, Optimizer
 
-__all__ = ["Adams", "Plain", "counted", "refused", "stepped", "told_where"]
+__all__ = ["Adams", "NativeRefused", "Plain", "counted", "refused", "stepped", "told_where"]
 
 
 # What Adam steps, what it knows of that, and the steps so far, int64 `[1]`: as an engine takes it.
@@ -136,8 +136,16 @@ def counted(optimizer: Optimizer) -> Iterator[NDArray[np.int64]]:
         optimizer.steps = int(steps[0])
 
 
-def refused(what: str) -> ConfigError:
+class NativeRefused(ConfigError):
+    """A policy that only torch learns; `what` it is."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
+        )
+        self.what = what
+
+
+def refused(what: str) -> NativeRefused:
     """An error that says what the policy is."""
-    return ConfigError(
-        f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
-    )
+    return NativeRefused(what)

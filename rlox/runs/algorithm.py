@@ -80,14 +80,15 @@ class Algorithm(ABC):
         callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
+        backend: str | None = None,
     ) -> None:
         self._logger, self._callbacks = as_logger(logger), as_callbacks(callbacks)
         self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
         source = None if env is None or isinstance(env, str) else env
-        device = torch_device(config.device)
-        tools = Tools(device, self.streams, source, policy, dataset, replay)
+        on = torch_device(config.device)
+        tools = Tools(on, self.streams, source, policy, dataset, replay, backend)
         self.parts = type(self).make(self.config, tools)
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
@@ -111,11 +112,12 @@ class Algorithm(ABC):
         callbacks: Callback | Sequence[Callback] | None = None,
         replay: bool = True,
         dataset: OfflineDatasetBuffer | None = None,
+        backend: str | None = None,
     ) -> Self:
-        """The algorithm that a run configuration describes, past the signature of `cls`."""
-        algorithm = cls.__new__(cls)
-        Algorithm.__init__(algorithm, config, env, policy, logger, callbacks, replay, dataset)
-        return algorithm
+        """The algorithm that a configuration describes; `backend` is what `algo.backend=auto` took before."""
+        made = cls.__new__(cls)
+        Algorithm.__init__(made, config, env, policy, logger, callbacks, replay, dataset, backend)
+        return made
 
     @classmethod
     def tuned(
@@ -154,16 +156,16 @@ class Algorithm(ABC):
     ) -> Self:
         """Restore from a run folder or a checkpoint folder.
 
-        The environment, configuration, counters, normalisers, weights, optimizer and random streams
-        come from the checkpoint. `env_id` replaces the environment (needed when it was an object),
-        `env_kwargs` are further arguments of it, `device` replaces the device and `backend` the engine of
-        the updates; `policy` is needed when the run had a module of its own, whose weights are then
-        loaded. `logger` and `callbacks` are those of further training: none are saved. With `replay=False`
-        the rows of a replay buffer or dataset stay where they are: enough to play, and training fills a
-        new buffer first. `dataset` is the one that an offline run had, unless its folder is configured.
-        `wrappers`, `reward_wrappers` and
-        `schedules` (by field) are those that a file cannot hold, or others. A checkpoint is data: code
-        that it names (`module:Name`) is imported only if that is given again, or with `trust`.
+        The environment, configuration, counters, normalisers, weights, optimizer and random streams come from
+        the checkpoint. `env_id` replaces the environment (needed when it was an object), `env_kwargs` are
+        further arguments of it, `device` replaces the device and `backend` the engine of the updates;
+        `policy` is needed when the run had a module of its own, whose weights are then loaded. `logger` and
+        `callbacks` are those of further training: none are saved. With `replay=False` the rows of a replay
+        buffer or dataset stay where they are: enough to play, and training fills a new buffer first.
+        `dataset` is the one that an offline run had, unless its folder is configured. `wrappers`,
+        `reward_wrappers` and `schedules` (by field) are those that a file cannot hold, or others. A
+        checkpoint is data: code that it names (`module:Name`) is imported only if that is given again, or
+        with `trust`.
         """
         saved = read_checkpoint(resolve_checkpoint(Path(path)))
         env_id = env if env_id is None else env_id  # both names, as in the constructor
@@ -175,8 +177,9 @@ class Algorithm(ABC):
             )
         given = Given(env_id, env_kwargs, policy, wrappers, reward_wrappers, schedules, trust)
         config = given.config(config, Path(path))
+        rest = (logger, callbacks, replay, dataset, saved.state.get("backend"))
         begun = replace(config, init_from=None)  # the weights are in the checkpoint
-        algorithm = cls.of(begun, env_id, given.module, logger, callbacks, replay, dataset)
+        algorithm = cls.of(begun, env_id, given.module, *rest)
         algorithm.config = replace(algorithm.config, init_from=config.init_from)
         algorithm.restore(saved, replay)
         return algorithm
@@ -193,11 +196,10 @@ class Algorithm(ABC):
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has taken `total_timesteps` steps in all.
 
-        Steps count all environments together and are rounded up to whole rollouts. Returns the last
-        metrics with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and
-        `updates`. Going on with a larger total stretches the schedules. `ConfigError` for what is not a
-        whole number of at least 1; 1e5 is one. `progress` shows how far it is on standard output: a bar
-        on a terminal, else a line now and then.
+        Steps count all environments together and are rounded up to whole rollouts. Returns the last metrics
+        with `mean_reward` (mean return of the last 100 finished episodes), `env_steps` and `updates`. Going
+        on with a larger total stretches the schedules. `ConfigError` for what is no whole number above 0;
+        1e5 is one. `progress` shows on standard output how far it is, by a bar if that is a terminal.
         """
         total = whole_number(RunConfig, "total_steps", total_timesteps, "total_timesteps")
         if told := rounding(replace(self.config, total_steps=total)):
@@ -209,9 +211,8 @@ class Algorithm(ABC):
 
     def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
         """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
-        asked = (
-            self.config if total_steps is None else replace(self.config, total_steps=total_steps)
-        )
+        total = self.config.total_steps if total_steps is None else total_steps
+        asked = replace(self.config, total_steps=total)
         if self.clock.now >= asked.rounded_steps:
             raise ConfigError(
                 f"the run is at {self.clock.now} steps already and totals count from its start: "
@@ -253,8 +254,8 @@ class Algorithm(ABC):
         self.stop_reason = reason
 
     def summary(self) -> dict[str, float | int]:
-        """The last update's metrics with the counters, `mean_reward` and, where episodes end in
-        success or not, `train/success_rate`; where environments failed, how often.
+        """The last update's metrics with the counters and `mean_reward`; where there are such, with
+        `train/success_rate` and failures of environments.
         """
         row = {
             **self._last.metrics,
@@ -304,10 +305,7 @@ class Algorithm(ABC):
             return self.parts.evaluate(episodes, seed, film, stopped, render, generator)
 
     def save(self, path: str | Path, replay: bool = True) -> None:
-        """Write a checkpoint folder at `path`, replacing one that is there.
-
-        With `replay` it has the rows of a replay buffer, in a folder of that name.
-        """
+        """Write a checkpoint folder at `path`, in place of any there; `replay` also a buffer's rows."""
         self._exact.tell(self.clock.now, self.env_id)
         noted = Noted()
         saved = self.checkpoint(store=noted if replay else Nowhere())
@@ -323,12 +321,12 @@ class Algorithm(ABC):
 
         The rows of a replay buffer go into `store`; without one they are copied.
         """
-        learned = self.learner.state()
-        store = store or InMemory()
+        learned, store = self.learner.state(), store or InMemory()
         state: dict[str, Any] = {
             "source": self.source.save(store),
             "recent": self.recent.state(),
             "session": dict(session or {}),
+            "backend": self.parts.backend.name,
         }
         if kept := states_of(self._callbacks):
             state["callbacks"] = kept
@@ -394,6 +392,7 @@ class Algorithm(ABC):
                 self.stop("callback")
 
     def _done(self, clock: Clock) -> bool:
-        done = self.stop_reason is not None or not clock.left
-        self._exact.whole = done  # until the tick that begins now is over
+        self._exact.whole = done = (
+            self.stop_reason is not None or not clock.left
+        )  # until the tick is over
         return done

@@ -14,6 +14,7 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
 from rlox.training.actor import ActorOf
+from rlox.training.backend import BY_TORCH, Backend
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Learner, Source
 
@@ -46,6 +47,7 @@ class Parts:
     actor: ActorOf[Any]
     evaluate: Evaluate | None  # None without an environment to play in
     images: tuple[str, ...] = ()  # in words, what networks make of each in the observations
+    backend: Backend = BY_TORCH  # what learns
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,4 @@ class Tools:
     policy: nn.Module | None = None  # the user's own
     dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
     replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it
+    backend: str | None = None  # what `auto` took when the run began

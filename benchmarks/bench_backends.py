@@ -1,0 +1,135 @@
+"""Whole trainings in torch and in the native engine by turns: what `algo.backend=auto` goes by.
+
+CPU seconds of one thread, of collection and updates together on native environments, by algorithm, widths of
+two hidden layers and rows of an update. The ratios of this kind of CPU go into the table in
+`rlox/training/backend_table.json`, beside those of others; `benchmarks/results/backends.md` shows them.
+
+    python benchmarks/bench_backends.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness.machine import describe_machine, now
+from harness.threads import ensure_single_threaded
+
+OUT = Path(__file__).parent / "results"
+WIDTHS = (64, 128, 256, 512, 1024)
+BATCHES = (64, 256, 1024)  # of replayed transitions
+ROUNDS, ENOUGH = 7, 20.0  # at most so many; no further one after so many seconds
+ENVS = {"ppo": "CartPole-v1", "a2c": "CartPole-v1", "dqn": "CartPole-v1"}
+# environments, steps of a rollout; of PPO with minibatches of so many rows
+PPO_SIZES = ((8, 128, 64), (8, 128, 256), (64, 64, 2_048), (1_024, 16, 16_384), (16_384, 4, 65_536))
+A2C_SIZES = ((8, 5), (64, 5), (1_024, 5), (16_384, 4))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One size of one algorithm."""
+
+    algo: str
+    width: int
+    rows: int
+    options: dict[str, Any]
+    steps: int  # of environments, in each of the turns
+
+
+def cells() -> Iterator[Cell]:
+    """Every size, the widest last."""
+    for width in WIDTHS:
+        for n_envs, n_steps, batch_size in PPO_SIZES:
+            run = {"n_envs": n_envs, "n_steps": n_steps, "n_epochs": 2, "batch_size": batch_size}
+            yield Cell("ppo", width, batch_size, run, n_envs * n_steps)
+        for n_envs, n_steps in A2C_SIZES:
+            rows = n_envs * n_steps
+            steps = rows * max(1, 4_000_000 // (rows * width))
+            yield Cell("a2c", width, rows, {"n_envs": n_envs, "n_steps": n_steps}, steps)
+        for algo in ("dqn", "sac", "td3", "ddpg"):
+            for rows in BATCHES:
+                updates = max(4, 2**21 // (rows * width))
+                each = 4 if algo == "dqn" else 1
+                options = {"batch_size": rows, "train_freq": each, "n_envs": 1}
+                buffer = {"learning_starts": 128, "buffer_size": 4_096}
+                yield Cell(algo, width, rows, options | buffer, each * updates)
+
+
+def measure(cell: Cell) -> dict[str, Any]:
+    """Median CPU seconds of each, and how many times as long torch takes."""
+    from rlox.algorithms import ALGORITHMS
+
+    env, facade = ENVS.get(cell.algo, "Pendulum-v1"), ALGORITHMS[cell.algo]
+    make: Any = facade
+    options = cell.options | {"net_arch": (cell.width, cell.width)}
+    runs = {name: make(env, seed=0, backend=name, **options) for name in ("torch", "native")}
+    warm = max(cell.steps, 256)
+    for run in runs.values():
+        run.train(warm)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    while len(seconds["torch"]) < ROUNDS and sum(map(sum, seconds.values())) < ENOUGH:
+        for name, run in runs.items():
+            begun = time.process_time()
+            run.train(run.clock.now + cell.steps)
+            seconds[name].append(time.process_time() - begun)
+    for run in runs.values():
+        run.close()
+    torch, native = (float(np.median(seconds[name])) for name in ("torch", "native"))
+    each = {
+        "torch_us": round(1e6 * torch / cell.steps, 2),
+        "native_us": round(1e6 * native / cell.steps, 2),
+    }
+    return {"width": cell.width, "rows": cell.rows, "ratio": round(torch / native, 2), **each}
+
+
+def render(kinds: dict[str, Any]) -> str:
+    """A table for each kind of CPU: times as long as native, microseconds of torch and native a step."""
+    lines = ["# Measured: torch beside the native engine", ""]
+    for kind, known in kinds.items():
+        lines += [f"## {kind}", "", f"{known['date']}, {known['machine']}; one thread each.", ""]
+        lines += ["| algorithm | rows of an update | " + " | ".join(map(str, WIDTHS)) + " wide |"]
+        lines += ["|---|---|" + "---|" * len(WIDTHS)]
+        for algo, measured in known["algorithms"].items():
+            for rows in sorted({cell["rows"] for cell in measured}):
+                of = {
+                    cell["width"]: f"{cell['ratio']:.2f}x"
+                    for cell in measured
+                    if cell["rows"] == rows
+                }
+                lines += [
+                    f"| {algo} | {rows:,} | " + " | ".join(of.get(w, "") for w in WIDTHS) + " |"
+                ]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure, and put this kind of CPU into the table."""
+    ensure_single_threaded()
+    import torch
+
+    from rlox.training.backend import TABLE, cpu_kind
+
+    torch.set_num_threads(1)
+    algorithms: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells():
+        found = measure(cell)
+        algorithms.setdefault(cell.algo, []).append(found)
+        print(cell.algo, found, flush=True)
+    kinds = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
+    machine, torch_version = describe_machine(), torch.__version__.partition("+")[0]
+    said = f"{machine['cpu']}, {machine['blas']}, torch {torch_version}"
+    kinds[cpu_kind()] = {"date": now(), "machine": said, "algorithms": algorithms}
+    TABLE.write_text(json.dumps(kinds, indent=1) + "\n", encoding="utf-8")
+    (OUT / "backends.md").write_text(render(kinds), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

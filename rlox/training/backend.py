@@ -1,0 +1,142 @@
+"""Which engine learns: the one asked for, or under `auto` the one that was measured to be faster.
+
+`backend_table.json` beside this file has the measurements, which `benchmarks/bench_backends.py` makes: by
+kind of CPU and algorithm, how many times as long torch takes for a whole training, of networks of that
+width and updates of that many rows, one thread each.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from rlox.configs import RunConfig
+from rlox.policies.plain import NativeRefused
+
+__all__ = ["BY_TORCH", "Backend", "Choice", "cpu_kind", "widest"]
+
+AUTO, NATIVE, TORCH = "auto", "native", "torch"
+TABLE = Path(__file__).with_name("backend_table.json")
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The engine that learns, `torch` or `native`, and in words why `auto` took it.
+
+    No words where it was asked for.
+    """
+
+    name: str
+    reason: str = ""
+
+
+BY_TORCH = Backend(TORCH)
+
+
+class Choice:
+    """Makes a learner with the engine that is asked for, or that `auto` takes.
+
+    Parameters
+    ----------
+    asked : `algo.backend`
+    config : of the run; what was measured had one thread
+    rows : rows of an update
+    kept : what `auto` took when the run began, which it takes again where that is possible
+    why_torch : in words, why `auto` takes torch whatever was measured; empty where nothing speaks for it
+
+    Attributes
+    ----------
+    made : which engine `learner` took
+    """
+
+    def __init__(
+        self,
+        asked: str,
+        config: RunConfig,
+        rows: int,
+        kept: str | None = None,
+        why_torch: str = "",
+    ) -> None:
+        self._algo, self._asked = config.algo.name, asked
+        self._rows, self._threads, self._kept = rows, config.torch_threads, kept
+        self._why_torch = why_torch
+        self.made = BY_TORCH
+
+    @property
+    def surely_torch(self) -> bool:
+        """Whether torch is the engine of every policy."""
+        return self._asked == TORCH or (self._asked == AUTO and bool(self._why_torch))
+
+    def learner(self, policy: nn.Module, native: Callable[[], L], otherwise: Callable[[], L]) -> L:
+        """What `native` makes, or `otherwise`, of which torch is the engine."""
+        self.made = self._best(policy) if self._asked == AUTO else Backend(self._asked)
+        if self.made.name == NATIVE:
+            try:
+                return native()
+            except NativeRefused as error:
+                if self._asked != AUTO:
+                    raise
+                self.made = Backend(TORCH, f"the policy is {error.what}")
+        return otherwise()
+
+    def _best(self, policy: nn.Module) -> Backend:
+        if self._why_torch:
+            return Backend(TORCH, self._why_torch)
+        if self._kept is not None:
+            return Backend(self._kept, "as when the run began")
+        if self._threads > 1:
+            return Backend(TORCH, f"torch_threads={self._threads}, native's updates take one")
+        kind, width = cpu_kind(), widest(policy)
+        measured = _table().get(kind, {}).get("algorithms", {}).get(self._algo)
+        if measured is None:
+            return Backend(TORCH, f"native was not measured on this kind of CPU, {kind}")
+        cell = _cell(measured, width, self._rows)
+        if cell is None:
+            size = f"{width} wide, {self._rows:,} rows an update"
+            return Backend(TORCH, f"native was not measured at such sizes: {size}")
+        ratio, at = cell["ratio"], f"{cell['width']} wide, {cell['rows']:,} rows an update"
+        return Backend(
+            NATIVE if ratio > 1.0 else TORCH,
+            f"native was measured at {ratio:g} times torch's speed, {at}",
+        )
+
+
+def widest(policy: nn.Module) -> int:
+    """The largest number of inputs or outputs that a layer has."""
+    return max((size for p in policy.parameters() for size in p.shape[-2:]), default=1)
+
+
+@cache
+def cpu_kind() -> str:
+    """Architecture, vendor and the vectors that torch uses, as far as they are known."""
+    return " ".join((platform.machine(), _vendor(), torch.backends.cpu.get_cpu_capability()))
+
+
+def _vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    said = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
+    return next(said, platform.processor() or "unknown")
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(TABLE.read_text("utf-8"))
+    return table
+
+
+def _cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
+    """The smallest measured sizes that are no smaller: torch gains with both. None beyond the largest."""
+    fits = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
+    return min(fits, key=lambda cell: (cell["width"], cell["rows"]), default=None)

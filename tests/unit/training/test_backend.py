@@ -1,0 +1,187 @@
+"""Which engine `algo.backend=auto` takes, and that a run keeps it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.small import SMALL_PPO
+from torch import nn
+
+from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
+from rlox.build import build, resume
+from rlox.configs import make_run
+from rlox.errors import ConfigError
+from rlox.training import backend
+from rlox.training.backend import TABLE, Backend, cpu_kind, widest
+
+OFF = {"net_arch": (8,), "batch_size": 16, "learning_starts": 32, "buffer_size": 256}
+FACADES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "ppo": (PPO, "CartPole-v1", SMALL_PPO),
+    "a2c": (A2C, "CartPole-v1", {"net_arch": (8,)}),
+    "dqn": (DQN, "CartPole-v1", OFF),
+    "sac": (SAC, "Pendulum-v1", OFF),
+    "td3": (TD3, "Pendulum-v1", OFF),
+    "ddpg": (DDPG, "Pendulum-v1", OFF),
+}
+
+
+def cell(width: int, rows: int, ratio: float) -> dict[str, float]:
+    return {"width": width, "rows": rows, "ratio": ratio}
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Measurements of this machine's kind of CPU, in place of those committed."""
+    algorithms = {name: [cell(1024, 65536, 2.5)] for name in FACADES}
+    monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): {"algorithms": algorithms}})
+    return algorithms
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_the_engine_that_was_measured_to_be_faster_is_taken(
+    name: str, table: dict[str, Any]
+) -> None:
+    facade, env, options = FACADES[name]
+    for ratio, expected in ((2.5, "native"), (1.0, "torch"), (0.4, "torch")):
+        table[name] = [cell(1024, 65536, ratio)]
+        algorithm = facade(env, seed=0, backend="auto", **options)
+        assert algorithm.parts.backend.name == expected
+        assert f"{ratio:g} times torch's speed, 1024 wide" in algorithm.parts.backend.reason
+        algorithm.close()
+
+
+def test_the_measurement_that_counts_is_of_the_next_larger_sizes(table: dict[str, Any]) -> None:
+    table["ppo"] = [
+        cell(64, 64, 7.0),
+        cell(64, 256, 4.0),
+        cell(128, 64, 0.9),
+        cell(128, 256, 0.8),
+    ]
+    for width, batch_size, said in ((64, 64, "7 times"), (64, 65, "4 times"), (65, 32, "0.9 ")):
+        algorithm = PPO(
+            seed=0, backend="auto", **SMALL_PPO | {"net_arch": (width,), "batch_size": batch_size}
+        )
+        assert said in algorithm.parts.backend.reason
+        algorithm.close()
+    for options in ({"net_arch": (129,)}, {"batch_size": 257, "n_steps": 128}):
+        algorithm = PPO(seed=0, backend="auto", **SMALL_PPO | options)
+        assert algorithm.parts.backend.name == "torch"
+        assert "not measured at such sizes" in algorithm.parts.backend.reason
+        algorithm.close()
+
+
+def test_a_kind_of_cpu_that_nobody_measured_learns_with_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "cpu_kind", lambda: "riscv64 unknown DEFAULT")
+    algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
+    said = "native was not measured on this kind of CPU, riscv64 unknown DEFAULT"
+    assert algorithm.parts.backend == Backend("torch", said)
+    algorithm.close()
+
+
+@pytest.mark.usefixtures("table")
+def test_what_only_torch_learns_is_learned_by_torch_which_says_why() -> None:
+    noisy = DQN(seed=0, noisy=True, backend="auto", **OFF)
+    assert noisy.parts.backend.name == "torch"
+    assert noisy.parts.backend.reason == "the policy is one of noisy layers or of distributions"
+    noisy.train(64)
+    noisy.close()
+    exploring = SAC("Pendulum-v1", seed=0, use_sde=True, backend="auto", **OFF)
+    assert exploring.parts.backend.name == "torch"
+    assert "SquashedSDEPolicy" in exploring.parts.backend.reason
+    exploring.close()
+    with pytest.raises(ConfigError, match="the policy is one of noisy"):
+        DQN(seed=0, noisy=True, backend="native", **OFF)
+
+
+@pytest.mark.usefixtures("table")
+def test_threads_that_were_asked_for_are_torchs() -> None:
+    config = make_run(
+        {
+            "algo": {"name": "ppo", "backend": "auto"},
+            "env": {"id": "CartPole-v1"},
+            "torch_threads": 2,
+        }
+    )
+    algorithm = build(config)
+    assert algorithm.parts.backend == Backend("torch", "torch_threads=2, native's updates take one")
+    algorithm.close()
+
+
+def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
+    table: dict[str, Any],
+) -> None:
+    table["ppo"] = [cell(1024, 65536, 3.0)]
+    options = SMALL_PPO | {"n_epochs": 100_000_000}
+    algorithm = PPO(seed=0, backend="auto", **options)
+    assert algorithm.parts.backend.name == "torch"
+    assert "the orders of 100,000,000 epochs" in algorithm.parts.backend.reason
+    algorithm.close()
+    with pytest.raises(ConfigError, match="of memory"):
+        PPO(seed=0, backend="native", **options)
+
+
+def test_what_was_asked_for_needs_no_reason(table: dict[str, Any]) -> None:
+    for name in ("torch", "native"):
+        algorithm = PPO(seed=0, backend=name, **SMALL_PPO)
+        assert algorithm.parts.backend == Backend(name)
+        algorithm.close()
+
+
+@pytest.mark.parametrize(("began", "now"), [(2.0, 0.5), (0.5, 2.0)])
+def test_a_run_goes_on_with_the_engine_that_it_began_with(
+    began: float, now: float, table: dict[str, Any], tmp_path: Path
+) -> None:
+    table["ppo"] = [cell(1024, 65536, began)]
+    algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
+    took = algorithm.parts.backend.name
+    algorithm.train(128)
+    algorithm.save(tmp_path / "checkpoints" / "step-000000000128")
+    algorithm.close()
+    table["ppo"] = [cell(1024, 65536, now)]
+    loaded = PPO.from_checkpoint(tmp_path / "checkpoints" / "step-000000000128")
+    assert loaded.parts.backend == Backend(took, "as when the run began")
+    assert loaded.config.algo.backend == "auto"
+    other = PPO.from_checkpoint(
+        tmp_path / "checkpoints" / "step-000000000128",
+        backend={"native": "torch", "torch": "native"}[took],
+    )
+    assert other.parts.backend.name != took  # as asked
+    resumed, saved = resume(tmp_path, replace(loaded.config, total_steps=256))
+    assert saved is not None
+    assert resumed.parts.backend.name == took
+    for each in (loaded, other, resumed):
+        each.close()
+
+
+def test_the_widest_layer_counts_its_inputs_too() -> None:
+    assert widest(nn.Sequential(nn.Linear(376, 64), nn.Linear(64, 17))) == 376
+
+
+def test_the_committed_table_has_every_algorithm_at_growing_sizes() -> None:
+    kinds = json.loads(TABLE.read_text("utf-8"))
+    assert kinds
+    for known in kinds.values():
+        assert set(known["algorithms"]) == set(FACADES)
+        for cells in known["algorithms"].values():
+            sizes = [(one["width"], one["rows"]) for one in cells]
+            assert len(set(sizes)) == len(sizes) > 10
+            assert all(one["ratio"] > 0 and math.isfinite(one["ratio"]) for one in cells)
+
+
+def test_numbers_of_either_engine_are_those_of_the_engine_by_name(table: dict[str, Any]) -> None:
+    table["ppo"] = [cell(1024, 65536, 3.0)]
+    weights = []
+    for name in ("auto", "native"):
+        algorithm = PPO(seed=3, backend=name, **SMALL_PPO)
+        algorithm.train(256)
+        weights.append(torch.cat([p.flatten() for p in algorithm.policy.parameters()]))
+        algorithm.close()
+    assert torch.equal(*weights)
