@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from os import PathLike, fspath
 from typing import Any
@@ -24,6 +23,7 @@ from rlox.configs import (
 from rlox.configs.advice import idle_workers
 from rlox.configs.check import require_one_schedule
 from rlox.configs.secrets import looked_up
+from rlox.devices import torch_threads
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.presets import tuned_options
@@ -179,17 +179,6 @@ def torch_device(name: str) -> torch.device:
             f"device={name} is not available here, device=cpu is: {first_line(error)}"
         ) from error
     return device
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Run a block with `count` torch threads and put the caller's number back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def first_line(error: BaseException) -> str:
