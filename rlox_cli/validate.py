@@ -62,9 +62,11 @@ def try_environment(config: RunConfig) -> None:
     """
     from rlox.envs.actions import ActionCodec
     from rlox.envs.films import frame_of, require_video
-    from rlox.envs.make import single_factory, uses_native
+    from rlox.envs.make import require_native, single_factory, uses_native
     from rlox.envs.spaces import ObservationCodec
 
+    if config.algo.native_only:
+        require_native(config.env, config.algo.name)
     if uses_native(config.env):
         return
     filmed = config.env.record_every > 0

@@ -6,6 +6,7 @@ from rlox.algorithms.a2c import A2C
 from rlox.algorithms.bc import BC
 from rlox.algorithms.ddpg import DDPG
 from rlox.algorithms.dqn import DQN
+from rlox.algorithms.hybrid_ppo import HybridPPO
 from rlox.algorithms.ppo import PPO
 from rlox.algorithms.rainbow import Rainbow
 from rlox.algorithms.recurrent_ppo import RecurrentPPO
@@ -24,12 +25,14 @@ __all__ = [
     "PPO",
     "SAC",
     "TD3",
+    "HybridPPO",
     "Rainbow",
     "RecurrentPPO",
 ]
 
 _ALGORITHMS: dict[str, type[Algorithm]] = {
-    facade.name: facade for facade in (PPO, RecurrentPPO, A2C, DQN, Rainbow, SAC, TD3, DDPG, BC)
+    facade.name: facade
+    for facade in (PPO, RecurrentPPO, A2C, DQN, Rainbow, SAC, TD3, DDPG, HybridPPO, BC)
 }
 
 

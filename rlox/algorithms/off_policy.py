@@ -90,7 +90,7 @@ def _require_actions(config: RunConfig, env: VectorEnv) -> None:
     *others, last = (
         name
         for name, other in ALGO_CONFIGS.items()
-        if kind in other.actions and other.unit == algo.unit
+        if kind in other.actions and other.unit == algo.unit and not other.native_only
     )
     raise UnsupportedSpaceError(
         f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "

@@ -15,6 +15,7 @@ from rlox.configs.buffers import (
 from rlox.configs.check import leaves, make, make_run, plain, require_device
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
 from rlox.configs.names import nearest
 from rlox.configs.params import param
@@ -47,6 +48,7 @@ __all__ = [
     "DQNConfig",
     "EnvConfig",
     "EvalConfig",
+    "HybridPPOConfig",
     "LogConfig",
     "LoggerConfig",
     "OfflineConfig",

@@ -31,6 +31,8 @@ class AlgorithmConfig:
     bounded: ClassVar[bool] = False
     # Whether it keeps to masks of actions (env.action_mask).
     masks: ClassVar[bool] = False
+    # Whether it steps environments in Rust only.
+    native_only: ClassVar[bool] = False
 
     @property
     def buffer(self) -> str:

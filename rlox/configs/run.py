@@ -11,6 +11,7 @@ from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.offered import algorithm_config
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
@@ -29,6 +30,7 @@ AlgoConfig = (
     | SACConfig
     | TD3Config
     | DDPGConfig
+    | HybridPPOConfig
     | BCConfig
 )
 _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
@@ -40,6 +42,7 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "sac": SACConfig,
     "td3": TD3Config,
     "ddpg": DDPGConfig,
+    "hybrid_ppo": HybridPPOConfig,
     "bc": BCConfig,
 }
 ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)

@@ -44,6 +44,7 @@ __all__ = [
     "factory_of",
     "is_no_environment",
     "make_vec",
+    "require_native",
     "single_factory",
     "uses_native",
 ]
@@ -85,6 +86,15 @@ def uses_native(config: EnvConfig) -> bool:
             f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
         )
     return native
+
+
+def require_native(config: EnvConfig, algo: str, source: EnvSource | None = None) -> None:
+    """Raise `ConfigError` for an environment that Python steps, where `algo` needs one that runs in Rust."""
+    if source is not None or not uses_native(config):
+        raise ConfigError(
+            f"env={config.id}: {algo} collects in Rust and steps native environments only, "
+            f"{', '.join(native_env_ids())}; use one of them, or algo=ppo, which steps any"
+        )
 
 
 def bare_factory(

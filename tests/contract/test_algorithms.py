@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers.oracles import numeric_leaves
 
-from rlox.algorithms import ALGORITHMS, RecurrentPPO
+from rlox.algorithms import ALGORITHMS, HybridPPO, RecurrentPPO
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError
@@ -65,8 +65,8 @@ def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert facade.__bases__ == (Algorithm,)
         # a policy with a memory is asked with a state and answers with the next one
-        remembers = {"predict"} if facade is RecurrentPPO else set()
-        assert own <= {"name", "make", "collector"} | remembers
+        more = {RecurrentPPO: {"predict"}, HybridPPO: {"timing_summary"}}.get(facade, set())
+        assert own <= {"name", "make", "collector"} | more
 
 
 def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from helpers.seen import REFUSED, SEEN, Samples, image
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import ALGORITHMS
+from rlox.configs import ALGO_CONFIGS
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.runs.record import record
@@ -44,6 +45,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bc": {"batch_size": 4, "learning_rate": 1e-2},
 }
 VECTORS = {"sac", "td3", "ddpg"}
+ANYWHERE = [name for name in ALGORITHMS if not ALGO_CONFIGS[name].native_only]
 SMALL: dict[str, Any] = {"seed": 3, "net_arch": (6,)}
 
 
@@ -67,7 +69,7 @@ def weights(algorithm: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", SEEN)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ANYWHERE)
 def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     name: str, kind: str, tmp_path: Path
 ) -> None:
@@ -111,7 +113,7 @@ def batch_of(space: spaces.Space[Any], several: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ANYWHERE)
 def test_what_has_no_fixed_size_is_refused_with_the_wrapper_that_helps(
     name: str, kind: str
 ) -> None:

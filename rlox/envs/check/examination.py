@@ -26,6 +26,7 @@ from rlox.envs.check.unmasked import play_unmasked
 from rlox.envs.check.values import brief
 from rlox.envs.engines.makers import maker_of
 from rlox.envs.make import EnvSource, bare_factory, factory_of
+from rlox.envs.native import native_engine
 from rlox.envs.wrapping import wrapping
 
 __all__ = ["Checked", "check_config", "check_env"]
@@ -108,8 +109,14 @@ def check_config(
         brief(subject.action_space) if known else "",
         subject.done_steps,
         subject.done_episodes,
-        subject.fits(config.id) if known else {},
+        subject.fits(config.id, _in_rust(config)) if known else {},
     )
+
+
+def _in_rust(config: EnvConfig) -> bool:
+    """Whether a run of this configuration steps its environments in Rust."""
+    bare = not config.put_around and config.backend in ("auto", "native")
+    return bare and native_engine(config.id) is not None
 
 
 def _subject(

@@ -14,10 +14,12 @@ from rlox.errors import ConfigError
 __all__ = ["fits"]
 
 
-def fits(name: str, observation_space: Any, action_space: Any, frames: int = 1) -> dict[str, str]:
+def fits(
+    name: str, observation_space: Any, action_space: Any, frames: int = 1, native: bool = False
+) -> dict[str, str]:
     """Of each algorithm, as it is by default, why it does not fit; empty text where it does.
 
-    `frames` are those that an observation is a stack of.
+    `frames` are those that an observation is a stack of; `native` environments are stepped in Rust.
     """
     try:
         images = ObservationCodec.of(observation_space, name).images
@@ -26,15 +28,19 @@ def fits(name: str, observation_space: Any, action_space: Any, frames: int = 1) 
         return dict.fromkeys(ALGO_CONFIGS, str(error))
     odd = next((image for image in images if image.channels_first(frames) is None), None)
     return {
-        algo: _misfit(algo, config, actions, name) or _misread(config, odd)
+        algo: _misfit(algo, config, actions, name, native) or _misread(config, odd)
         for algo, config in ALGO_CONFIGS.items()
     }
 
 
-def _misfit(algo: str, config: type[AlgorithmConfig], actions: ActionCodec, name: str) -> str:
+def _misfit(
+    algo: str, config: type[AlgorithmConfig], actions: ActionCodec, name: str, native: bool
+) -> str:
     """Why an algorithm does not act so."""
     if actions.kind not in config.actions:
         return f"needs {' or '.join(config.actions)}"
+    if config.native_only and not native:
+        return "needs an environment that runs in Rust"
     if config.bounded and actions.kind == "Box":
         try:
             actions.unit(name, algo)

@@ -91,9 +91,9 @@ class Subject:
                 "the same arguments and correct what fails",
             )
 
-    def fits(self, name: str) -> dict[str, str]:
+    def fits(self, name: str, native: bool = False) -> dict[str, str]:
         """Of each algorithm why it does not take the spaces; empty text where it does."""
-        return fits(name, self.observation_space, self.action_space, self.frames)
+        return fits(name, self.observation_space, self.action_space, self.frames, native)
 
     def seeds(self, n: int) -> list[int]:
         """Different seeds, none of them 0."""

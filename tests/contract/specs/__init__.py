@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from rlox.configs import RunConfig, make_run
+from rlox.configs import ALGO_CONFIGS, RunConfig, make_run
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.help import value_text
 
@@ -84,6 +84,11 @@ class AlgorithmSpec:
             flat |= {f"{group}.{key}": value for key, value in rest.items()}
         named = [f"algo={self.name}", f"env={tree['env']['id']}", "tuned=null"]
         return named + [f"{key}={value_text(value)}" for key, value in flat.items()]
+
+    @property
+    def native_only(self) -> bool:
+        """Whether it runs on native environments and the CPU only."""
+        return ALGO_CONFIGS[self.name].native_only
 
     @property
     def name(self) -> str:

@@ -15,7 +15,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlox.algorithms import A2C, BC, DDPG, DQN, PPO, SAC, TD3, Rainbow, RecurrentPPO
+from rlox.algorithms import (
+    A2C,
+    BC,
+    DDPG,
+    DQN,
+    PPO,
+    SAC,
+    TD3,
+    HybridPPO,
+    Rainbow,
+    RecurrentPPO,
+)
 from rlox.runs.algorithm import Algorithm
 from rlox_cli.provenance import cpu_model
 
@@ -69,6 +80,8 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
             **EPOCHS,
         },
     ),
+    "hybrid": (HybridPPO, {"env_id": "CartPole-v1", **EPOCHS}),
+    "hybrid_box": (HybridPPO, {"env_id": "Pendulum-v1", "normalize_obs": True, **EPOCHS}),
     "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True, **ROLLOUT}),
     "bc": (BC, {"env_id": "CartPole-v1", "dataset": DATA, "batch_size": 8, "n_envs": 1}),

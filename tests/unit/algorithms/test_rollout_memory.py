@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlox.algorithms import A2C, PPO, RecurrentPPO
+from rlox.algorithms import A2C, PPO, HybridPPO, RecurrentPPO
 from rlox.algorithms.on_policy import rollout_bytes
 from rlox.algorithms.recurrent_ppo import recurrent_bytes
 from rlox.errors import ConfigError
@@ -51,16 +51,16 @@ def said(algorithm: Algorithm, minibatch: int | None) -> int:
 
 @pytest.mark.ci
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("name", ["ppo", "a2c", "recurrent_ppo"])
+@pytest.mark.parametrize("name", ["ppo", "a2c", "recurrent_ppo", "hybrid_ppo"])
 def test_the_memory_that_a_round_takes_is_what_is_asked_for(name: str) -> None:
     options: dict[str, Any] = {"n_envs": 1000, "n_steps": 200}
-    if name == "ppo":
+    if name in ("ppo", "hybrid_ppo"):
         options |= {"n_steps": 500, "batch_size": 8192, "n_epochs": 2}
     if name == "recurrent_ppo":
         options = {"n_envs": 64, "n_steps": 128, "batch_size": 4096, "n_epochs": 1}
     command = [sys.executable, "-c", MEASURE, name, json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    made = {"ppo": PPO, "a2c": A2C, "recurrent_ppo": RecurrentPPO}
+    made = {"ppo": PPO, "a2c": A2C, "recurrent_ppo": RecurrentPPO, "hybrid_ppo": HybridPPO}
     algorithm: Any = made[name]("CartPole-v1", **options)
     if name == "recurrent_ppo":
         need = recurrent_bytes(algorithm.config.algo, algorithm.collector.env, CPU)

@@ -154,6 +154,7 @@ def test_null_displaces_nothing(cli: Cli) -> None:
     [
         ("ppo", "rollout"),
         ("recurrent_ppo", "rollout"),
+        ("hybrid_ppo", "rollout"),
         ("a2c", "rollout"),
         ("dqn", "auto"),
         ("sac", "auto"),

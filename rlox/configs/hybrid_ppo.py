@@ -1,0 +1,52 @@
+"""Hybrid PPO: PPO whose rollouts are collected in Rust while torch learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.code import Code, code, name_of
+from rlox.configs.env import EnvConfig
+from rlox.configs.params import param
+from rlox.configs.ppo import PPOConfig
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class HybridPPOConfig(PPOConfig):
+    """PPO's settings and defaults, with 16 environments."""
+
+    masks: ClassVar[bool] = False  # native environments have none
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    brings: ClassVar[Mapping[str, Any]] = {"env.n_envs": 16}
+    native_only: ClassVar[bool] = True
+
+    name: str = param("hybrid_ppo", "the algorithm", choices=("hybrid_ppo",))
+    backend: str = param(
+        "cpu", "engine of rollouts, in Rust; updates are torch's", choices=("cpu",)
+    )
+    inference: str = param(
+        "auto",
+        "engine of the policy while collecting; auto: that of algo.backend",
+        choices=("auto",),
+    )
+    policy: Code | None = code("not here: the policy is the one that these keys describe")
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What no field says alone."""
+        super().check(env, buffer)
+        if self.policy is not None:
+            raise ConfigError(
+                f"algo.policy={name_of(self.policy)}: hybrid_ppo takes no policy of your own, which Rust "
+                "cannot act with; leave algo.policy out, or set algo=ppo"
+            )
+        around = list(env.put_around)
+        if env.backend not in ("auto", "native"):
+            around.append(f"env.backend={env.backend}")
+        if around:
+            raise ConfigError(
+                f"{' and '.join(around)}: hybrid_ppo collects in Rust, from native environments as they "
+                f"are; leave {'it' if len(around) == 1 else 'them'} out, or set algo=ppo"
+            )
