@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         set_num_threads,
         unpack_sequences,
     )
+    from rlox.collectors.candle import CandleCollector
     from rlox.errors import RloxError
     from rlox.gym_vec_env import GymVecEnv
 
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Acrobot": "rlox._core",
+    "CandleCollector": "rlox.collectors.candle",
     "CartPole": "rlox._core",
     "DPOPair": "rlox._core",
     "GymVecEnv": "rlox.gym_vec_env",
@@ -97,6 +99,7 @@ _HOMES = {
 
 __all__ = [
     "Acrobot",
+    "CandleCollector",
     "CartPole",
     "DPOPair",
     "GymVecEnv",

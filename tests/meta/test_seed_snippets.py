@@ -213,6 +213,15 @@ def sac_training_loop(ran: dict[str, Any]) -> None:
     assert 0 < float(moved.detach().abs().max()) < 0.1
 
 
+def candle_collector(ran: dict[str, Any]) -> None:
+    assert list(ran["batch"]) == [
+        "observations", "actions", "rewards", "dones", "log_probs", "values", "advantages", "returns",
+    ]  # fmt: skip
+    assert ran["batch"]["observations"].shape == (16 * 128, 4)
+    assert (ran["weights"] == 0).all()
+    assert (ran["collector"].backend, ran["weights"].dtype) == ("cpu", np.float32)
+
+
 def mmap_replay_buffer(ran: dict[str, Any]) -> None:
     assert ran["batch"]["obs"].shape == (32, 84 * 84 * 4)
     assert (ran["batch"]["next_obs"] == 1).all()
@@ -248,6 +257,7 @@ CHECKS = (
     replay_buffer_prioritized,
     offline_dataset_buffer,
     mmap_replay_buffer,
+    candle_collector,
     sac_training,
     sac_training_loop,
     td3_training,

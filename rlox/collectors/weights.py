@@ -1,0 +1,124 @@
+"""The parameters of a module as one flat array, to be handed from one engine to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from rlox.configs import nearest
+from rlox.errors import NonFiniteError, ShapeError, UnknownNameError
+
+__all__ = ["Weights"]
+
+
+class Weights:
+    """Reads and writes all parameters of `module`, in the order of its `named_parameters()`.
+
+    That is the order of `torch.nn.utils.parameters_to_vector(module.parameters())`.
+
+    Attributes
+    ----------
+    shapes : the shape of each parameter by its name, in order
+    size : how many numbers they are
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._parameters = dict(module.named_parameters())
+        self.shapes = {name: tuple(p.shape) for name, p in self._parameters.items()}
+        self.size = sum(p.numel() for p in self._parameters.values())
+
+    def flat(self) -> NDArray[np.float32]:
+        """A copy, float32 `[size]`."""
+        parts = [p.detach().numpy().reshape(-1) for p in self._parameters.values()]
+        return np.concatenate(parts, dtype=np.float32)
+
+    def checked(
+        self,
+        given: ArrayLike | Tensor | Mapping[str, ArrayLike | Tensor],
+        order: Sequence[str] | None = None,
+    ) -> NDArray[np.float32]:
+        """What was given as a flat array of its own, float32 `[size]`.
+
+        `given` is such an array, of any real dtype, whose parameters stand in the order `order` (that of
+        `shapes` unless said), or a mapping from names to arrays of the parameters' shapes.
+
+        Raises ShapeError for another size, shape, dtype or order, UnknownNameError for a parameter that
+        there is not or that is missing, NonFiniteError for NaN and infinity; each names the parameter.
+        """
+        self._require_order(order)
+        flat = self._joined(given) if isinstance(given, Mapping) else _numbers("weights", given)
+        if flat.shape != (self.size,):
+            parts = ", ".join(f"{name} {list(shape)}" for name, shape in self.shapes.items())
+            raise ShapeError(
+                f"weights have shape {list(flat.shape)}, expected [{self.size}]: {parts}, flat and in "
+                "this order; a policy of the same sizes has them as "
+                "torch.nn.utils.parameters_to_vector(policy.parameters())"
+            )
+        if not np.isfinite(flat).all():
+            name = next(n for n, part in self._parts(flat) if not np.isfinite(part).all())
+            raise NonFiniteError(
+                f"weights of {name} are not all finite numbers of float32; they are left as they were"
+            )
+        return flat
+
+    def write(self, flat: NDArray[np.float32]) -> None:
+        """Take over what `checked` returned."""
+        with torch.no_grad():
+            for name, part in self._parts(flat):
+                self._parameters[name].copy_(torch.from_numpy(part))
+
+    def _parts(self, flat: NDArray[np.float32]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        start = 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            yield name, flat[start:stop].reshape(shape)
+            start = stop
+
+    def _joined(self, given: Mapping[str, ArrayLike | Tensor]) -> NDArray[np.float32]:
+        for name in given:
+            if name not in self.shapes:
+                raise UnknownNameError(
+                    f"there is no parameter '{name}'{nearest(str(name), self.shapes)}; there are "
+                    f"{', '.join(self.shapes)}"
+                )
+        if missing := [name for name in self.shapes if name not in given]:
+            raise UnknownNameError(
+                f"weights of {', '.join(missing)} are missing; give all of {', '.join(self.shapes)}"
+            )
+        parts = []
+        for name, shape in self.shapes.items():
+            part = _numbers(f"weights of {name}", given[name])
+            if part.shape != shape:
+                raise ShapeError(
+                    f"weights of {name} have shape {list(part.shape)}, expected {list(shape)}"
+                )
+            parts.append(part.reshape(-1))
+        return np.concatenate(parts)
+
+    def _require_order(self, order: Sequence[str] | None) -> None:
+        if order is not None and tuple(order) != tuple(self.shapes):
+            raise ShapeError(
+                f"order={list(order)}: these weights stand in another order than "
+                f"{list(self.shapes)}; give them as a mapping from names to arrays"
+            )
+
+
+def _numbers(what: str, given: Any) -> NDArray[np.float32]:
+    """A float32 copy; ShapeError for what has no real numbers. What overflows becomes infinite."""
+    if isinstance(given, Tensor):
+        given = given.detach().cpu().numpy()
+    try:
+        array = np.asarray(given)
+    except ValueError:  # of lists of uneven length
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        raise ShapeError(
+            f"{what} are {type(given).__name__} of {array.dtype}, expected real numbers"
+        )
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
