@@ -1,6 +1,6 @@
 """Which engine learns: the one asked for, or under `auto` the one that was measured to be faster.
 
-`backend_table.json` beside this file has the measurements, which `benchmarks/bench_backends.py` makes: by
+`backend_table.json` beside this file has the measurements, which `benchmarks/backend_table.py` makes: by
 kind of CPU and algorithm, how many times as long torch takes for a whole training, of networks of that
 width and updates of that many rows, one thread each.
 """

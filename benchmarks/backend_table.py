@@ -4,7 +4,7 @@ CPU seconds of one thread, of collection and updates together on native environm
 two hidden layers and rows of an update. The ratios of this kind of CPU go into the table in
 `rlox/training/backend_table.json`, beside those of others; `benchmarks/results/backends.md` shows them.
 
-    python benchmarks/bench_backends.py
+    python benchmarks/backend_table.py
 """
 
 from __future__ import annotations
