@@ -194,6 +194,23 @@ def taken_apart(args: list[str], command: Command) -> tuple[list[str], list[str]
     return _flags(args, overrides), overrides
 
 
+def runs_named(args: list[str], command: Command) -> tuple[list[str], list[str]]:
+    """The run folders that are named without `run=`, and everything else, Hydra's flags first.
+
+    `ConfigError` where `run=` names one too.
+    """
+    flags, given = taken_apart(args, command)
+    runs = [
+        a
+        for a in given
+        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
+    ]
+    rest = [*flags, *(a for a in given if a not in runs)]
+    if runs and any(argument.startswith("run=") for argument in rest):
+        raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    return runs, rest
+
+
 def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
     """Hydra's command line, taken apart by Hydra's parser; mistakes are `ConfigError`s."""
     from hydra._internal.utils import get_args_parser

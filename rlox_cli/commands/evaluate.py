@@ -83,15 +83,7 @@ def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.evaluation import evaluate_run, trained_config
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    runs = [
-        a
-        for a in given
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
-    ]
-    rest = [*flags, *(a for a in given if a not in runs)]
-    if runs and any(argument.startswith("run=") for argument in rest):
-        raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    runs, rest = compose.runs_named(call.args, call.command)
     runs = [run for run in runs if len(runs) == 1 or Path(run).name not in OF_SWEEPS]
     for run in runs[1:] and runs:
         trained_config(Path(run).expanduser())  # all of them are there before one is played

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
@@ -50,15 +49,7 @@ def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.exporting import export_run
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    runs = [
-        a
-        for a in given
-        if (a[:1] not in "~+" or a[:2] == "~/") and ("=" not in a or Path(a).is_dir())
-    ]
-    rest = [*flags, *(a for a in given if a not in runs)]
-    if runs and any(argument.startswith("run=") for argument in rest):
-        raise ConfigError(f"{runs[0]} and run= both name a run; name it once")
+    runs, rest = compose.runs_named(call.args, call.command)
     if len(runs) > 1:
         raise ConfigError(f"{runs[1]}: one run at a time; call it once for each")
     args = [f"run={runs[0]}", *rest] if runs else rest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
@@ -62,17 +61,13 @@ def check(composed: DictConfig) -> SyncConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox.errors import ConfigError, RloxError
+    from rlox.errors import RloxError
     from rlox_cli import compose
     from rlox_cli.exit_codes import exit_code
     from rlox_cli.messages import describe
     from rlox_cli.syncing import sync_run
 
-    flags, given = compose.taken_apart(call.args, call.command)
-    runs = [a for a in given if a[:1] not in "~+" and ("=" not in a or Path(a).is_dir())]
-    rest = [*flags, *(a for a in given if a not in runs)]
-    if runs and any(argument.startswith("run=") for argument in rest):
-        raise ConfigError(f"{runs[0]} and run= both name a run; name all of them without run=")
+    runs, rest = compose.runs_named(call.args, call.command)
     complete = [True]
     wrong: list[RloxError] = []
     for one in [[f"run={run}", *rest] for run in runs] or [rest]:
