@@ -156,7 +156,7 @@ class OnPolicyEngine:
             first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
                 moments.
             second: Adam's second moments; without them the rule is RMSprop.
-            steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
+            steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
             obs: `[rows, obs_dim]`.
             actions: choices `[rows]`, or `[rows, size]`.
             advantages: `[rows]`.

@@ -50,7 +50,7 @@ _present: Patience | None = None
 def check() -> None:
     """Raise `Abandoned` if the work was asked to stop longer ago than a moment.
 
-    Called between minibatches and between steps of the environments.
+    Called between minibatches and between steps of the environments, and by long calls of `rlox._core`.
     """
     if _present is not None and _present.over():
         raise Abandoned

@@ -13,7 +13,7 @@ def prepared(algo: str, env: str, width: int, batch_size: int) -> tuple[Any, Any
     from rlox.build import build
     from rlox.configs import make_run
 
-    made = {"name": algo, "net_arch": [width, width], **PARTS.get(algo, REPLAY)}
+    made = {"name": algo, "backend": "torch", "net_arch": [width, width], **PARTS.get(algo, REPLAY)}
     if algo == "a2c":
         made["n_steps"] = batch_size // 8
     else:

@@ -289,7 +289,8 @@ class Session:
         return True
 
     def _save(self, best: bool = False, wait: bool = False) -> Path | None:
-        return self._saver.save(self._checkpoint, best, wait)
+        with Patience().kept():  # a save is finished, however long ago the run was asked to stop
+            return self._saver.save(self._checkpoint, best, wait)
 
     def _checkpoint(self, logs: dict[str, int], rows: bool) -> Checkpoint:
         clock = self.algorithm.clock

@@ -15,7 +15,8 @@ def config(**env: Any) -> dict[str, Any]:
     """24 updates; a checkpoint every second, an evaluation every fifth."""
     env = {"id": "CartPole-v1", "n_envs": 8, **env}
     rollout = 16 * env["n_envs"]
-    algo = small_ppo(n_epochs=2, net_arch=[16], anneal_lr=True, batch_size=rollout // 2)
+    sizes = {"n_epochs": 2, "net_arch": [16], "batch_size": rollout // 2}
+    algo = small_ppo(**sizes, anneal_lr=True, backend="torch")
     return {
         "algo": algo,
         "env": env,
@@ -34,7 +35,14 @@ def replaying(**algo: Any) -> dict[str, Any]:
     made = config(n_envs=4)
     return {
         **made,
-        "algo": {"name": "dqn", **learning, "net_arch": [16], "n_step": 3, **algo},
+        "algo": {
+            "name": "dqn",
+            **learning,
+            "net_arch": [16],
+            "n_step": 3,
+            "backend": "torch",
+            **algo,
+        },
         "buffer": {"name": "prioritized", "capacity": 600},
     }
 
@@ -63,9 +71,15 @@ def masked_rollouts() -> dict[str, Any]:
     return {**made, "env": {**made["env"], **doors}}
 
 
-def short_rollouts() -> dict[str, Any]:
+def short_rollouts(backend: str = "torch", **env: Any) -> dict[str, Any]:
     """A2C in the same rhythm, without an update a step."""
-    return {**config(), "algo": {"name": "a2c", "n_steps": 16, "net_arch": [16]}}
+    algo = {"name": "a2c", "n_steps": 16, "net_arch": [16], "backend": backend}
+    return {**config(**env), "algo": algo}
+
+
+def native(made: dict[str, Any]) -> dict[str, Any]:
+    """The same with updates in Rust."""
+    return {**made, "algo": {**made["algo"], "backend": "native"}}
 
 
 def remembering() -> dict[str, Any]:
@@ -107,4 +121,14 @@ CASES = {
     "QR-DQN": replaying(distribution="quantile", n_quantiles=10),
     "PPO, masked": masked_rollouts(),
     "BC": cloning(),
+    # Rollouts of one call, in which no step can be told apart.
+    "Native PPO": native(config()),
+    "Native A2C": short_rollouts("native"),
+    # Step by step, because of the normaliser.
+    "Native PPO, normalised": native(config(normalize_obs=True)),
+    "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
+    "Native DQN, prioritized": native(replaying()),
+    "Native SAC": native(acting("sac")),
+    "Native TD3": native(acting("td3")),
 }
+IN_ONE_CALL = ("Native PPO", "Native A2C")

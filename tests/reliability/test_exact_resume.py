@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.cases import CASES, UPDATES
+from faults.cases import CASES, IN_ONE_CALL, UPDATES
 from faults.child import Nursery, marks, reached
 from faults.fingerprint import difference, fingerprint, metrics
 from faults.report import FULL, record
@@ -76,7 +76,8 @@ def saves(calls: list[str]) -> list[tuple[int, int]]:
     [("8 CartPoles", 0.93), ("256 CartPoles", 0.5), ("Pendulum, both normalisers", 0.7),
      ("Gymnasium's CartPole", 0.33), ("A2C", 0.6), ("DQN, prioritized", 0.77), ("Rainbow", 0.7),
      ("DQN, masked", 0.58), ("BC", 0.4), ("Recurrent PPO", 0.55),
-     ("SAC", 0.66), ("SAC, gSDE", 0.81), ("TD3", 0.57)],
+     ("SAC", 0.66), ("SAC, gSDE", 0.81), ("TD3", 0.57), ("Native PPO, normalised", 0.63),
+     ("Native A2C, normalised", 0.44), ("Native DQN, prioritized", 0.71), ("Native SAC", 0.52)],
 )  # fmt: skip
 def test_a_run_killed_in_mid_tick_resumes_to_the_same_bytes(
     case: str, at: float, nursery: Nursery, whole: Wholes, tmp_path: Path
@@ -129,10 +130,10 @@ def test_a_run_killed_in_its_very_last_disk_calls_is_complete_once(
     assert len(last) >= 5
 
 
+@pytest.mark.parametrize("case", ["8 CartPoles", *IN_ONE_CALL])
 def test_a_run_killed_by_another_process_resumes_to_the_same_bytes(
-    nursery: Nursery, whole: Wholes, tmp_path: Path
+    case: str, nursery: Nursery, whole: Wholes, tmp_path: Path
 ) -> None:
-    case = "8 CartPoles"
     expected, _ = whole(case)
     chance = random.Random(5)
     codes, steps = [], []
@@ -159,6 +160,18 @@ def test_what_is_compared_sees_a_single_changed_number(
     assert len(metrics(tmp_path)) >= UPDATES
 
 
+def in_a_save(chance: random.Random, among: list[tuple[int, int]]) -> dict[str, int]:
+    """A kill in some disk call of one of these saves."""
+    begin, end = chance.choice(among)
+    return {"kill_call": chance.randrange(begin, end), "torn": 50}
+
+
+def in_steps(chance: random.Random, rollout: int, kills: int) -> list[dict[str, int]]:
+    """Kills in different rollouts, one after the other, each in some step of it."""
+    begun = sorted(chance.sample(range(1 if kills == 1 else 2, UPDATES), kills))
+    return [{"kill_step": n * rollout + chance.randrange(rollout)} for n in begun]
+
+
 @pytest.mark.skipif(not FULL, reason="ten kills of each case, half an hour; set RLOX_FULL=1")
 def test_runs_killed_ten_times_a_case_resume_to_the_same_bytes(
     nursery: Nursery, whole: Wholes, tmp_path: Path
@@ -168,17 +181,13 @@ def test_runs_killed_ten_times_a_case_resume_to_the_same_bytes(
     kills = 0
     for case in CASES:
         expected, calls = whole(case)
-        rollout = rollout_of(case)
         for number in range(6):
-            points: list[dict[str, int]] = [
-                {"kill_step": chance.randrange(rollout, UPDATES * rollout)}
-            ]
-            if number in (1, 2, 3):  # inside a save
-                begin, end = chance.choice(saves(calls))
-                points = [{"kill_call": chance.randrange(begin, end), "torn": 50}]
-            if number in (4, 5):
-                steps = sorted(chance.sample(range(2, UPDATES), 3))
-                points = [{"kill_step": s * rollout + chance.randrange(rollout)} for s in steps]
+            if number in (1, 2, 3):
+                points = [in_a_save(chance, saves(calls))]
+            elif case in IN_ONE_CALL:  # whose steps nobody sees; a resumed run has fewer saves left
+                points = [in_a_save(chance, saves(calls)[:4]) for _ in range(3 if number else 1)]
+            else:
+                points = in_steps(chance, rollout_of(case), 3 if number else 1)
             run = tmp_path / f"{case} {number}"
             killed[f"{case}, run {number + 1}"] = check_killed(nursery, run, case, expected, points)
             kills += len(points)

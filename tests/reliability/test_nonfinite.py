@@ -66,7 +66,7 @@ def registered() -> Any:
 
 def config(env: str, **kwargs: Any) -> dict[str, Any]:
     return {
-        "algo": small_ppo(),
+        "algo": small_ppo(backend="torch"),  # into whose parts the damage is put
         "env": {"id": env, "n_envs": 2, "kwargs": kwargs},
         "total_steps": 10 * ROLLOUT,
         "checkpoint": {"every": ROLLOUT},

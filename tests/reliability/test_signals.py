@@ -21,6 +21,7 @@ UPDATES = 12
 ARGS = (
     "train", "tuned=null", "env=CartPole-v1", "env.n_envs=8", "seed=5", "algo.n_steps=16",
     "algo.batch_size=64", "algo.n_epochs=2", "algo.net_arch=[16]", f"total_steps={UPDATES * 128}",
+    "algo.backend=torch",
     "checkpoint.every=256", "eval.every=512", "eval.episodes=2", "log.every=128",
 )  # fmt: skip
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}

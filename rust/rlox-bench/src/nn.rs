@@ -116,7 +116,7 @@ fn a2c(width: usize, n: usize) -> Result<Work> {
         let Case { engine, parameters, moments: [square_avg, _], obs, actions, numbers } =
             &mut case;
         let rule = RmsProp { alpha: 0.99, eps: 1e-5, tf_like: false };
-        let mut optimizer = Optimizer::RmsProp { rule, square_avg };
+        let mut optimizer = Optimizer::RmsProp { rule, square_avg, steps: &mut 0 };
         engine.a2c(parameters, &mut optimizer, rows(obs, actions, numbers), &settings).map(|_| ())
     }))
 }

@@ -33,8 +33,11 @@ fn rms_prop_has_epsilon_outside_of_the_root_and_tensorflow_s_inside() {
         let mut squares = [if tf_like { 1.0 } else { 0.0 }];
         let rule = RmsProp { alpha: 0.9, eps: 0.1, tf_like };
         let mut p = [1.0_f64];
-        let mut optimizer = Optimizer::RmsProp { rule, square_avg: &mut squares };
+        let mut steps = 6;
+        let square_avg = &mut squares;
+        let mut optimizer = Optimizer::RmsProp { rule, square_avg, steps: &mut steps };
         optimizer.step(&mut p, &[2.0], 0.5).unwrap();
+        assert_eq!(steps, 7);
         let square = if tf_like { 0.9 + 0.4 } else { 0.4_f64 };
         let root = if tf_like { (square + 0.1).sqrt() } else { square.sqrt() + 0.1 };
         assert!((p[0] - (1.0 - 0.5 * 2.0 / root)).abs() < 1e-15);

@@ -141,7 +141,7 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
         };
         let rule = RmsProp { alpha: 0.99, eps: 1e-5, tf_like: false };
         let [square_avg, _] = &mut other.moments;
-        let mut optimizer = Optimizer::RmsProp { rule, square_avg };
+        let mut optimizer = Optimizer::RmsProp { rule, square_avg, steps: &mut 0 };
         let before = other.parameters.values().to_vec();
         let update =
             other.engine.a2c(other.parameters.values_mut(), &mut optimizer, rows, &settings);

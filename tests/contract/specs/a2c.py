@@ -9,7 +9,7 @@ from .ppo import MASKED, NORMALISED
 
 SPEC = AlgorithmSpec(
     facade=A2C,
-    small={"n_envs": 4, "seed": 2, "n_steps": 10, "anneal_lr": True},
+    small={"n_envs": 4, "seed": 2, "n_steps": 10, "anneal_lr": True, "backend": "torch"},
     cases={
         "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},
         "box normalised": {"env_id": "Pendulum-v1", **NORMALISED},

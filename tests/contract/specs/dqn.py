@@ -7,7 +7,8 @@ from rlox.algorithms import DQN
 from . import AlgorithmSpec
 from .ppo import IMAGE, MASKED, NORMALISED
 
-SMALL = {"learning_starts": 60, "train_freq": 16, "gradient_steps": 4, "batch_size": 8}
+SMALL = {"learning_starts": 60, "train_freq": 16, "gradient_steps": 4, "batch_size": 8,
+         "backend": "torch"}  # fmt: skip
 
 SPEC = AlgorithmSpec(
     facade=DQN,

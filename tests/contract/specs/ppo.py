@@ -15,7 +15,14 @@ NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 
 SPEC = AlgorithmSpec(
     facade=PPO,
-    small={"n_envs": 4, "seed": 2, "n_steps": 50, "n_epochs": 2, "anneal_lr": True},
+    small={
+        "n_envs": 4,
+        "seed": 2,
+        "n_steps": 50,
+        "n_epochs": 2,
+        "anneal_lr": True,
+        "backend": "torch",
+    },
     cases={
         "discrete": {"env_id": "CartPole-v1"},
         "discrete normalised": {"env_id": "CartPole-v1", **NORMALISED},

@@ -116,7 +116,8 @@ def made(name: str) -> Any:
     """The run of that name at its start."""
     facade: Any
     facade, options = CASES[name]
-    return facade(**{**SMALL, **options})
+    engine = {} if facade is HybridPPO else {"backend": "torch"}
+    return facade(**{**SMALL, **engine, **options})
 
 
 def advance(run: Any, updates: int) -> Arrays:

@@ -28,8 +28,8 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def ppo(kind: str = "discrete", **options: Any) -> PPO:
-    made = {"n_envs": 4, "seed": 3, "n_steps": 20, "batch_size": 16, **KINDS[kind], **options}
-    return PPO(**made)
+    made = {"n_envs": 4, "seed": 3, "n_steps": 20, "batch_size": 16, "backend": "torch"}
+    return PPO(**{**made, **KINDS[kind], **options})
 
 
 def rollout_of(algorithm: PPO) -> Rollout:

@@ -107,6 +107,7 @@ def test_parts_of_value_networks_arrive() -> None:
 
 OFF_POLICY: dict[str, Any] = {
     "batch_size": 8, "buffer_size": 1000, "net_arch": (4,), "learning_starts": 10, "train_freq": 1,
+    "backend": "torch",
 }  # fmt: skip
 
 

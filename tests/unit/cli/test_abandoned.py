@@ -14,10 +14,13 @@ from helpers.cli import TINY, Cli
 
 from rlox import stopping
 from rlox.algorithms.dqn import DQNLearner
+from rlox.algorithms.native_ppo import NativePPOLearner
 from rlox.algorithms.ppo import PPOLearner
 from rlox.envs.native import NativeVecEnv
+from rlox.runs.saver import Saver
 from rlox_cli.run_folder import read_status
 
+TORCH, NATIVE = ("algo.backend=torch",), ("algo.backend=native",)
 PPO = (*TINY, "total_steps=640", "checkpoint.every=128")
 DQN = (
     "algo=dqn", "tuned=null", "total_steps=640", "algo.learning_starts=64", "algo.train_freq=64",
@@ -25,9 +28,16 @@ DQN = (
 )  # fmt: skip
 # what is interrupted: the arguments, the method, and which of its calls sends the signal
 PLACES: dict[str, tuple[tuple[str, ...], Any, str, int]] = {
-    "a minibatch of ppo": (PPO, PPOLearner, "_terms", 5),
-    "a step of a rollout": (PPO, NativeVecEnv, "step_into", 90),
-    "a batch of dqn": (DQN, DQNLearner, "_step", 50),
+    "a minibatch of ppo": ((*PPO, *TORCH), PPOLearner, "_terms", 5),
+    "a step of a rollout": ((*PPO, *TORCH), NativeVecEnv, "step_into", 90),
+    "a batch of dqn": ((*DQN, *TORCH), DQNLearner, "_step", 50),
+    # long enough to be asked about
+    "an update of ppo in Rust": (
+        (*PPO, *NATIVE, "algo.n_epochs=500"),
+        NativePPOLearner,
+        "_learn",
+        4,
+    ),
     "a step between trainings": (DQN, NativeVecEnv, "step_into", 300),
 }
 
@@ -83,7 +93,7 @@ def test_before_the_first_checkpoint_the_run_starts_again(
     with monkeypatch.context() as patch:
         patch.setattr(stopping, "MOMENT", -1.0)
         patch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 3))
-        stopped = cli("train", *PPO, "checkpoint.every=1000000", "hydra.run.dir=run")
+        stopped = cli("train", *PPO, *TORCH, "checkpoint.every=1000000", "hydra.run.dir=run")
     assert stopped.code == 143
     assert (
         "there is no checkpoint yet; 128 steps and what was under way are made again" in stopped.err
@@ -98,7 +108,7 @@ def test_what_ends_within_a_moment_is_finished_and_saved(
 ) -> None:
     monkeypatch.setattr(stopping, "MOMENT", 600.0)
     monkeypatch.setattr(PPOLearner, "_terms", sending(PPOLearner, "_terms", 5))
-    stopped = cli("train", *PPO, "hydra.run.dir=run")
+    stopped = cli("train", *PPO, *TORCH, "hydra.run.dir=run")
     assert stopped.code == 143
     assert "in the middle" not in stopped.err
     assert (Path("run") / "checkpoints" / "last").resolve().name == "step-000000000384"
@@ -115,3 +125,21 @@ def test_nothing_is_abandoned_that_was_not_asked_to_stop_or_by_another() -> None
         with pytest.raises(stopping.Abandoned):
             stopping.check()
     stopping.check()
+
+
+def test_a_save_is_finished_however_long_ago_the_run_was_asked_to_stop(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Saver.save
+
+    def asked(self: Saver, *args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopping.check()  # as long calls of the core do
+        return save(self, *args)
+
+    monkeypatch.setattr(stopping, "MOMENT", -1.0)
+    monkeypatch.setattr(Saver, "save", asked)
+    stopped = cli("train", *PPO, *TORCH, "hydra.run.dir=run")
+    assert stopped.code == 143
+    assert "in the middle" not in stopped.err
+    assert (Path("run") / "checkpoints" / "last").resolve().name == "step-000000000128"

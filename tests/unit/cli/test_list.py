@@ -102,7 +102,7 @@ def test_a_run_is_going_on_while_it_is_locked_whatever_it_wrote_last(
         "done",
         "256",
         "steps",
-        f"{score:.{1 if score >= 100 else 2}f}",
+        f"{score:.{1 if score >= 100 else 2 if score >= 10 else 3}f}",
         str(trained),
     ]
     with RunFolder.reopen(trained):

@@ -21,7 +21,9 @@ from rlox_cli.run_folder import read_status
 from rlox_cli.search.sweeper import _alone
 
 PLACE = "hydra.sweep.dir=place"
-SEARCH = ("sweep", *TINY, "hydra/sweeper=rlox_optuna", PLACE, "algo.net_arch=[8]")
+SEARCH = (
+    "sweep", *TINY, "hydra/sweeper=rlox_optuna", PLACE, "algo.net_arch=[8]", "algo.backend=torch",
+)  # fmt: skip
 RATE = "algo.learning_rate=tag(log,interval(1e-4,1e-2))"
 
 

@@ -188,7 +188,7 @@ def test_a_layer_that_is_frozen_while_learning_is_refused_by_name(
 ) -> None:
     run = algorithm(
         "Pendulum-v1" if algorithm in (SAC, TD3) else "CartPole-v1", n_envs=1,
-        net_arch=[8], activation=activation,
+        net_arch=[8], activation=activation, backend="torch",
         **({"n_steps": 16, "batch_size": 16} if algorithm is PPO else {"learning_starts": 8}),
     )  # fmt: skip
     run.train(32)
@@ -222,7 +222,7 @@ def test_a_policy_that_hides_its_gradient_is_refused() -> None:
 
 
 def test_training_in_inference_mode_learns_or_is_refused() -> None:
-    elu = PPO("CartPole-v1", n_envs=1, activation="elu", n_steps=16, batch_size=16)
+    elu = PPO("CartPole-v1", n_envs=1, activation="elu", n_steps=16, batch_size=16, backend="torch")
     with torch.inference_mode(), pytest.raises(ConfigError, match=r"torch\.inference_mode"):
         elu.train(32)
 

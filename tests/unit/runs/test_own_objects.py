@@ -171,7 +171,7 @@ def test_ctrl_c_ends_training_between_updates_and_nothing_is_lost(tmp_path: Path
 
 
 def test_what_is_saved_after_half_an_update_is_warned_of(tmp_path: Path) -> None:
-    algorithm = PPO("CartPole-v1", **SMALL)
+    algorithm = PPO("CartPole-v1", backend="torch", **SMALL)
     terms, steps = algorithm.learner._terms, iter(range(2))
 
     def broken(*given: Any) -> Any:

@@ -59,6 +59,8 @@ pub enum Optimizer<'a, F> {
         rule: RmsProp,
         /// Means of squares.
         square_avg: &'a mut [F],
+        /// Steps so far, on which nothing depends.
+        steps: &'a mut u64,
     },
 }
 
@@ -67,13 +69,12 @@ impl<F> Optimizer<'_, F> {
     /// [`Error::Config`] for a constant out of its range.
     pub(super) fn check(&self) -> Result<()> {
         let part = |beta: f64| (0.0..1.0).contains(&beta);
+        let (Self::Adam { steps, .. } | Self::RmsProp { steps, .. }) = self;
+        if **steps >= MOST_STEPS {
+            return Err(Error::config("steps", **steps, "below 2^53"));
+        }
         let (eps, fits) = match self {
-            Self::Adam { rule: Adam { betas, eps }, steps, .. } => {
-                if **steps >= MOST_STEPS {
-                    return Err(Error::config("steps", **steps, "below 2^53"));
-                }
-                (*eps, part(betas.0) && part(betas.1))
-            }
+            Self::Adam { rule: Adam { betas, eps }, .. } => (*eps, part(betas.0) && part(betas.1)),
             Self::RmsProp { rule: RmsProp { alpha, eps, .. }, .. } => (*eps, part(*alpha)),
         };
         if !fits {
@@ -112,8 +113,9 @@ impl<F: Number> Optimizer<'_, F> {
                 };
                 adam(scales, parameters, gradient, exp_avg, exp_avg_sq);
             }
-            Self::RmsProp { rule, square_avg } => {
+            Self::RmsProp { rule, square_avg, steps } => {
                 check_len("means of squares", square_avg.len(), n, "as the parameters")?;
+                **steps += 1;
                 let (inside, outside) =
                     if rule.tf_like { (rule.eps, 0.0) } else { (0.0, rule.eps) };
                 let keep = (of(rule.alpha), of(1.0 - rule.alpha));

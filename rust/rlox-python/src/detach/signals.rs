@@ -48,13 +48,15 @@ pub(super) fn raised() -> Option<PyErr> {
     RAISED.take()
 }
 
-/// Runs the handlers of signals that came; true if one raised.
+/// Runs the handlers of signals that came; true if one raised, or if a run that was asked to stop has had
+/// its moment (`rlox.stopping`).
 fn has_raised() -> bool {
     let begun = Instant::now();
     if NOT_BEFORE.get().is_some_and(|time| begun < time) {
         return false;
     }
-    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let raised =
+        Python::try_attach(|py| py.check_signals().and_then(|()| abandoned(py)).err()).flatten();
     let done = Instant::now();
     NOT_BEFORE.set(Some(done + SOON.min(SHARE * (done - begun))));
     let stop = raised.is_some();
@@ -62,4 +64,10 @@ fn has_raised() -> bool {
         RAISED.set(raised);
     }
     stop
+}
+
+/// # Errors
+/// `Abandoned`, where work like this is to be given up.
+fn abandoned(py: Python<'_>) -> PyResult<()> {
+    py.import("rlox.stopping")?.call_method0("check").map(drop)
 }

@@ -181,7 +181,7 @@ impl PyOnPolicyEngine {
     ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
     ///         moments.
     ///     second: Adam's second moments; without them the rule is RMSprop.
-    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
     ///     obs: `[rows, obs_dim]`.
     ///     actions: choices `[rows]`, or `[rows, size]`.
     ///     advantages: `[rows]`.
@@ -311,12 +311,13 @@ impl PyOnPolicyEngine {
         let rows = views.rows();
         let (mut counted, mut steps) = state.counted()?;
         let update = writing(py, engine, LONG, |engine| {
+            let steps = &mut steps;
             let mut optimizer = match second {
                 Some(exp_avg_sq) => {
-                    let (rule, steps) = (Adam::new(rule.eps), &mut steps);
+                    let rule = Adam::new(rule.eps);
                     Optimizer::Adam { rule, exp_avg: first, exp_avg_sq, steps }
                 }
-                None => Optimizer::RmsProp { rule, square_avg: first },
+                None => Optimizer::RmsProp { rule, square_avg: first, steps },
             };
             engine.a2c(parameters, &mut optimizer, rows, &settings)
         });
