@@ -25,7 +25,7 @@ ROOMS = {
         "buffer llm policy",
         "rollout",
     ),
-    "rlox-nn": ("cpu", "exported"),
+    "rlox-nn": ("cpu", "exported traits"),
     "rlox-python": (
         "errors sync",
         "memory",

@@ -31,7 +31,7 @@ pub use critics::{Critics, CriticsArchitecture, CriticsMemory, Learned, Pairs};
 pub use dqn::{DqnEngine, DqnSettings, DqnUpdate};
 pub use engine::OnPolicyEngine;
 pub use gemm::{Matrix, Number};
-pub use heads::Done;
+pub use heads::{Done, Outputs, draw};
 pub use mlp::{Memory, Mlp, Wanted, named};
 pub use ppo::{PpoSettings, PpoUpdate};
 pub use q_network::{QArchitecture, QMemory, QNetwork};

@@ -122,7 +122,7 @@ impl<F: Number> OnPolicyEngine<F> {
 impl PpoSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Self { learning_rate, max_grad_norm, .. } = *self;
         Common { loss: self.loss.weights, learning_rate, max_grad_norm }.check()?;
         within("clip_eps", self.loss.clip_eps, self.loss.clip_eps >= 0.0, "at least 0")?;

@@ -1,9 +1,12 @@
 //! Distributions of actions over what a network says, and their gradients.
 
 mod categorical;
+mod draw;
 mod gaussian;
 mod sde;
 pub(crate) mod squashed;
+
+pub use draw::{Outputs, draw};
 
 use std::ops::Range;
 
