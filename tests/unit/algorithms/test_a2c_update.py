@@ -114,10 +114,11 @@ def test_tensorflows_rmsprop_takes_smaller_first_steps() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_run_goes_on_with_the_same_bytes(kind: str, tmp_path: Path) -> None:
-    whole = a2c(kind)
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_a_saved_run_goes_on_with_the_same_bytes(kind: str, backend: str, tmp_path: Path) -> None:
+    whole = a2c(kind, backend=backend)
     whole.train(200)
-    part = a2c(kind)
+    part = a2c(kind, backend=backend)
     part.train(100)
     part.save(tmp_path / "saved")
     resumed = A2C.from_checkpoint(tmp_path / "saved")
