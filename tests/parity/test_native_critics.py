@@ -25,6 +25,7 @@ from rlox.networks.critics import q_values
 from rlox.optim import FlatParameters
 
 CASES, BATCHES = 96, 3
+EACH = pytest.mark.parametrize("cases", [CASES // 4, pytest.param(CASES, marks=pytest.mark.ci)])
 DOUBLE = 1e-9  # norm of a difference over the norm
 RATE, EPS, TAU = 0.01, 1e-3, 0.3
 
@@ -129,9 +130,10 @@ def drawn(actor: nn.Sequential, obs: Tensor, noise: Tensor) -> tuple[Tensor, Ten
     return policy.draw(obs, noise)
 
 
+@EACH
 @pytest.mark.parametrize("learned", [True, False])
-def test_trainings_of_sac_are_those_of_autograd(learned: bool) -> None:
-    for number in range(CASES):
+def test_trainings_of_sac_are_those_of_autograd(learned: bool, cases: int) -> None:
+    for number in range(cases):
         case = Case(number, outputs=2)
         actor, critic, target = map(copy.deepcopy, (case.actor, case.critic, case.target_critic))
         log = torch.tensor(-0.7, dtype=torch.float64, requires_grad=True)
@@ -183,9 +185,10 @@ def test_trainings_of_sac_are_those_of_autograd(learned: bool) -> None:
         assert [int(s[3][0]) for s in state] == [BATCHES, BATCHES]
 
 
+@EACH
 @pytest.mark.parametrize("deviation", [0.2, 0.0])
-def test_trainings_of_td3_are_those_of_autograd(deviation: float) -> None:
-    for number in range(CASES):
+def test_trainings_of_td3_are_those_of_autograd(deviation: float, cases: int) -> None:
+    for number in range(cases):
         case = Case(number, outputs=1)
         nets = (case.actor, case.critic, case.target_actor, case.target_critic)
         actor, critic, target_actor, target_critic = map(copy.deepcopy, nets)

@@ -24,6 +24,7 @@ from rlox.optim import FlatParameters
 from rlox.policies.q import QPolicy
 
 CASES = 400
+EACH = pytest.mark.parametrize("cases", [64, pytest.param(CASES, marks=pytest.mark.ci)])
 DOUBLE, SINGLE = 1e-9, 1e-5  # norm of a difference over the norm
 RATE, DECAY = 0.01, (0.9, 0.999)
 Columns = dict[str, Any]
@@ -142,9 +143,10 @@ def apart(found: NDArray[Any], expected: NDArray[Any]) -> float:
     return float(np.linalg.norm(difference) / max(np.linalg.norm(expected), 1e-30))
 
 
-def test_trainings_equal_those_of_autograd_in_float64() -> None:
+@EACH
+def test_trainings_equal_those_of_autograd_in_float64(cases: int) -> None:
     worst, kinds = 0.0, set()
-    for number in range(CASES):
+    for number in range(cases):
         case = Case(number)
         told, left = case.native("f64", batches=2)
         expected, after = case.by_torch(torch.float64, batches=2)
@@ -159,9 +161,10 @@ def test_trainings_equal_those_of_autograd_in_float64() -> None:
     assert worst > 0.0
 
 
-def test_trainings_are_as_close_in_float32_as_torch_s_own() -> None:
+@EACH
+def test_trainings_are_as_close_in_float32_as_torch_s_own(cases: int) -> None:
     far = 0
-    for number in range(CASES):
+    for number in range(cases):
         case = Case(number)
         _, left = case.native("f32")
         _, exact = case.by_torch(torch.float64)
@@ -170,7 +173,7 @@ def test_trainings_are_as_close_in_float32_as_torch_s_own() -> None:
             far += 1
             own = apart(case.by_torch(torch.float32)[1]["exp_avg"], exact["exp_avg"])
             assert distance <= max(2 * own, SINGLE), (number, distance, own)
-    assert far <= CASES // 50, far
+    assert far <= cases // 50, far
 
 
 def test_the_vector_is_laid_out_as_torch_s() -> None:

@@ -181,9 +181,10 @@ def apart(got: NDArray[Any], expected: NDArray[Any]) -> float:
     return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
 
 
-def test_loss_gradient_and_step_of_a_thousand_networks_are_torchs() -> None:
+@pytest.mark.parametrize("cases", [CASES // 5, pytest.param(CASES, marks=pytest.mark.ci)])
+def test_loss_gradient_and_step_of_random_networks_are_torchs(cases: int) -> None:
     compared, ill = {"f64": 0, "f32": 0}, 0
-    for number in range(CASES):
+    for number in range(cases):
         case = Case(number)
         loss, gradient, after = case.by_torch()
         for precision, limit in (("f64", DOUBLE), ("f32", SINGLE)):
@@ -198,9 +199,9 @@ def test_loss_gradient_and_step_of_a_thousand_networks_are_torchs() -> None:
                 ill += 1
                 limit = 2.0 * apart(case.single_by_torch(), gradient)
             assert max(wrong) <= limit, f"case {number}, {precision}, {case.kind}: {wrong}"
-    assert compared["f64"] == CASES
-    assert compared["f32"] > CASES // 2, compared
-    assert ill <= CASES // 100, f"{ill} cases in which torch's own float32 is not within {SINGLE}"
+    assert compared["f64"] == cases
+    assert compared["f32"] > cases // 2, compared
+    assert ill <= cases // 100, f"{ill} cases in which torch's own float32 is not within {SINGLE}"
 
 
 def one(**changes: Any) -> OnPolicyEngine:

@@ -347,6 +347,7 @@ INTERRUPTED = """
 import os, signal, threading
 import rlox
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits none
 collector = rlox.CandleCollector(n_envs=256, n_steps=3_000, hidden=64)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
