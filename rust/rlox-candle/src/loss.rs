@@ -1,0 +1,109 @@
+//! PPO's loss as tensors.
+
+use candle_core::{D, Device, Result as Candle, Tensor};
+use rlox_core::Result;
+use rlox_core::error::check_len;
+use rlox_nn::cpu::losses::{Collected, Ppo, PpoTerms, Terms};
+
+use crate::error::internal;
+
+/// ln sqrt(2 pi).
+const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
+
+/// What a policy and a value function say of a minibatch, `[n]` each.
+pub(crate) struct Said {
+    pub(crate) log_probs: Tensor,
+    pub(crate) entropy: Tensor,
+    pub(crate) values: Tensor,
+}
+
+/// Log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and entropies.
+pub(crate) fn categorical(logits: &Tensor, actions: &[i64]) -> Candle<(Tensor, Tensor)> {
+    // Only there for the range of e^x: no gradient goes through it.
+    let most = logits.max_keepdim(D::Minus1)?.detach();
+    let logits = logits.broadcast_sub(&most)?;
+    let log_p = logits.broadcast_sub(&logits.exp()?.sum_keepdim(D::Minus1)?.log()?)?;
+    let chosen = Tensor::from_slice(actions, (actions.len(), 1), &Device::Cpu)?;
+    let log_probs = log_p.gather(&chosen, D::Minus1)?.squeeze(D::Minus1)?;
+    let entropy = (log_p.exp()? * &log_p)?.sum(D::Minus1)?.neg()?;
+    Ok((log_probs, entropy))
+}
+
+/// Log-densities of `actions` `[n, k]` around `means` `[n, k]`, deviations e^`log_std` `[k]`, and entropies.
+pub(crate) fn gaussian(
+    means: &Tensor,
+    log_std: &Tensor,
+    actions: &[f32],
+) -> Candle<(Tensor, Tensor)> {
+    let (n, k) = means.dims2()?;
+    let actions = Tensor::from_slice(actions, (n, k), &Device::Cpu)?;
+    let far = (actions - means)?.broadcast_mul(&log_std.neg()?.exp()?)?;
+    #[expect(clippy::cast_precision_loss, reason = "a few dimensions")]
+    let dim = k as f64;
+    let constant = (log_std.sum_all()? + dim * LOG_ROOT_TAU)?;
+    let squares = (far.sqr()?.sum(D::Minus1)? * -0.5)?;
+    let entropy = (&constant + 0.5 * dim)?.broadcast_as(n)?;
+    Ok((squares.broadcast_sub(&constant)?, entropy))
+}
+
+/// The loss, and its parts.
+pub(crate) fn ppo(
+    loss: &Ppo,
+    said: &Said,
+    collected: Collected<'_, f32>,
+) -> Result<(Tensor, PpoTerms)> {
+    let n = said.log_probs.elem_count();
+    for (name, len) in [
+        ("collected log_probs", collected.log_probs.len()),
+        ("collected values", collected.values.len()),
+        ("advantages", collected.advantages.len()),
+        ("returns", collected.returns.len()),
+    ] {
+        check_len(name, len, n, "one for each observation")?;
+    }
+    tensors(loss, said, collected, n).map_err(internal)
+}
+
+fn tensors(
+    loss: &Ppo,
+    said: &Said,
+    collected: Collected<'_, f32>,
+    n: usize,
+) -> Candle<(Tensor, PpoTerms)> {
+    let column = |numbers: &[f32]| Tensor::from_slice(numbers, n, &Device::Cpu);
+    let log_ratio = (&said.log_probs - column(collected.log_probs)?)?;
+    let ratio = log_ratio.exp()?;
+    let advantages = column(collected.advantages)?;
+    let clipped = ratio.clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps)?;
+    let surrogate = (&ratio * &advantages)?.minimum(&(clipped * &advantages)?)?;
+    let policy = surrogate.mean_all()?.neg()?;
+    let value = value(loss, said, column(collected.values)?, column(collected.returns)?)?;
+    let entropy = said.entropy.mean_all()?;
+    let weights = loss.weights;
+    let total = ((&policy + (&value * weights.vf_coef)?)? - (&entropy * weights.ent_coef)?)?;
+    let moved = (&ratio - 1.0)?;
+    let number = |tensor: &Tensor| Candle::Ok(f64::from(tensor.to_scalar::<f32>()?));
+    let outside = moved.abs()?.gt(loss.clip_eps)?.to_dtype(candle_core::DType::F32)?;
+    let terms = PpoTerms {
+        terms: Terms {
+            policy: number(&policy)?,
+            value: number(&value)?,
+            entropy: number(&entropy)?,
+            total: number(&total)?,
+        },
+        approx_kl: number(&(moved - log_ratio)?.mean_all()?)?,
+        clip_fraction: number(&outside.mean_all()?)?,
+    };
+    Ok((total, terms))
+}
+
+/// E\[(V - R)^2\], or that of the worse of V and V within `clip_eps` of what it was.
+fn value(loss: &Ppo, said: &Said, before: Tensor, returns: Tensor) -> Candle<Tensor> {
+    let plain = (&said.values - &returns)?.sqr()?;
+    if !loss.clip_vloss {
+        return plain.mean_all();
+    }
+    let change = (&said.values - &before)?.clamp(-loss.clip_eps, loss.clip_eps)?;
+    let clipped = ((before + change)? - returns)?.sqr()?;
+    plain.maximum(&clipped)?.mean_all()
+}

@@ -1,0 +1,149 @@
+//! Perceptrons over a flat vector of parameters, as tensors.
+
+use std::ops::Range;
+
+use candle_core::backprop::GradStore;
+use candle_core::{Device, Result as Candle, Tensor, Var};
+use rlox_core::error::check_len;
+use rlox_core::{Layout, Result};
+use rlox_nn::cpu::{Activation, named};
+
+use crate::error::internal;
+
+/// An array of the vector: where it lies, and its shape.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    range: Range<usize>,
+    shape: Vec<usize>,
+}
+
+impl Place {
+    pub(crate) fn of(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
+        Ok(Self { range: layout.range(name, shape)?, shape: shape.to_vec() })
+    }
+
+    pub(crate) fn numbers<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
+        parameters.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// Linear layers with an activation between them.
+#[derive(Debug, Clone)]
+pub(crate) struct Net {
+    /// Weight and bias of each layer.
+    pub(crate) places: Vec<[Place; 2]>,
+    activation: Activation,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Net {
+    /// The layers that `layout` has under `prefix`.
+    pub(crate) fn new(
+        layout: &Layout,
+        prefix: &str,
+        sizes: &[usize],
+        activation: Activation,
+    ) -> Result<Self> {
+        let mut places = Vec::new();
+        for pair in named(prefix, sizes).as_chunks::<2>().0 {
+            let [(weight, shape), (bias, outputs)] = pair;
+            places.push([Place::of(layout, weight, shape)?, Place::of(layout, bias, outputs)?]);
+        }
+        let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
+        let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
+        Ok(Self { places, activation, inputs, outputs })
+    }
+
+    pub(crate) const fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// `obs` as `[n, inputs]`, which has whole rows.
+    pub(crate) fn rows(&self, obs: &[f32]) -> Result<Tensor> {
+        let n = obs.len() / self.inputs;
+        check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
+        Tensor::from_slice(obs, (n, self.inputs), &Device::Cpu).map_err(internal)
+    }
+
+    /// `[n, outputs]` of `x` `[n, inputs]`.
+    pub(crate) fn forward(&self, leaves: &Leaves, x: &Tensor) -> Candle<Tensor> {
+        let mut x = x.clone();
+        for (i, [weight, bias]) in self.places.iter().enumerate() {
+            if i > 0 {
+                x = self.activate(&x)?;
+            }
+            let y = x.matmul(&leaves.get(weight)?.t()?)?;
+            x = y.broadcast_add(leaves.get(bias)?)?;
+        }
+        Ok(x)
+    }
+
+    fn activate(&self, x: &Tensor) -> Candle<Tensor> {
+        match self.activation {
+            Activation::Tanh => x.tanh(),
+            Activation::Relu => x.relu(),
+            Activation::Elu => x.elu(1.0),
+            Activation::Silu => x.silu(),
+        }
+    }
+}
+
+/// Arrays of the vector as tensors, which a gradient is asked of or not.
+pub(crate) struct Leaves {
+    all: Vec<(Range<usize>, Tensor)>,
+    len: usize,
+}
+
+impl Leaves {
+    /// Those of `places`, of a vector that has `len` numbers.
+    pub(crate) fn new<'p>(
+        (parameters, len): (&[f32], usize),
+        places: impl Iterator<Item = &'p Place>,
+        learn: bool,
+    ) -> Result<Self> {
+        check_len("parameters", parameters.len(), len, "as in the layout")?;
+        let tensor = |place: &Place| {
+            let (numbers, shape) = (place.numbers(parameters), place.shape.as_slice());
+            if learn {
+                return Ok(Var::from_slice(numbers, shape, &Device::Cpu)?.into_inner());
+            }
+            Tensor::from_slice(numbers, shape, &Device::Cpu)
+        };
+        let all = places.map(|place| Ok((place.range.clone(), tensor(place)?)));
+        Ok(Self { all: all.collect::<Candle<_>>().map_err(internal)?, len })
+    }
+
+    pub(crate) fn get(&self, place: &Place) -> Candle<&Tensor> {
+        let found = self.all.iter().find(|(range, _)| *range == place.range);
+        let tensor = found.map(|(_, tensor)| tensor);
+        tensor.ok_or_else(|| candle_core::Error::Msg("an array without a tensor".to_owned()))
+    }
+
+    /// The gradients in their places of the vector, 0 where there is none.
+    pub(crate) fn gradient(&self, store: &GradStore, gradient: &mut [f32]) -> Result<()> {
+        check_len("gradient", gradient.len(), self.len, "as the parameters")?;
+        gradient.fill(0.0);
+        for (range, tensor) in &self.all {
+            let (Some(slopes), Some(place)) = (store.get(tensor), gradient.get_mut(range.clone()))
+            else {
+                continue;
+            };
+            place.copy_from_slice(&numbers(slopes)?);
+        }
+        Ok(())
+    }
+}
+
+/// All numbers of a tensor, in its order.
+pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.flatten_all().and_then(|flat| flat.to_vec1()).map_err(internal)
+}
+
+/// All numbers of a tensor, to `out`.
+pub(crate) fn copy(name: &'static str, tensor: &Tensor, out: &mut [f32]) -> Result<()> {
+    let numbers = numbers(tensor)?;
+    check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
+    out.copy_from_slice(&numbers);
+    Ok(())
+}

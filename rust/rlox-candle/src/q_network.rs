@@ -1,0 +1,87 @@
+//! Q of every choice.
+
+use candle_core::{Device, Result as Candle, Tensor};
+use rlox_core::error::{Error, check_len};
+use rlox_core::{Layout, Result};
+use rlox_nn::cpu::losses::TdLoss;
+use rlox_nn::cpu::{QArchitecture, QNetwork};
+use rlox_nn::traits::{QFunction, Valued};
+
+use crate::actor_critic::check_choices;
+use crate::error::internal;
+use crate::net::{Leaves, Net, copy};
+
+/// Q(o, a) over one flat vector of parameters, computed by Candle.
+#[derive(Debug, Clone)]
+pub struct CandleQNetwork {
+    net: Net,
+    len: usize,
+}
+
+impl CandleQNetwork {
+    /// The network of this architecture whose parameters lie as `layout` says.
+    ///
+    /// # Errors
+    /// As [`QNetwork::new`]; [`Error::Config`] for dueling streams.
+    pub fn new(layout: &Layout, of: &QArchitecture) -> Result<Self> {
+        QNetwork::new(layout, of)?;
+        if of.dueling {
+            let expected = "false; dueling streams are the engine cpu's";
+            return Err(Error::config("dueling", true, expected));
+        }
+        let sizes = [&[of.obs_dim], of.hidden.as_slice(), &[of.choices]].concat();
+        Ok(Self { net: Net::new(layout, "q", &sizes, of.activation)?, len: layout.len() })
+    }
+
+    fn leaves(&self, parameters: &[f32], learn: bool) -> Result<Leaves> {
+        Leaves::new((parameters, self.len), self.net.places.iter().flatten(), learn)
+    }
+}
+
+impl QFunction for CandleQNetwork {
+    fn choices(&self) -> usize {
+        self.net.outputs()
+    }
+
+    fn q(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
+        let leaves = self.leaves(parameters, false)?;
+        let q = self.net.forward(&leaves, &self.net.rows(obs)?).map_err(internal)?;
+        copy("q", &q, out)
+    }
+
+    fn td_gradient(
+        &self,
+        parameters: &[f32],
+        batch: Valued<'_>,
+        loss: TdLoss,
+        gradient: &mut [f32],
+    ) -> Result<f64> {
+        let leaves = self.leaves(parameters, true)?;
+        let obs = self.net.rows(batch.obs)?;
+        let n = obs.dims().first().copied().unwrap_or(0);
+        check_len("actions", batch.actions.len(), n, "one for each observation")?;
+        check_len("goals", batch.goals.len(), n, "one for each observation")?;
+        check_choices(batch.actions, self.choices())?;
+        let costs = || {
+            let chosen = Tensor::from_slice(batch.actions, (n, 1), &Device::Cpu)?;
+            let q = self.net.forward(&leaves, &obs)?.gather(&chosen, 1)?.squeeze(1)?;
+            let errors = (q - Tensor::from_slice(batch.goals, n, &Device::Cpu)?)?;
+            cost(loss, &errors)?.mean_all()
+        };
+        let total = costs().map_err(internal)?;
+        leaves.gradient(&total.backward().map_err(internal)?, gradient)?;
+        Ok(f64::from(total.to_scalar::<f32>().map_err(internal)?))
+    }
+}
+
+/// What each error costs: Huber's e^2 / 2 up to 1 and |e| - 1/2 beyond is s |e| - s^2 / 2 with s = |e| up to 1.
+fn cost(loss: TdLoss, errors: &Tensor) -> Candle<Tensor> {
+    match loss {
+        TdLoss::Squared => errors.sqr(),
+        TdLoss::Huber => {
+            let size = errors.abs()?;
+            let small = size.clamp(0.0, 1.0)?;
+            (&small * &size)? - (small.sqr()? * 0.5)?
+        }
+    }
+}

@@ -1,0 +1,183 @@
+"""Writes `golden.json`: what torch makes of weights and batches, and every engine behind the traits too.
+
+Inputs are rounded to float32 and computed with in float64, so that the file is right to float32's last
+digit. Losses are written out here, after the papers, not taken from rlox. Its lists:
+
+- `on_policy`: networks over `parameters` (name -> numbers), a minibatch, PPO's terms, its gradient with
+  advantages as they are, and the parameters after one step of Adam (standardized advantages, gradient cut
+  to norm 0.5, lr 1e-3, eps 1e-5);
+- `values`: Q of each choice, the losses of `goals` and their gradients, Huber's and squared;
+- `deterministic`: tanh of a network, and the gradient of sum(actions * slopes).
+
+    python rust/rlox-nn/tests/torch/make.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "silu": nn.SiLU,
+}
+ROWS, OBS, WIDTH = 12, 3, 6
+CLIP, VF, ENT = 0.2, 0.5, 0.01
+
+
+def net(outputs: int, activation: str) -> nn.Sequential:
+    """Two hidden layers."""
+    act = ACTIVATIONS[activation]
+    return nn.Sequential(
+        nn.Linear(OBS, WIDTH), act(), nn.Linear(WIDTH, WIDTH), act(), nn.Linear(WIDTH, outputs)
+    )
+
+
+def rounded(*shape: int, scale: float = 1.0) -> Tensor:
+    """Normal numbers that are float32."""
+    return (scale * torch.randn(shape)).float().double()
+
+
+def set_rounded(module: nn.Module) -> nn.Module:
+    """The same module with such parameters, in float64."""
+    module.double()
+    for parameter in module.parameters():
+        parameter.data = rounded(*parameter.shape, scale=0.5)
+    return module
+
+
+def flat(tensor: Tensor) -> list[float]:
+    """All numbers, with nine digits, which tell any two float32 apart."""
+    return [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]
+
+
+def arrays(module: nn.Module, of: Callable[[Tensor], Tensor | None]) -> dict[str, list[float]]:
+    """Numbers `of` each parameter by its name, without those that have none."""
+    named = module.named_parameters()
+    return {name: flat(of(p)) for name, p in named if of(p) is not None}
+
+
+def ppo_terms(case: dict[str, Tensor], advantages: Tensor, clip_vloss: bool) -> dict[str, Tensor]:
+    """Schulman et al. 2017, equation 9, and what is told beside it."""
+    log_ratio = case["new_log_probs"] - case["log_probs"]
+    ratio = log_ratio.exp()
+    bound = ratio.clamp(1 - CLIP, 1 + CLIP)
+    policy = -torch.minimum(ratio * advantages, bound * advantages).mean()
+    errors = (case["new_values"] - case["returns"]) ** 2
+    if clip_vloss:
+        change = (case["new_values"] - case["values"]).clamp(-CLIP, CLIP)
+        errors = torch.maximum(errors, (case["values"] + change - case["returns"]) ** 2)
+    value, entropy = errors.mean(), case["entropy"].mean()
+    return {
+        "policy": policy,
+        "value": value,
+        "entropy": entropy,
+        "total": policy + VF * value - ENT * entropy,
+        "approx_kl": (ratio - 1 - log_ratio).mean(),
+        "clip_fraction": ((ratio - 1).abs() > CLIP).double().mean(),
+    }
+
+
+def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
+    """An actor, a critic and a minibatch of which a quarter or so is clipped."""
+    outputs = 3 if kind == "choices" else 2
+    module = nn.Module()
+    if kind == "numbers":
+        module.log_std = nn.Parameter(torch.zeros(outputs))
+    module.actor, module.critic = net(outputs, activation), net(1, activation)
+    set_rounded(module)
+    before = arrays(module, lambda p: p)
+    obs = rounded(ROWS, OBS)
+    actions = torch.arange(ROWS) % 3 if kind == "choices" else rounded(ROWS, outputs)
+    beside = {"values": rounded(ROWS), "advantages": rounded(ROWS), "returns": rounded(ROWS)}
+
+    def said() -> dict[str, Tensor]:
+        out = module.actor(obs)
+        if kind == "choices":
+            of: torch.distributions.Distribution = torch.distributions.Categorical(logits=out)
+            scores = of.log_prob(actions), of.entropy()
+        else:
+            of = torch.distributions.Normal(out, module.log_std.exp())
+            scores = of.log_prob(actions).sum(-1), of.entropy().sum(-1)
+        new = {"new_log_probs": scores[0], "entropy": scores[1]}
+        return {**beside, **new, "new_values": module.critic(obs).squeeze(-1)}
+
+    old = said()["new_log_probs"].detach()
+    beside["log_probs"] = (old + rounded(ROWS, scale=0.3)).float().double()
+    case = said()
+    terms = ppo_terms(case, beside["advantages"], clip_vloss)
+    terms["total"].backward()
+    gradient = arrays(module, lambda p: p.grad)
+    module.zero_grad()
+    a = beside["advantages"]
+    adam = torch.optim.Adam(module.parameters(), lr=1e-3, eps=1e-5)
+    ppo_terms(said(), (a - a.mean()) / (a.std() + 1e-8), clip_vloss)["total"].backward()
+    norm = nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+    adam.step()
+    return {
+        "kind": kind,
+        "activation": activation,
+        "clip_vloss": clip_vloss,
+        "parameters": before,
+        "obs": flat(obs),
+        "actions": actions.tolist() if kind == "choices" else flat(actions),
+        **{name: flat(beside[name]) for name in ("log_probs", "values", "advantages", "returns")},
+        "new_values": flat(case["new_values"]),
+        "terms": {name: float(term.detach()) for name, term in terms.items()},
+        "gradient": gradient,
+        "norm": float(norm),
+        "after": arrays(module, lambda p: p),
+    }
+
+
+def values(activation: str) -> dict[str, Any]:
+    """Q and the gradients of its losses."""
+    module = nn.Module()
+    module.q = net(4, activation)
+    set_rounded(module)
+    obs, goals, actions = rounded(ROWS, OBS), rounded(ROWS, scale=2.0), torch.arange(ROWS) % 4
+    out: dict[str, Any] = {"activation": activation, "parameters": arrays(module, lambda p: p)}
+    out |= {"obs": flat(obs), "goals": flat(goals), "actions": actions.tolist()}
+    out["q"] = flat(module.q(obs))
+    for name, loss in (("huber", nn.HuberLoss()), ("squared", nn.MSELoss())):
+        module.zero_grad()
+        total = loss(module.q(obs)[torch.arange(ROWS), actions], goals)
+        total.backward()
+        out[name] = {"loss": float(total.detach()), "gradient": arrays(module, lambda p: p.grad)}
+    return out
+
+
+def deterministic(activation: str) -> dict[str, Any]:
+    """Actions and their gradient."""
+    module = nn.Module()
+    module.actor = net(2, activation)
+    set_rounded(module)
+    obs, slopes = rounded(ROWS, OBS), rounded(ROWS, 2)
+    actions = module.actor(obs).tanh()
+    (actions * slopes).sum().backward()
+    out = {"obs": flat(obs), "slopes": flat(slopes), "actions": flat(actions)}
+    gradient = arrays(module, lambda p: p.grad)
+    before = arrays(module, lambda p: p)
+    return {"activation": activation, "parameters": before, **out, "gradient": gradient}
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    golden = {
+        "on_policy": [
+            on_policy(kind, activation, clip_vloss)
+            for clip_vloss, activation in zip((False, True, False, True), ACTIVATIONS, strict=True)
+            for kind in ("choices", "numbers")
+        ],
+        "values": [values(activation) for activation in ACTIVATIONS],
+        "deterministic": [deterministic(activation) for activation in ACTIVATIONS],
+    }
+    text = json.dumps(golden, separators=(",", ":"))
+    Path(__file__).with_name("golden.json").write_text(text + "\n", encoding="utf-8")
