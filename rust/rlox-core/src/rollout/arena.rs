@@ -2,6 +2,7 @@
 
 use super::columns::{Columns, Ended, Final, Scratch, row_mut};
 use super::episodes::{Episode, Progress};
+use crate::advantage::gae::Out;
 use crate::env::vector_env::{EnvSpec, VectorEnv};
 use crate::error::{Error, Result, check_len};
 use crate::policy::ActionsMut;
@@ -41,6 +42,9 @@ pub enum ActionColumn {
     /// `[T, N, action_dim]`.
     Box(Vec<f32>),
 }
+
+/// The columns to be filled, what is beside them, the episodes under way, and what is estimated.
+type Parts<'a> = (Columns<'a>, (&'a mut Ended, &'a mut Scratch), &'a mut Progress, Out<'a, f32>);
 
 impl Arena {
     /// Memory for `n_steps` steps of `n_envs` environments.
@@ -195,7 +199,7 @@ impl Arena {
     }
 
     /// The columns to be filled, and what is beside them.
-    pub(super) fn columns(&mut self) -> (Columns<'_>, (&mut Ended, &mut Scratch), &mut Progress) {
+    pub(super) fn columns(&mut self) -> Parts<'_> {
         let columns = Columns {
             obs: &mut self.obs,
             actions: match &mut self.actions {
@@ -209,6 +213,7 @@ impl Arena {
             values: &mut self.values,
             next_values: &mut self.next_values,
         };
-        (columns, (&mut self.ended, &mut self.scratch), &mut self.progress)
+        let out = Out { advantages: &mut self.advantages, returns: &mut self.returns };
+        (columns, (&mut self.ended, &mut self.scratch), &mut self.progress, out)
     }
 }

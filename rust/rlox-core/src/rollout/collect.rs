@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::columns::{Key, row_mut};
-use crate::advantage::{Discount, Ends, gae};
+use crate::advantage::Discount;
 use crate::env::vector_env::VectorEnv;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
@@ -29,10 +29,11 @@ impl Arena {
         self.start(envs)?;
         let key = Key { seed: run_seed, rollout: self.progress.rollouts };
         self.progress.rollouts += 1;
-        let (mut columns, beside, progress) = self.columns();
+        let n_envs = self.n_envs;
+        let (mut columns, beside, progress, out) = self.columns();
         columns.collect(envs, policy, key, &mut progress.running(), beside)?;
-        self.check_finite()?;
-        self.estimate(discount)
+        columns.check_finite()?;
+        columns.estimate(n_envs, discount, out)
     }
 
     fn check(&self, envs: &dyn VectorEnv) -> Result<()> {
@@ -56,37 +57,5 @@ impl Arena {
             self.started = true;
         }
         Ok(())
-    }
-
-    fn check_finite(&self) -> Result<()> {
-        for (name, column) in [
-            ("obs", &self.obs),
-            ("rewards", &self.rewards),
-            ("log_probs", &self.log_probs),
-            ("values", &self.values),
-            ("next_values", &self.next_values),
-        ] {
-            if column.iter().fold(true, |all, value| all & value.is_finite()) {
-                continue;
-            }
-            let found = column.iter().enumerate().find(|(_, value)| !value.is_finite());
-            if let Some((index, &value)) = found {
-                return Err(Error::NonFinite { name: name.into(), index, value: value.into() });
-            }
-        }
-        Ok(())
-    }
-
-    fn estimate(&mut self, discount: Discount) -> Result<()> {
-        let size = self.n_steps * self.n_envs;
-        let input = gae::TimeMajor {
-            rewards: &self.rewards,
-            values: self.values.get(..size).unwrap_or_default(),
-            next: gae::Next::Values(&self.next_values),
-            ends: Ends { terminated: &self.terminated, truncated: &self.truncated },
-            n_envs: self.n_envs,
-        };
-        let (advantages, returns) = (&mut self.advantages, &mut self.returns);
-        gae::time_major(input, discount, gae::Out { advantages, returns })
     }
 }

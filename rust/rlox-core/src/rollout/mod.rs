@@ -10,6 +10,7 @@ mod arena;
 mod collect;
 mod columns;
 mod episodes;
+mod estimate;
 
 pub use arena::{ActionColumn, Arena};
 pub use columns::{Columns, Ended, Final, Key, Scratch, noise};

@@ -1,0 +1,48 @@
+//! What is done with the columns of a rollout once they are filled.
+
+use super::columns::Columns;
+use crate::advantage::{Discount, Ends, gae};
+use crate::error::{Error, Result};
+
+impl Columns<'_> {
+    /// # Errors
+    /// [`Error::NonFinite`] with the column and the place in it of the first number that is none.
+    pub fn check_finite(&self) -> Result<()> {
+        for (name, column) in [
+            ("obs", &*self.obs),
+            ("rewards", &*self.rewards),
+            ("log_probs", &*self.log_probs),
+            ("values", &*self.values),
+            ("next_values", &*self.next_values),
+        ] {
+            if column.iter().fold(true, |all, value| all & value.is_finite()) {
+                continue;
+            }
+            let found = column.iter().enumerate().find(|(_, value)| !value.is_finite());
+            if let Some((index, &value)) = found {
+                return Err(Error::NonFinite { name: name.into(), index, value: value.into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Advantages and returns `[T, N]` of N environments (generalised advantage estimation).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a column does not fit; [`Error::Interrupted`].
+    pub fn estimate(
+        &self,
+        n_envs: usize,
+        discount: Discount,
+        out: gae::Out<'_, f32>,
+    ) -> Result<()> {
+        let input = gae::TimeMajor {
+            rewards: &*self.rewards,
+            values: self.values.get(..self.rewards.len()).unwrap_or_default(),
+            next: gae::Next::Values(&*self.next_values),
+            ends: Ends { terminated: &*self.terminated, truncated: &*self.truncated },
+            n_envs,
+        };
+        gae::time_major(input, discount, out)
+    }
+}

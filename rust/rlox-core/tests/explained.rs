@@ -1,0 +1,28 @@
+//! What values are said to explain of returns.
+#![allow(clippy::float_cmp, clippy::unwrap_used, missing_docs)]
+
+use rlox_core::Error;
+use rlox_core::stats::explained_variance;
+
+#[test]
+fn values_explain_what_they_take_off_the_variance() {
+    // By hand: Var(R) = 1.25, Var(R - V) of (0, 1, 0, 1) = 0.25.
+    assert_eq!(explained_variance(&[1.0, 1.0, 3.0, 3.0], &[1.0, 2.0, 3.0, 4.0]), Ok(0.8));
+    let returns = [0.1_f32, 7.5, -3.25];
+    assert_eq!(explained_variance(&returns, &returns), Ok(1.0));
+    assert_eq!(explained_variance(&[2.0; 3], &returns), Ok(0.0), "no more than a mean");
+    assert!(explained_variance(&returns.map(|value| -value), &returns).unwrap() < -2.9);
+}
+
+#[test]
+fn nothing_is_explained_of_returns_that_do_not_vary() {
+    // 0.1 is no binary fraction: a mean that is rounded leaves something of it.
+    assert_eq!(explained_variance(&[1.0, 2.0, 3.0], &[0.1_f32; 3]), Ok(0.0));
+    assert_eq!(explained_variance::<f64>(&[], &[]), Ok(0.0));
+}
+
+#[test]
+fn a_number_that_is_none_is_not_hidden_and_lengths_are_to_be_the_same() {
+    assert!(explained_variance(&[f64::NAN, 1.0], &[1.0, 2.0]).unwrap().is_nan());
+    assert!(matches!(explained_variance(&[1.0], &[1.0, 2.0]), Err(Error::Shape { .. })));
+}

@@ -1,0 +1,122 @@
+//! A whole iteration of PPO or A2C: a rollout, its advantages, and what is learned from it.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use rlox_core::advantage::Discount;
+use rlox_core::advantage::gae::Out;
+use rlox_core::env::Actions;
+use rlox_core::rollout::{Columns, Ended, Key, Running, Scratch};
+use rlox_core::stats::explained_variance;
+use rlox_core::{Result, VectorEnv};
+
+use super::a2c::{A2cSettings, A2cUpdate};
+use super::acting::Acting;
+use super::engine::OnPolicyEngine;
+use super::heads::Done;
+use super::optim::Optimizer;
+use super::ppo::{PpoSettings, PpoUpdate};
+use super::rows::Rows;
+
+/// A rollout in memory of the caller's, which is collected and then learned from; both give the bits of
+/// doing it in parts.
+pub struct Iteration<'a> {
+    /// What is collected.
+    pub columns: Columns<'a>,
+    /// What is estimated of it, `[T, N]` each.
+    pub estimated: Out<'a, f32>,
+    /// Which rollout of the run it is.
+    pub key: Key,
+    /// Steps for which gSDE acts with the same noise.
+    pub noise_kept: NonZeroUsize,
+    /// Of the estimates.
+    pub discount: Discount,
+}
+
+/// What was learned in an iteration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Iterated<U> {
+    /// What the update did.
+    pub update: U,
+    /// What the values of the rollout explained of its returns.
+    pub explained_variance: f64,
+    /// How long learning took, advantages and all.
+    pub learning: Duration,
+}
+
+impl Iteration<'_> {
+    /// T steps of every environment by the policy that `engine` learns, from row 0 of the observations on.
+    ///
+    /// # Errors
+    /// As [`Columns::collect`].
+    pub fn collect(
+        &mut self,
+        engine: &OnPolicyEngine<f32>,
+        parameters: &[f32],
+        envs: &mut dyn VectorEnv,
+        running: &mut Running<'_>,
+    ) -> Result<Ended> {
+        let acting = Acting::new(engine.net(), parameters, self.noise_kept);
+        let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
+        let beside = (&mut ended, &mut scratch);
+        self.columns.collect(envs, &acting, self.key, running, beside)?;
+        Ok(ended)
+    }
+
+    /// One step of A2C along the gradient of the whole rollout.
+    ///
+    /// # Errors
+    /// As [`Columns::check_finite`], [`Columns::estimate`] and [`OnPolicyEngine::a2c`].
+    pub fn a2c(
+        &mut self,
+        engine: &mut OnPolicyEngine<f32>,
+        parameters: &mut [f32],
+        optimizer: &mut Optimizer<'_, f32>,
+        settings: &A2cSettings,
+    ) -> Result<Iterated<A2cUpdate>> {
+        self.learned(|rows| engine.a2c(parameters, optimizer, rows, settings))
+    }
+
+    /// PPO's passes over the rollout, in the orders that `order` gives.
+    ///
+    /// # Errors
+    /// As [`Columns::check_finite`], [`Columns::estimate`] and [`OnPolicyEngine::ppo`].
+    pub fn ppo(
+        &mut self,
+        engine: &mut OnPolicyEngine<f32>,
+        parameters: &mut [f32],
+        optimizer: &mut Optimizer<'_, f32>,
+        settings: &PpoSettings,
+        order: impl FnMut(usize, &mut Vec<usize>),
+    ) -> Result<Iterated<PpoUpdate>> {
+        self.learned(|rows| engine.ppo(parameters, optimizer, rows, settings, order))
+    }
+
+    fn learned<U>(
+        &mut self,
+        learn: impl FnOnce(Rows<'_, f32>) -> Result<U>,
+    ) -> Result<Iterated<U>> {
+        let began = Instant::now();
+        let Self { columns, estimated, discount, .. } = self;
+        columns.check_finite()?;
+        let n = columns.rewards.len();
+        let n_envs = columns.values.len().saturating_sub(n);
+        let Out { advantages, returns } = estimated;
+        columns.estimate(n_envs, *discount, Out { advantages, returns })?;
+        let rows = Rows {
+            obs: &*columns.obs,
+            obs_dim: columns.obs.len() / (n + n_envs).max(1),
+            done: match columns.actions.view() {
+                Actions::Discrete(choices) => Done::Choices(choices, None),
+                Actions::Box(vectors) => Done::Vectors(vectors),
+            },
+            log_probs: &*columns.log_probs,
+            values: columns.values.get(..n).unwrap_or_default(),
+            advantages,
+            returns,
+        };
+        let explained_variance = explained_variance(rows.values, rows.returns)?;
+        let update = learn(rows)?;
+        Ok(Iterated { update, explained_variance, learning: began.elapsed() })
+    }
+}

@@ -1,0 +1,223 @@
+//! An iteration in one piece has the bits of its parts.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+use std::num::NonZeroUsize;
+
+use rlox_core::advantage::Discount;
+use rlox_core::advantage::gae::Out;
+use rlox_core::env::{Seeding, VecEnv};
+use rlox_core::policy::ActionsMut;
+use rlox_core::rollout::{Arena, Columns, Episode, Key, Running};
+use rlox_core::{Error, Layout, Parameters, Result, VectorEnv};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{
+    A2cSettings, Acting, Activation, ActorCritic, Architecture, Iterated, Iteration, Kind,
+    OnPolicyEngine, PpoSettings, Rows, init,
+};
+
+const N: usize = 6;
+const T: usize = 50;
+const SEED: u64 = 5;
+
+fn discount() -> Discount {
+    Discount::new(0.98, 0.9).unwrap()
+}
+
+/// What is learned, and where.
+struct Run {
+    envs: VecEnv,
+    engine: OnPolicyEngine<f32>,
+    parameters: Parameters,
+    moments: [Vec<f32>; 2],
+    steps: u64,
+    rounds: u64,
+}
+
+impl Run {
+    fn new(env_id: &str) -> Self {
+        let envs = VecEnv::new(env_id, N, Seeding::Run(SEED)).unwrap();
+        let spec = VectorEnv::spec(&envs);
+        let size = spec.action.size();
+        let kind =
+            if spec.action.bounds().is_none() { Kind::Choices(size) } else { Kind::Numbers(size) };
+        let of = Architecture {
+            obs_dim: spec.observation.dim(),
+            kind,
+            actor: vec![16],
+            critic: vec![12, 12],
+            activation: Activation::Tanh,
+        };
+        let layout = Layout::aligned(16, of.named()).unwrap();
+        let net = ActorCritic::new(&layout, &of).unwrap();
+        let mut parameters = Parameters::of(layout.clone());
+        init::orthogonal(&of, &mut parameters, 1, -0.5).unwrap();
+        let zeros = vec![0.0; layout.len()];
+        let engine = OnPolicyEngine::new(net, layout).unwrap();
+        Self { envs, engine, parameters, moments: [zeros.clone(), zeros], steps: 0, rounds: 0 }
+    }
+
+    fn ppo(&mut self, rows: Rows<'_, f32>) -> Result<f64> {
+        let [exp_avg, exp_avg_sq] = &mut self.moments;
+        let rule = Adam::new(1e-5);
+        let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
+        let values = self.parameters.values_mut();
+        let update = self.engine.ppo(values, &mut adam, rows, &passes(), in_order)?;
+        Ok(update.terms.terms.total)
+    }
+}
+
+fn passes() -> PpoSettings {
+    let weights = ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 };
+    PpoSettings {
+        loss: Ppo { weights, clip_eps: 0.2, clip_vloss: false },
+        learning_rate: 1e-3,
+        n_epochs: 2,
+        batch_size: 64,
+        max_grad_norm: Some(0.5),
+        normalize_advantages: true,
+        target_kl: None,
+    }
+}
+
+fn in_order(_: usize, places: &mut Vec<usize>) {
+    places.clear();
+    places.extend(0..N * T);
+}
+
+/// Memory of a rollout that is not an arena's.
+struct Memory {
+    obs: Vec<f32>,
+    choices: Vec<i64>,
+    vectors: Vec<f32>,
+    flags: [Vec<bool>; 2],
+    numbers: [Vec<f32>; 5],
+    values: Vec<f32>,
+    totals: Vec<f64>,
+    steps: Vec<u64>,
+}
+
+impl Memory {
+    /// For environments that stand where they were reset to.
+    fn new(envs: &mut VecEnv) -> Self {
+        let width = N * VectorEnv::spec(envs).observation.dim();
+        let mut obs = vec![0.0; (T + 1) * width];
+        VectorEnv::reset(envs, &mut obs[..width]).unwrap();
+        Self {
+            obs,
+            choices: vec![0; N * T],
+            vectors: vec![0.0; N * T],
+            flags: [vec![false; N * T], vec![false; N * T]],
+            numbers: std::array::from_fn(|_| vec![0.0; N * T]),
+            values: vec![0.0; N * T + N],
+            totals: vec![0.0; N],
+            steps: vec![0; N],
+        }
+    }
+
+    /// An iteration of PPO: the episodes that ended, and what was learned.
+    fn ppo(&mut self, run: &mut Run, discrete: bool) -> Result<(Vec<Episode>, Iterated<f64>)> {
+        let [terminated, truncated] = &mut self.flags;
+        let [rewards, log_probs, next_values, advantages, returns] = &mut self.numbers;
+        let actions = if discrete {
+            ActionsMut::Discrete(&mut self.choices)
+        } else {
+            ActionsMut::Box(&mut self.vectors)
+        };
+        let (obs, values) = (&mut self.obs, &mut self.values);
+        let mut iteration = Iteration {
+            columns: Columns {
+                obs,
+                actions,
+                rewards,
+                terminated,
+                truncated,
+                log_probs,
+                values,
+                next_values,
+            },
+            estimated: Out { advantages, returns },
+            key: Key { seed: SEED, rollout: run.rounds },
+            noise_kept: NonZeroUsize::MIN,
+            discount: discount(),
+        };
+        let mut running = Running { totals: &mut self.totals, steps: &mut self.steps };
+        let Run { envs, engine, parameters, moments: [exp_avg, exp_avg_sq], steps, rounds } = run;
+        let ended = iteration.collect(engine, parameters.values(), envs, &mut running)?;
+        *rounds += 1;
+        let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps };
+        let values = parameters.values_mut();
+        let told = iteration.ppo(engine, values, &mut adam, &passes(), in_order)?;
+        let width = self.obs.len() / (T + 1);
+        self.obs.copy_within(T * width.., 0);
+        let Iterated { update, explained_variance, learning } = told;
+        let update = update.terms.terms.total;
+        Ok((ended.episodes, Iterated { update, explained_variance, learning }))
+    }
+}
+
+#[test]
+fn rollouts_that_are_learned_from_where_they_are_collected_give_the_bits_of_both_apart() {
+    for (env_id, discrete) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
+        let (mut whole, mut apart) = (Run::new(env_id), Run::new(env_id));
+        let mut memory = Memory::new(&mut whole.envs);
+        let mut arena = Arena::new(VectorEnv::spec(&apart.envs), T, N).unwrap();
+        for _ in 0..5 {
+            let (episodes, told) = memory.ppo(&mut whole, discrete).unwrap();
+            let values = apart.parameters.values().to_vec();
+            let net = apart.engine.net().clone();
+            let acting = Acting::new(&net, &values, NonZeroUsize::MIN);
+            arena.collect(&mut apart.envs, &acting, SEED, discount()).unwrap();
+            let total = apart.ppo(Rows::from(&arena)).unwrap();
+            assert_eq!(told.update.to_bits(), total.to_bits(), "{env_id}");
+            assert_eq!(episodes, arena.episodes());
+            assert!(told.explained_variance <= 1.0 && !told.learning.is_zero());
+        }
+        assert_eq!(whole.parameters, apart.parameters);
+        assert_eq!((whole.moments, whole.steps), (apart.moments, apart.steps));
+    }
+}
+
+#[test]
+fn a_number_that_is_none_in_what_was_collected_is_told_before_anything_is_learned() {
+    let mut run = Run::new("CartPole-v1");
+    let mut memory = Memory::new(&mut run.envs);
+    run.parameters.array_mut("critic.4.bias", &[1]).unwrap()[0] = f32::NAN;
+    let Err(Error::NonFinite { name, index: 0, .. }) = memory.ppo(&mut run, true) else {
+        panic!("values that are NaN were learned from");
+    };
+    assert_eq!((name.as_ref(), run.steps, run.rounds), ("values", 0, 1));
+}
+
+#[test]
+fn a2c_learns_once_from_all_rows_of_an_iteration() {
+    let mut run = Run::new("CartPole-v1");
+    let mut memory = Memory::new(&mut run.envs);
+    memory.ppo(&mut run, true).unwrap(); // columns that are filled
+    let (before, steps) = (run.parameters.clone(), run.steps);
+    let [terminated, truncated] = &mut memory.flags;
+    let [rewards, log_probs, next_values, advantages, returns] = &mut memory.numbers;
+    let (obs, actions) = (&mut memory.obs, ActionsMut::Discrete(&mut memory.choices));
+    let values = &mut memory.values;
+    let columns =
+        Columns { obs, actions, rewards, terminated, truncated, log_probs, values, next_values };
+    let mut iteration = Iteration {
+        columns,
+        estimated: Out { advantages, returns },
+        key: Key { seed: SEED, rollout: 9 },
+        noise_kept: NonZeroUsize::MIN,
+        discount: discount(),
+    };
+    let settings = A2cSettings {
+        loss: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.0 },
+        learning_rate: 1e-2,
+        max_grad_norm: None,
+        normalize_advantages: false,
+    };
+    let Run { engine, parameters, moments: [exp_avg, exp_avg_sq], steps: counted, .. } = &mut run;
+    let mut adam = Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps: counted };
+    let told = iteration.a2c(engine, parameters.values_mut(), &mut adam, &settings).unwrap();
+    assert!(told.update.grad_norm > 0.0);
+    assert_eq!(run.steps, steps + 1);
+    assert_ne!(run.parameters, before);
+}
