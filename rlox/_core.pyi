@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -462,6 +462,103 @@ class RolloutPolicy:
                 with another argument.
             NonFiniteError: an action is NaN or infinite.
         """
+
+@final
+class Iteration:
+    """A rollout that is collected and learned from in one call, with the bits of `RolloutPolicy.collect`,
+    `compute_gae_time_major` and `OnPolicyEngine.ppo` or `.a2c` one after the other.
+
+    Args:
+        policy: acts, and its engine learns; of precision `f32`.
+        envs: a `VecEnv` whose spaces are those of the engine.
+        obs: as are the next seven, what `RolloutPolicy.collect` writes.
+        actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+        rewards: float32 `[T, n]`.
+        terminated: bool `[T, n]`.
+        truncated: bool `[T, n]`.
+        log_probs: float32 `[T, n]`.
+        values: float32 `[T + 1, n]`.
+        next_values: float32 `[T, n]`.
+        advantages: written: generalised advantage estimates, float32 `[T, n]`.
+        returns: written: advantages + values, float32 `[T, n]`.
+        totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+        lengths: steps of each so far, int64 `[n]`, counted in place.
+        seed: the run's.
+        rollout: number of the rollout in the run.
+        gamma: discount, in [0, 1].
+        lam: trace decay, in [0, 1].
+
+    Raises:
+        ConfigError: `gamma` or `lam` out of range.
+    """
+
+    def __new__(cls, policy: RolloutPolicy, envs: VecEnv, obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], log_probs: NDArray[np.float32], values: NDArray[np.float32], next_values: NDArray[np.float32], advantages: NDArray[np.float32], returns: NDArray[np.float32], totals: NDArray[np.float64], lengths: NDArray[np.int64], *, seed: int, rollout: int, gamma: float, lam: float) -> Iteration:
+        ...
+
+    def ppo(self, parameters: NDArray[np.float32], exp_avg: NDArray[np.float32], exp_avg_sq: NDArray[np.float32], steps: NDArray[np.int64], order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05) -> dict[str, float]:
+        """Collects, and learns as PPO: as many passes as `order` has.
+
+        Args:
+            parameters: the vector, changed in place, as the next two are.
+            exp_avg: Adam's first moments.
+            exp_avg_sq: Adam's second moments.
+            steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
+            order: numbers of rows, step by step and environment by environment, `[passes, n]`.
+            batch_size: rows of a minibatch; the last of a pass may have fewer.
+            learning_rate: Adam's step size; its betas are 0.9 and 0.999.
+            clip_eps: the ratio of new to old probabilities stays within this of 1.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy.
+            max_grad_norm: None: gradients are not cut.
+            clip_vloss: values learn within `clip_eps` of what they were.
+            normalize_advantages: of each minibatch.
+            target_kl: the passes end at a minibatch whose KL estimate is more than 1.5 times this.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            What `OnPolicyEngine.ppo` does, `explained_variance` of the returns by the values, and the `seconds`
+            that learning took, advantages and all.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or shares memory with another argument.
+            ConfigError: a row or a batch size that there is not; an engine of another precision.
+            NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
+        """
+
+    def a2c(self, parameters: NDArray[np.float32], first: NDArray[np.float32], second: NDArray[np.float32] | None, steps: NDArray[np.int64], *, learning_rate: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, normalize_advantages: bool=False, alpha: float=0.99, eps: float=1e-05, tf_like: bool=False) -> dict[str, float]:
+        """Collects, and learns as A2C: one step along the gradient of all rows.
+
+        Args:
+            parameters: the vector, changed in place, as the moments are.
+            first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
+                moments.
+            second: Adam's second moments; without them the rule is RMSprop.
+            steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
+            learning_rate: the step size.
+            vf_coef: weight of the value loss.
+            ent_coef: weight of the entropy.
+            max_grad_norm: None: gradients are not cut.
+            normalize_advantages: over all rows.
+            alpha: what RMSprop keeps of its means.
+            eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
+            tf_like: epsilon inside of RMSprop's root.
+
+        Returns:
+            What `OnPolicyEngine.a2c` does, `explained_variance` of the returns by the values, and the `seconds`
+            that learning took, advantages and all.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or shares memory with another argument.
+            ConfigError: an engine of another precision.
+            NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
+        """
+
+    @property
+    def collected(self) -> bool:
+        """Whether the last call got as far as a whole rollout: what broke it off then was the learning."""
+
+    def episodes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
+        """What `RolloutPolicy.collect` returns of the last call's rollout: the episodes that ended."""
 
 @final
 class RunningStatsVec:
@@ -2300,6 +2397,18 @@ def compute_vtrace(log_rhos: ArrayLike, rewards: NDArray[np.float64], values: Ar
 @overload
 def compute_vtrace(log_rhos: ArrayLike, rewards: ArrayLike, values: ArrayLike, dones: ArrayLike | None=None, bootstrap_value: ArrayLike | None=None, gamma: float=0.99, rho_bar: float=1.0, c_bar: float=1.0, *, lam: float=1.0, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None, next_values: ArrayLike | None=None) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     ...
+
+def explained_variance(values: ArrayLike, returns: ArrayLike) -> float:
+    """1 - Var(R - V) / Var(R) of values V and returns R: 1 where V says all of R, 0 where it says no more than
+    their mean, and where R does not vary.
+
+    Args:
+        values: V, `[n]`.
+        returns: R, `[n]`.
+
+    Raises:
+        ShapeError: they differ in length.
+    """
 
 def native_env_ids() -> list[str]:
     """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""

@@ -19,6 +19,7 @@ __all__ = [
     "Clock",
     "Episode",
     "FinalObs",
+    "Iterated",
     "Minibatch",
     "Progress",
     "Rollout",
@@ -129,6 +130,14 @@ class Update:
 
 
 NO_UPDATE = Update()
+
+
+@dataclass(frozen=True, slots=True)
+class Iterated:
+    """A batch that was learned from in the call that collected it."""
+
+    update: Update
+    seconds: float  # that learning took
 
 
 class Minibatch(NamedTuple):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import nn
 
+from rlox._core import Iteration
 from rlox.algorithms.on_policy import (
     collector_of,
+    explained_in_rust,
     explained_variance,
     on_policy_parts,
     own_policy,
@@ -33,7 +35,7 @@ from rlox.training.learner import PolicyLearner
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
-from rlox.types import Clock, Minibatch, Rollout, Update
+from rlox.types import Clock, Iterated, Minibatch, Rollout, Update
 
 __all__ = ["A2C", "A2CLearner", "NativeA2CLearner"]
 
@@ -52,16 +54,29 @@ class A2CLearner(PolicyLearner[ActorCritic]):
     @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedule is read once, from the clock at its start."""
-        config = self.config
-        self.optimizer.lr = config.at("learning_rate", clock.remaining)
-        ent_coef = config.at("ent_coef", clock.remaining)
+        ent_coef = self._schedule(clock)
         rows = batch.rows()
-        metrics = self._step(rows, ent_coef, where(batch, clock))
-        metrics["value/explained_variance"] = explained_variance(rows.values, rows.returns)
+        told = self._step(rows, ent_coef, where(batch.index, len(batch), clock))
+        explained = self._explained(rows.values, rows.returns)
+        return self._update(told, explained, ent_coef, len(rows.obs))
+
+    _explained = staticmethod(explained_variance)
+
+    def _schedule(self, clock: Clock) -> float:
+        """Set the step size; the weight of the entropy."""
+        left = clock.remaining
+        self.optimizer.lr = self.config.at("learning_rate", left)
+        return self.config.at("ent_coef", left)
+
+    def _update(
+        self, told: dict[str, float], explained: float, ent_coef: float, samples: int
+    ) -> Update:
+        """What a step said, with what is known beside it."""
+        metrics = {**told, "value/explained_variance": explained}
         metrics["train/learning_rate"] = self.optimizer.lr
-        if not is_constant(config.ent_coef):
+        if not is_constant(self.config.ent_coef):
             metrics["train/ent_coef"] = ent_coef
-        return Update(metrics, count=1, samples=len(rows.obs))
+        return Update(metrics, count=1, samples=samples)
 
     def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
         """One step along the gradient of all rows; the numbers `NAMES` of it."""
@@ -95,33 +110,54 @@ class NativeA2CLearner(A2CLearner):
     def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
         super().__init__(policy, config)
         self.native = NativePolicy(policy, self.optimizer.flat)
+        # parameters and moments, of which RMSprop has one; where they lie never changes
+        first, *second = (self.optimizer.moment(name).numpy() for name in self.optimizer.moments)
+        self._vectors = self.native.vector, first, second[0] if second else None
+
+    _explained = staticmethod(explained_in_rust)
+
+    def iterate(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> Iterated:
+        """Collect rollout number `index`, of so many rows, and learn from it, with the bits of `update`."""
+        ent_coef = self._schedule(clock)
+        with told_where(where(index, rows, clock)), counted(self.optimizer) as steps:
+            told = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))
+        explained = told["explained_variance"]
+        return Iterated(self._update(_named(told), explained, ent_coef, rows), told["seconds"])
 
     def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
-        optimizer, config = self.optimizer, self.config
-        moments = [optimizer.moment(name).numpy() for name in optimizer.moments]
         obs, mask = unmasked(rows)
         self.native.check()
-        with told_where(where), counted(optimizer) as steps:
+        with told_where(where), counted(self.optimizer) as steps:
             told = self.native.engine.a2c(
-                optimizer.vector.numpy(),
-                moments[0],
-                moments[1] if len(moments) > 1 else None,
+                *self._vectors,
                 steps,
                 obs,
                 rows.actions.numpy(),
                 rows.advantages.numpy(),
                 rows.returns.numpy(),
-                learning_rate=optimizer.lr,
-                vf_coef=config.vf_coef,
-                ent_coef=ent_coef,
-                max_grad_norm=config.max_grad_norm,
-                normalize_advantages=config.normalize_advantages,
-                alpha=RMS_DECAY,
-                eps=optimizer.eps,
-                tf_like=config.rms_prop_tf_like,
                 mask=mask,
+                **self._settings(ent_coef),
             )
-        return {name: told[name.rpartition("/")[2]] for name in NAMES}
+        return _named(told)
+
+    def _settings(self, ent_coef: float) -> dict[str, Any]:
+        """Of an update, as the engine calls them."""
+        config = self.config
+        return {
+            "learning_rate": self.optimizer.lr,
+            "vf_coef": config.vf_coef,
+            "ent_coef": ent_coef,
+            "max_grad_norm": config.max_grad_norm,
+            "normalize_advantages": config.normalize_advantages,
+            "alpha": RMS_DECAY,
+            "eps": self.optimizer.eps,
+            "tf_like": config.rms_prop_tf_like,
+        }
+
+
+def _named(told: Mapping[str, float]) -> dict[str, float]:
+    """What the engine said, by the names of the metrics."""
+    return {name: told[name.rpartition("/")[2]] for name in NAMES}
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

@@ -74,9 +74,9 @@ class Clipped(PolicyLearner[P]):
             config.clip_vloss,
         )
 
-    def _shuffler(self, batch: Rollout, epoch: int) -> torch.Generator:
-        """What a pass over a rollout is shuffled by."""
-        return self.streams.generator("shuffle", batch.index * self.config.n_epochs + epoch)
+    def _shuffler(self, index: int, epoch: int) -> torch.Generator:
+        """What a pass over rollout number `index` is shuffled by."""
+        return self.streams.generator("shuffle", index * self.config.n_epochs + epoch)
 
     def _schedule(self, clock: Clock) -> None:
         left = clock.remaining
@@ -84,10 +84,10 @@ class Clipped(PolicyLearner[P]):
         self.loss.clip_eps = self.config.at("clip_eps", left)
         self.loss.ent_coef = self.config.at("ent_coef", left)
 
-    def _metrics(self, batch: Rollout, means: Mapping[str, float], epochs: int) -> dict[str, float]:
-        rows = batch.rows()
-        metrics = {"value/explained_variance": explained_variance(rows.values, rows.returns)}
-        metrics |= means
+    def _metrics(
+        self, explained: float, means: Mapping[str, float], epochs: int
+    ) -> dict[str, float]:
+        metrics = {"value/explained_variance": explained, **means}
         metrics["train/learning_rate"] = self.optimizer.lr
         metrics["train/clip_eps"] = self.loss.clip_eps
         if not is_constant(self.config.ent_coef):
@@ -114,13 +114,14 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
             epochs += finished
             if not finished:
                 break
-        means = {}
+        means, update = {}, where(batch.index, len(batch), clock)
         if steps:
             table = torch.stack(steps)
-            require_finite(table, NAMES, where(batch, clock))
+            require_finite(table, NAMES, update)
             means = dict(zip(NAMES, table.mean(0).tolist(), strict=True))
-        metrics = self._metrics(batch, means, epochs)
-        require_finite_parameters(self.policy, self.optimizer.vector, where(batch, clock))
+        rows = batch.rows()
+        metrics = self._metrics(explained_variance(rows.values, rows.returns), means, epochs)
+        require_finite_parameters(self.policy, self.optimizer.vector, update)
         return Update(metrics, count=1, samples=samples)
 
     @abstractmethod
@@ -137,7 +138,7 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
         The shuffled copy of the rollout goes with the pass, before the next one makes its own.
         """
         samples = 0
-        for minibatch in self._minibatches(batch, self._shuffler(batch, epoch)):
+        for minibatch in self._minibatches(batch, self._shuffler(batch.index, epoch)):
             row = self._step(minibatch)
             if row is None:
                 return samples, False

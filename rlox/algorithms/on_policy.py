@@ -8,8 +8,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from rlox import _core
 from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
 from rlox.collectors import NativeCollector, RolloutCollector
+from rlox.collectors.fused import FusedSource, Iterates
 from rlox.configs import RunConfig
 from rlox.configs.code import Code, name_of
 from rlox.configs.on_policy import OnPolicyConfig
@@ -47,6 +49,7 @@ from rlox.types import Clock, Rollout
 
 __all__ = [
     "collector_of",
+    "explained_in_rust",
     "explained_variance",
     "make_policy",
     "on_policy_parts",
@@ -150,7 +153,12 @@ def on_policy_parts(
     learner = make_learner(policy)
     acts: Acts = learner.native if isinstance(learner, Native) else policy
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
-    source = RolloutSource(collector, acts, algo.n_steps)
+    rollouts = collector, acts, algo.n_steps
+    source = (
+        FusedSource(*rollouts, learner)
+        if isinstance(learner, Iterates)
+        else RolloutSource(*rollouts)
+    )
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
     return Parts(source, learner, actor, evaluator, encoding.said)
 
@@ -228,9 +236,9 @@ def collector_of(algorithm: Algorithm) -> RolloutCollector:
     return collector
 
 
-def where(batch: Rollout, clock: Clock) -> str:
-    """Which update a message is about."""
-    return f"update of rollout {batch.index} (env_steps {clock.env_steps + len(batch)})"
+def where(index: int, rows: int, clock: Clock) -> str:
+    """Which update a message is about: that of rollout number `index`, of so many rows."""
+    return f"update of rollout {index} (env_steps {clock.env_steps + rows})"
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
@@ -239,3 +247,8 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
     if not float(variance):
         return 0.0
     return float(1.0 - (returns - values).var(correction=0) / variance)
+
+
+def explained_in_rust(values: Tensor, returns: Tensor) -> float:
+    """The same of columns on the CPU as iterations in Rust say it, whose sums are of float64."""
+    return _core.explained_variance(values.numpy(), returns.numpy())

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from rlox._core import VecEnv
+from numpy.typing import NDArray
+
+from rlox._core import Iteration, VecEnv
 from rlox.collectors.rollout import RolloutCollector
 from rlox.envs.native import NativeVecEnv
 from rlox.policies.native import Acts, NativePolicy
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.collector import look_ahead
-from rlox.types import Episode, Rollout
+from rlox.types import Episode, Iterated, Rollout
 
-__all__ = ["NativeCollector"]
+__all__ = ["Learn", "NativeCollector"]
+
+# Steps, environments, last observations, sums of rewards and lengths of the episodes that ended.
+Told = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+# Makes the call that collects and learns: of which rollout, and how many rows that has.
+Learn = Callable[[Iteration, int, int], Iterated]
 
 
 class NativeCollector(RolloutCollector):
@@ -38,6 +47,48 @@ class NativeCollector(RolloutCollector):
             ended, episodes = self._collect(policy, arena, core)
         return self._finished(arena, ended, episodes)
 
+    def iterate(self, policy: NativePolicy, n_steps: int, learn: Learn) -> Iterated | None:
+        """Collect the next rollout and learn from it in one call, where Rust does all that is done to it.
+
+        `None` elsewhere, and nothing is done.
+        """
+        core = self._core()
+        if core is None:
+            return None
+        policy.check()
+        arena = self._arena_of(n_steps)
+        self._start(arena)
+        rows, began = n_steps * self.n_envs, self.env_steps
+        iteration = Iteration(
+            policy.actor,
+            core,
+            *arena.written,
+            arena.advantages,
+            arena.returns,
+            self.tracker.returns,
+            self.tracker.lengths,
+            seed=self.streams.seed,
+            rollout=self.rollouts,
+            gamma=self.gamma,
+            lam=self.gae_lambda,
+        )
+        arena.obs[n_steps] = arena.obs[0]  # where the environments stand if the call is never made
+        try:
+            iterated = learn(iteration, self.rollouts, rows)
+        except BaseException:
+            if iteration.collected:  # what broke off is the learning
+                self.env_steps += rows
+                self._check_finite(arena)
+                self.rollouts += 1
+            raise
+        finally:
+            self._obs[:] = arena.obs[n_steps]
+        self.env_steps += rows
+        _, episodes = self._told(iteration.episodes(), began)
+        self.progress = self.tracker.progress(rows, episodes)
+        self.rollouts += 1
+        return iterated
+
     def _core(self) -> VecEnv | None:
         """The environments, where Rust does all that is done to them."""
         if type(self.env) is not NativeVecEnv or self.obs_normalizer or self.reward_normalizer:
@@ -54,14 +105,7 @@ class NativeCollector(RolloutCollector):
             told = policy.actor.collect(
                 policy.vector,
                 core,
-                arena.obs,
-                arena.actions,
-                arena.rewards,
-                arena.terminated,
-                arena.truncated,
-                arena.log_probs,
-                arena.values,
-                arena.next_values,
+                *arena.written,
                 self.tracker.returns,
                 self.tracker.lengths,
                 seed=self.streams.seed,
@@ -70,6 +114,10 @@ class NativeCollector(RolloutCollector):
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += n_steps * self.n_envs
+        return self._told(told, began)
+
+    def _told(self, told: Told | None, began: int) -> tuple[Ended | None, list[Episode]]:
+        """What `_core` says of the episodes that ended after `began` steps."""
         if told is None:
             return None, []
         steps, envs, last, totals, lengths = told

@@ -49,6 +49,17 @@ class Arena:
         self.next_values = np.zeros(self.shape, np.float32)
         self.advantages = np.zeros(self.shape, np.float32)
         self.returns = np.zeros(self.shape, np.float32)
+        # what is known of a rollout before anything is estimated, in the order in which Rust takes it
+        self.written = (
+            self.obs,
+            self.actions,
+            self.rewards,
+            self.terminated,
+            self.truncated,
+            self.log_probs,
+            self.values,
+            self.next_values,
+        )
         self.finals: list[tuple[int, Finals]] = []  # t and what ended then
         self.valid: NDArray[np.bool_] | None = None  # None: every row is a transition
         self.obs_rows: tuple[Tensor, ...] = torch.from_numpy(self.obs).unbind(0)

@@ -274,7 +274,7 @@ class Collector:
                 raise NonFiniteError(
                     f"{name} is not finite at step {t} of rollout {self.rollouts}, environment {n} "
                     f"(env_steps {self.env_steps})"
-                )
+                ) from None
 
     def _arena_of(self, n_steps: int) -> Arena:
         if self._arena is None or self._arena.shape[0] != n_steps:

@@ -12,7 +12,7 @@ from rlox.policies.native import Acts
 from rlox.sources.collector import Collector
 from rlox.sources.engine import interruption
 from rlox.sources.store import Store
-from rlox.types import Clock, Progress, Rollout, Update
+from rlox.types import Clock, Iterated, Progress, Rollout, Update
 
 __all__ = ["RolloutSource"]
 
@@ -30,7 +30,7 @@ class RolloutSource:
         """What the environments can do."""
         return self.collector.env.resume_grade
 
-    def next(self, clock: Clock) -> tuple[Rollout | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
         """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
         rollout = self.collector.collect(self.policy, self.n_steps)
         learned = rollout.valid is None or bool(rollout.valid.any())

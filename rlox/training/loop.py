@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from rlox.sources.store import Store
-from rlox.types import NO_UPDATE, Clock, Progress, Update
+from rlox.types import NO_UPDATE, Clock, Iterated, Progress, Update
 
 __all__ = ["Hook", "Learner", "Source", "Timings", "fit"]
 
@@ -28,8 +28,11 @@ class Source(Protocol[B_co]):
     def resume_grade(self) -> str:
         """How a resumed run goes on: `exact`, or at an `episode_start`."""
 
-    def next(self, clock: Clock) -> tuple[B_co | None, Progress]:
-        """The next batch, or `None` while warming up; returns often enough for hooks and signals."""
+    def next(self, clock: Clock) -> tuple[B_co | Iterated | None, Progress]:
+        """The next batch, or `None` while warming up; returns often enough for hooks and signals.
+
+        `Iterated` is of one that was learned from already, in the call that collected it.
+        """
 
     def feedback(self, update: Update) -> None:
         """What the update has for the source: priorities, refreshed latents, fresh weights."""
@@ -95,7 +98,10 @@ def fit(
         begun = time.perf_counter()
         batch, progress = source.next(clock)
         collected = time.perf_counter()
-        update = NO_UPDATE if batch is None else learner.update(batch, clock)
+        if isinstance(batch, Iterated):
+            update, collected = batch.update, collected - batch.seconds
+        else:
+            update = NO_UPDATE if batch is None else learner.update(batch, clock)
         source.feedback(update)
         timings.collect += collected - begun
         timings.update += time.perf_counter() - collected

@@ -12,6 +12,7 @@ __all__ = [
     "DPOPair",
     "DQNEngine",
     "HindsightConfig",
+    "Iteration",
     "MmapReplayBuffer",
     "MountainCar",
     "MountainCarContinuous",
@@ -43,6 +44,7 @@ __all__ = [
     "compute_token_kl",
     "compute_token_kl_schulman",
     "compute_vtrace",
+    "explained_variance",
     "native_env_ids",
     "num_threads",
     "pack_sequences",
@@ -322,6 +324,80 @@ class RolloutPolicy:
         *,
         seed: int,
         rollout: int,
+    ) -> (
+        tuple[
+            NDArray[np.int64],
+            NDArray[np.int64],
+            NDArray[np.float32],
+            NDArray[np.float64],
+            NDArray[np.int64],
+        ]
+        | None
+    ): ...
+
+@final
+class Iteration:
+    def __new__(
+        cls,
+        policy: RolloutPolicy,
+        envs: VecEnv,
+        obs: NDArray[np.float32],
+        actions: NDArray[Any],
+        rewards: NDArray[np.float32],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        log_probs: NDArray[np.float32],
+        values: NDArray[np.float32],
+        next_values: NDArray[np.float32],
+        advantages: NDArray[np.float32],
+        returns: NDArray[np.float32],
+        totals: NDArray[np.float64],
+        lengths: NDArray[np.int64],
+        *,
+        seed: int,
+        rollout: int,
+        gamma: float,
+        lam: float,
+    ) -> Iteration: ...
+    def ppo(
+        self,
+        parameters: NDArray[np.float32],
+        exp_avg: NDArray[np.float32],
+        exp_avg_sq: NDArray[np.float32],
+        steps: NDArray[np.int64],
+        order: ArrayLike,
+        *,
+        batch_size: int,
+        learning_rate: float,
+        clip_eps: float,
+        vf_coef: float,
+        ent_coef: float,
+        max_grad_norm: float | None = ...,
+        clip_vloss: bool = ...,
+        normalize_advantages: bool = ...,
+        target_kl: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
+    def a2c(
+        self,
+        parameters: NDArray[np.float32],
+        first: NDArray[np.float32],
+        second: NDArray[np.float32] | None,
+        steps: NDArray[np.int64],
+        *,
+        learning_rate: float,
+        vf_coef: float,
+        ent_coef: float,
+        max_grad_norm: float | None = ...,
+        normalize_advantages: bool = ...,
+        alpha: float = ...,
+        eps: float = ...,
+        tf_like: bool = ...,
+    ) -> dict[str, float]: ...
+    @property
+    def collected(self) -> bool: ...
+    def episodes(
+        self,
     ) -> (
         tuple[
             NDArray[np.int64],
@@ -1254,6 +1330,7 @@ def compute_vtrace(
     truncated: ArrayLike | None = ...,
     next_values: ArrayLike | None = ...,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]: ...
+def explained_variance(values: ArrayLike, returns: ArrayLike) -> float: ...
 def native_env_ids() -> list[str]: ...
 def prune_replay(path: str | PathLike[str], keep: list[str]) -> int: ...
 def num_threads() -> int: ...

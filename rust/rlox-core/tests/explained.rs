@@ -16,8 +16,10 @@ fn values_explain_what_they_take_off_the_variance() {
 
 #[test]
 fn nothing_is_explained_of_returns_that_do_not_vary() {
-    // 0.1 is no binary fraction: a mean that is rounded leaves something of it.
     assert_eq!(explained_variance(&[1.0, 2.0, 3.0], &[0.1_f32; 3]), Ok(0.0));
+    let mean = (0.1 + 0.1 + 0.1) / 3.0;
+    assert_ne!(mean, 0.1, "the mean of these is rounded");
+    assert_eq!(explained_variance(&[1.0, 2.0, 3.0], &[0.1_f64; 3]), Ok(0.0));
     assert_eq!(explained_variance::<f64>(&[], &[]), Ok(0.0));
 }
 

@@ -45,11 +45,13 @@ mod _core {
         compute_token_kl_schulman, pack_sequences, pack_tokens, unpack_sequences,
     };
     #[pymodule_export]
-    use crate::nn::{PyDqnEngine, PyOnPolicyEngine, PyRolloutPolicy, PySacEngine, PyTd3Engine};
+    use crate::nn::{
+        PyDqnEngine, PyIteration, PyOnPolicyEngine, PyRolloutPolicy, PySacEngine, PyTd3Engine,
+    };
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};
     #[pymodule_export]
-    use crate::stats::{PyRunningStats, PyRunningStatsVec};
+    use crate::stats::{PyRunningStats, PyRunningStatsVec, explained_variance};
     #[pymodule_export]
     use crate::threads::{num_threads, set_num_threads};
     use pyo3::prelude::*;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from helpers.callables import (
     advantages,
     envs,
+    explained,
     groups,
     packing,
     pairs,
@@ -18,7 +19,7 @@ from helpers.callables import (
 from helpers.callables.engine import Case
 
 AREAS = (
-    advantages, envs, groups, packing, pairs, returns, singles, statistics, streams, threads,
+    advantages, envs, explained, groups, packing, pairs, returns, singles, statistics, streams, threads,
     token_kl,
 )  # fmt: skip
 CASES: dict[str, Case] = {name: case for area in AREAS for name, case in area.CASES.items()}

@@ -30,7 +30,7 @@ def test_a_rollout_is_that_of_the_native_engine_and_its_update_torchs(env_id: st
         PPO(env_id, **SMALL),
     )
     assert torch.equal(weights(hybrid), weights(native))
-    (ours, _), (rollout, _) = (run.source.next(run.clock) for run in (hybrid, native))
+    ours, rollout = (run.collector.collect(run.learner.native, 40) for run in (hybrid, native))
     for name in ("obs", "actions", "rewards", "log_probs", "values", "advantages", "returns"):
         assert torch.equal(getattr(ours, name), getattr(rollout, name)), name
     learner.learner.update(rollout, learner.clock)

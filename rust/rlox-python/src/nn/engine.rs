@@ -1,6 +1,5 @@
 //! Updates of PPO and A2C.
 
-use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
@@ -10,14 +9,13 @@ use rlox_nn::cpu::{
     A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate,
 };
 
-use super::incoming::{self, Columns};
+use super::incoming::{self, Columns, Order};
 use super::precision::{Either, either, engine};
-use super::state::{State, count, put_loss, told};
+use super::state::{State, count, optimizer, put_loss, told};
 use crate::convert::arg;
-use crate::convert::coerce;
 use crate::convert::coerce::Given;
 use crate::detach::{LONG, reading, writing};
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::OrRaise;
 use crate::memory::views::{Plain, ViewMut};
 
 /// Updates of an actor and a critic without torch: gradients, clipping and steps over one vector of
@@ -48,7 +46,7 @@ pub(crate) struct PyOnPolicyEngine {
     pub(super) net: ActorCritic,
     /// Numbers of the vector.
     pub(super) len: usize,
-    engine: Engine,
+    pub(super) engine: Engine,
 }
 
 type Engine = Either<Shared<OnPolicyEngine<f32>>, Shared<OnPolicyEngine<f64>>>;
@@ -263,32 +261,18 @@ impl PyOnPolicyEngine {
         (mut settings, adam_eps): (PpoSettings, f64),
     ) -> PyResult<PpoUpdate> {
         let views = columns.read::<F>(&self.of)?;
-        let order = coerce::array(order, "order")?;
-        coerce::check_ndim(&order, "order", &["passes", "n"])?;
-        let (passes, n) = match *order.shape() {
-            [passes, n] => (passes, n),
-            _ => (0, 0),
-        };
-        settings.n_epochs = passes;
-        let order = coerce::elements::<i64>(&order, "order", "iu")?;
-        if let Some(row) = order.slice().iter().find(|&&row| row < 0) {
-            let message = format!("order has row {row}, expected at least 0");
-            return Err(errors::new(py, Class::Config, message));
-        }
+        let order = Order::read(order)?;
+        settings.n_epochs = order.passes;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
         let (parameters, exp_avg) = (parameters.slice_mut(), first.slice_mut());
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
-        let (rows, order) = (views.rows(), order.slice());
+        let (rows, places) = (views.rows(), order.places());
         let (mut counted, mut steps) = state.counted()?;
         let update = writing(py, engine, LONG, |engine| {
             let rule = Adam::new(adam_eps);
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
-            engine.ppo(parameters, &mut adam, rows, &settings, |pass, places| {
-                places.clear();
-                let pass = order.get(pass * n..(pass + 1) * n).unwrap_or_default();
-                places.extend(pass.iter().map(|&row| usize::try_from(row).unwrap_or(usize::MAX)));
-            })
+            engine.ppo(parameters, &mut adam, rows, &settings, places)
         });
         // Also of an update that failed or was stopped: what it learned stays.
         count(&mut counted, steps);
@@ -311,14 +295,7 @@ impl PyOnPolicyEngine {
         let rows = views.rows();
         let (mut counted, mut steps) = state.counted()?;
         let update = writing(py, engine, LONG, |engine| {
-            let steps = &mut steps;
-            let mut optimizer = match second {
-                Some(exp_avg_sq) => {
-                    let rule = Adam::new(rule.eps);
-                    Optimizer::Adam { rule, exp_avg: first, exp_avg_sq, steps }
-                }
-                None => Optimizer::RmsProp { rule, square_avg: first, steps },
-            };
+            let mut optimizer = optimizer(rule, first, second, &mut steps);
             engine.a2c(parameters, &mut optimizer, rows, &settings)
         });
         count(&mut counted, steps);

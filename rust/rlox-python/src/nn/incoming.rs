@@ -151,3 +151,37 @@ where
         }
     }
 }
+
+/// The orders in which PPO goes through rows, `[passes, n]`.
+pub(super) struct Order<'py> {
+    pub(super) passes: usize,
+    n: usize,
+    rows: View<'py, i64>,
+}
+
+impl<'py> Order<'py> {
+    pub(super) fn read(given: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let order = coerce::array(given, "order")?;
+        coerce::check_ndim(&order, "order", &["passes", "n"])?;
+        let (passes, n) = match *order.shape() {
+            [passes, n] => (passes, n),
+            _ => (0, 0),
+        };
+        let rows = coerce::elements::<i64>(&order, "order", "iu")?;
+        if let Some(row) = rows.slice().iter().find(|&&row| row < 0) {
+            let message = format!("order has row {row}, expected at least 0");
+            return Err(errors::new(given.py(), Class::Config, message));
+        }
+        Ok(Self { passes, n, rows })
+    }
+
+    /// What gives the rows of a pass.
+    pub(super) fn places(&self) -> impl FnMut(usize, &mut Vec<usize>) + Send {
+        let (all, n) = (self.rows.slice(), self.n);
+        move |pass, places| {
+            places.clear();
+            let pass = all.get(pass * n..(pass + 1) * n).unwrap_or_default();
+            places.extend(pass.iter().map(|&row| usize::try_from(row).unwrap_or(usize::MAX)));
+        }
+    }
+}

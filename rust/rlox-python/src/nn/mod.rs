@@ -2,17 +2,20 @@
 
 mod engine;
 mod incoming;
+mod iteration;
 mod outgoing;
 mod policy;
 mod precision;
 mod q_engine;
 mod replayed;
+mod rollout_out;
 mod sac_engine;
 mod state;
 mod td3_engine;
 mod vectors;
 
 pub(crate) use engine::PyOnPolicyEngine;
+pub(crate) use iteration::PyIteration;
 pub(crate) use policy::PyRolloutPolicy;
 pub(crate) use q_engine::PyDqnEngine;
 pub(crate) use sac_engine::PySacEngine;

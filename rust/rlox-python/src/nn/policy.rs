@@ -4,15 +4,14 @@ use std::num::NonZeroUsize;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::env::VecEnv;
 use rlox_core::policy::{Acted, Policy, Seen};
-use rlox_core::rollout::{self, Columns, Ended, Key, Running, Scratch};
-use rlox_core::{Result, Shared};
+use rlox_core::rollout::{self, Ended, Key, Scratch};
 use rlox_nn::cpu::{Acting, ActorCritic, Architecture};
 
 use super::engine::PyOnPolicyEngine;
 use super::incoming;
 use super::outgoing::{ActionsOut, Episodes, episodes};
+use super::rollout_out::RolloutOut;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::Given;
@@ -36,9 +35,11 @@ type Array<'py> = Bound<'py, PyUntypedArray>;
 pub(crate) struct PyRolloutPolicy {
     of: Architecture,
     net: ActorCritic,
-    noise_kept: NonZeroUsize,
+    pub(super) noise_kept: NonZeroUsize,
     /// Numbers of the vector of parameters.
     len: usize,
+    /// Whose networks act.
+    pub(super) engine: Py<PyOnPolicyEngine>,
 }
 
 #[pymethods]
@@ -50,6 +51,7 @@ impl PyRolloutPolicy {
         engine: &Bound<'_, PyOnPolicyEngine>,
         #[pyo3(from_py_with = arg::optional_integer::noise_kept)] noise_kept: Option<u64>,
     ) -> PyResult<Self> {
+        let kept = engine.clone().unbind();
         let engine = engine.get();
         let steps =
             noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
@@ -57,7 +59,8 @@ impl PyRolloutPolicy {
             let message = "noise_kept is 0, expected at least 1, or None";
             return Err(errors::new(py, Class::Config, message));
         };
-        Ok(Self { of: engine.of.clone(), net: engine.net.clone(), noise_kept, len: engine.len })
+        let (of, net, len) = (engine.of.clone(), engine.net.clone(), engine.len);
+        Ok(Self { of, net, noise_kept, len, engine: kept })
     }
 
     /// Chooses actions at random for step `step` of a rollout.
@@ -193,34 +196,30 @@ impl PyRolloutPolicy {
     ) -> PyResult<Option<Episodes<'py>>> {
         let parameters = self.parameters(parameters)?;
         let (shared, n, nanoseconds) = envs.get().parts();
-        let rows = coerce::array(rewards, "rewards")?;
-        coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
-        let t = rows.shape().first().copied().unwrap_or(0);
-        let mut obs = coerce::output(obs, "obs", &[t + 1, n, self.of.obs_dim])?;
-        let mut actions = ActionsOut::of(actions, self.of.kind, &[t, n])?;
-        let mut rewards = coerce::output(rewards, "rewards", &[t, n])?;
-        let mut terminated = coerce::output(terminated, "terminated", &[t, n])?;
-        let mut truncated = coerce::output(truncated, "truncated", &[t, n])?;
-        let mut log_probs = coerce::output(log_probs, "log_probs", &[t, n])?;
-        let mut values = coerce::output(values, "values", &[t + 1, n])?;
-        let mut next_values = coerce::output(next_values, "next_values", &[t, n])?;
-        let mut totals = coerce::output(totals, "totals", &[n])?;
-        let mut lengths: ViewMut<'_, i64> = coerce::output(lengths, "lengths", &[n])?;
-        let columns = Columns {
-            obs: obs.slice_mut(),
-            actions: actions.slice_mut(),
-            rewards: rewards.slice_mut(),
-            terminated: terminated.slice_mut(),
-            truncated: truncated.slice_mut(),
-            log_probs: log_probs.slice_mut(),
-            values: values.slice_mut(),
-            next_values: next_values.slice_mut(),
-        };
+        let given = [
+            obs,
+            actions,
+            rewards,
+            terminated,
+            truncated,
+            log_probs,
+            values,
+            next_values,
+            totals,
+            lengths,
+        ];
+        let mut out = RolloutOut::of(given, &self.of, n)?;
         let (acting, key) = (self.acting(&parameters), Key { seed, rollout });
-        let running = (totals.slice_mut(), lengths.slice_mut());
-        let cost = t.saturating_mul(nanoseconds + self.cost(n));
-        let ended = filled(py, shared, cost, (columns, running), (&acting, key))?;
-        episodes(py, ended)
+        let cost = out.steps().saturating_mul(nanoseconds + self.cost(n));
+        let (mut columns, mut running) = out.parts();
+        let ended = writing(py, shared, cost, |envs| {
+            let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
+            let beside = (&mut ended, &mut scratch);
+            columns.collect(envs, &acting, key, &mut running, beside)?;
+            Ok(ended)
+        });
+        out.count();
+        episodes(py, ended?)
     }
 }
 
@@ -248,25 +247,4 @@ impl PyRolloutPolicy {
     const fn cost(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20
     }
-}
-
-/// The columns of a rollout, written without the interpreter where that takes long.
-fn filled(
-    py: Python<'_>,
-    envs: &Shared<VecEnv>,
-    nanoseconds: usize,
-    (mut columns, (totals, lengths)): (Columns<'_>, (&mut [f64], &mut [i64])),
-    (acting, key): (&Acting<'_>, Key),
-) -> PyResult<Ended> {
-    writing(py, envs, nanoseconds, |envs| -> Result<Ended> {
-        let mut steps: Vec<u64> = lengths.iter().map(|&steps| steps.unsigned_abs()).collect();
-        let (mut ended, mut scratch) = (Ended::default(), Scratch::default());
-        let mut running = Running { totals, steps: &mut steps };
-        let beside = (&mut ended, &mut scratch);
-        let collected = columns.collect(envs, acting, key, &mut running, beside);
-        for (place, steps) in lengths.iter_mut().zip(steps) {
-            *place = i64::try_from(steps).unwrap_or(i64::MAX);
-        }
-        collected.map(|()| ended)
-    })
 }

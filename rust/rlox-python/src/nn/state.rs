@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_nn::cpu::losses::Terms;
-use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{Learned, Number, PpoUpdate};
 
 use crate::convert::coerce;
@@ -87,6 +87,21 @@ impl<'py, F: Number + Plain> Adams<'py, F> {
     /// Writes how many steps there are now, also of a training that failed or was stopped: what it learned stays.
     pub(super) fn count(mut self) {
         count(&mut self.counted, self.steps);
+    }
+}
+
+/// What A2C steps by: Adam where there are second moments, else RMSprop; the epsilon of `rule` is that of both.
+pub(super) fn optimizer<'a, F>(
+    rule: RmsProp,
+    first: &'a mut [F],
+    second: Option<&'a mut [F]>,
+    steps: &'a mut u64,
+) -> Optimizer<'a, F> {
+    match second {
+        Some(exp_avg_sq) => {
+            Optimizer::Adam { rule: Adam::new(rule.eps), exp_avg: first, exp_avg_sq, steps }
+        }
+        None => Optimizer::RmsProp { rule, square_avg: first, steps },
     }
 }
 

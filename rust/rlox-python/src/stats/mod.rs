@@ -1,5 +1,7 @@
-//! Running statistics for Python: of numbers and of vectors, on the same moments.
+//! Statistics for Python: running ones, of numbers and of vectors on the same moments, and what values say of
+//! returns.
 
+mod explained;
 mod scalar;
 mod vector;
 
@@ -14,6 +16,7 @@ use crate::convert::saved::Saved;
 use crate::detach::{detached, reading, writing};
 use crate::memory::views::{ViewMut, is_of};
 
+pub(crate) use explained::explained_variance;
 pub(crate) use scalar::PyRunningStats;
 pub(crate) use vector::PyRunningStatsVec;
 

@@ -1,0 +1,45 @@
+"""The source of on-policy learning where Rust does a whole iteration: it collects and learns in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from rlox._core import Iteration
+from rlox.collectors.native import NativeCollector
+from rlox.policies.native import NativePolicy
+from rlox.sources.rollout import RolloutSource
+from rlox.types import Clock, Iterated, Progress, Rollout
+
+__all__ = ["FusedSource", "Iterates"]
+
+
+@runtime_checkable
+class Iterates(Protocol):
+    """A learner that learns in the call that collects, with the bits of its `update`."""
+
+    native: NativePolicy
+
+    def iterate(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> Iterated:
+        """Make the call: rollout number `index`, of so many rows."""
+
+
+@dataclass
+class FusedSource(RolloutSource):
+    """Rollouts that are learned from in the call that collects them, where Rust does all that they need.
+
+    Elsewhere (normalised, or other environments than rlox's own) they are handed out as by a `RolloutSource`:
+    which of the two changes no bit.
+    """
+
+    learner: Iterates
+
+    def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
+        """Collect the next rollout, and learn from it where that is one call."""
+        learn = partial(self.learner.iterate, clock)
+        if isinstance(self.collector, NativeCollector):
+            iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
+            if iterated is not None:
+                return iterated, self.collector.progress
+        return super().next(clock)

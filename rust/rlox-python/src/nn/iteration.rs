@@ -1,0 +1,328 @@
+//! Iterations of PPO and A2C.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Result;
+use rlox_core::advantage::Discount;
+use rlox_core::advantage::gae::Out;
+use rlox_core::rollout::{Ended, Key};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Ppo};
+use rlox_nn::cpu::optim::{Optimizer, RmsProp};
+use rlox_nn::cpu::{A2cSettings, Iterated, Iteration, OnPolicyEngine, PpoSettings};
+
+use super::incoming::Order;
+use super::outgoing::{Episodes, episodes};
+use super::policy::PyRolloutPolicy;
+use super::precision::Either;
+use super::rollout_out::RolloutOut;
+use super::state::{State, count, optimizer, put_loss, told};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::detach::{LONG, writing};
+use crate::env::PyVecEnv;
+use crate::errors::{self, Class, OrRaise};
+use crate::memory::views::ViewMut;
+
+/// A rollout that is collected and learned from in one call, with the bits of `RolloutPolicy.collect`,
+/// `compute_gae_time_major` and `OnPolicyEngine.ppo` or `.a2c` one after the other.
+///
+/// Args:
+///     policy: acts, and its engine learns; of precision `f32`.
+///     envs: a `VecEnv` whose spaces are those of the engine.
+///     obs: as are the next seven, what `RolloutPolicy.collect` writes.
+///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+///     rewards: float32 `[T, n]`.
+///     terminated: bool `[T, n]`.
+///     truncated: bool `[T, n]`.
+///     log_probs: float32 `[T, n]`.
+///     values: float32 `[T + 1, n]`.
+///     next_values: float32 `[T, n]`.
+///     advantages: written: generalised advantage estimates, float32 `[T, n]`.
+///     returns: written: advantages + values, float32 `[T, n]`.
+///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+///     lengths: steps of each so far, int64 `[n]`, counted in place.
+///     seed: the run's.
+///     rollout: number of the rollout in the run.
+///     gamma: discount, in [0, 1].
+///     lam: trace decay, in [0, 1].
+///
+/// Raises:
+///     ConfigError: `gamma` or `lam` out of range.
+#[pyclass(name = "Iteration", module = "rlox._core", frozen)]
+pub(crate) struct PyIteration {
+    policy: Py<PyRolloutPolicy>,
+    envs: Py<PyVecEnv>,
+    /// As [`RolloutOut`] takes them.
+    collected: [Py<PyAny>; 10],
+    /// Advantages and returns.
+    estimated: [Py<PyAny>; 2],
+    key: Key,
+    discount: Discount,
+    /// What ended in a rollout that is whole.
+    ended: Mutex<Option<Ended>>,
+}
+
+#[pymethods]
+impl PyIteration {
+    #[new]
+    #[pyo3(
+        signature = (
+            policy, envs, obs, actions, rewards, terminated, truncated, log_probs, values, next_values,
+            advantages, returns, totals, lengths, *, seed, rollout, gamma, lam
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn new(
+        py: Python<'_>,
+        policy: Py<PyRolloutPolicy>,
+        envs: Py<PyVecEnv>,
+        obs: Py<PyAny>,
+        actions: Py<PyAny>,
+        rewards: Py<PyAny>,
+        terminated: Py<PyAny>,
+        truncated: Py<PyAny>,
+        log_probs: Py<PyAny>,
+        values: Py<PyAny>,
+        next_values: Py<PyAny>,
+        advantages: Py<PyAny>,
+        returns: Py<PyAny>,
+        totals: Py<PyAny>,
+        lengths: Py<PyAny>,
+        #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
+        #[pyo3(from_py_with = arg::integer::rollout)] rollout: u64,
+        #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+        #[pyo3(from_py_with = arg::number::lam)] lam: f64,
+    ) -> PyResult<Self> {
+        let discount = Discount::new(gamma, lam).or_raise(py)?;
+        let collected = [
+            obs,
+            actions,
+            rewards,
+            terminated,
+            truncated,
+            log_probs,
+            values,
+            next_values,
+            totals,
+            lengths,
+        ];
+        let (estimated, key) = ([advantages, returns], Key { seed, rollout });
+        Ok(Self { policy, envs, collected, estimated, key, discount, ended: Mutex::default() })
+    }
+
+    /// Collects, and learns as PPO: as many passes as `order` has.
+    ///
+    /// Args:
+    ///     parameters: the vector, changed in place, as the next two are.
+    ///     exp_avg: Adam's first moments.
+    ///     exp_avg_sq: Adam's second moments.
+    ///     steps: steps of Adam so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     order: numbers of rows, step by step and environment by environment, `[passes, n]`.
+    ///     batch_size: rows of a minibatch; the last of a pass may have fewer.
+    ///     learning_rate: Adam's step size; its betas are 0.9 and 0.999.
+    ///     clip_eps: the ratio of new to old probabilities stays within this of 1.
+    ///     vf_coef: weight of the value loss.
+    ///     ent_coef: weight of the entropy.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     clip_vloss: values learn within `clip_eps` of what they were.
+    ///     normalize_advantages: of each minibatch.
+    ///     target_kl: the passes end at a minibatch whose KL estimate is more than 1.5 times this.
+    ///     adam_eps: Adam's epsilon.
+    ///
+    /// Returns:
+    ///     What `OnPolicyEngine.ppo` does, `explained_variance` of the returns by the values, and the `seconds`
+    ///     that learning took, advantages and all.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
+    ///     ConfigError: a row or a batch size that there is not; an engine of another precision.
+    ///     NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, exp_avg, exp_avg_sq, steps, order, *, batch_size, learning_rate, clip_eps, vf_coef,
+            ent_coef, max_grad_norm=None, clip_vloss=false, normalize_advantages=true, target_kl=None,
+            adam_eps=1e-5
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn ppo<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        exp_avg: &Bound<'py, PyAny>,
+        exp_avg_sq: &Bound<'py, PyAny>,
+        steps: &Bound<'py, PyAny>,
+        order: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::size::batch_size)] batch_size: usize,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = arg::number::clip_eps)] clip_eps: f64,
+        #[pyo3(from_py_with = arg::number::vf_coef)] vf_coef: f64,
+        #[pyo3(from_py_with = arg::number::ent_coef)] ent_coef: f64,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        clip_vloss: bool,
+        normalize_advantages: bool,
+        #[pyo3(from_py_with = arg::optional_number::target_kl)] target_kl: Option<f64>,
+        #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let order = Order::read(order)?;
+        let settings = PpoSettings {
+            loss: Ppo { weights: ActorCriticLoss { vf_coef, ent_coef }, clip_eps, clip_vloss },
+            learning_rate,
+            n_epochs: order.passes,
+            batch_size,
+            max_grad_norm,
+            normalize_advantages,
+            target_kl,
+        };
+        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
+        let (rule, places) = (adam_rule(adam_eps), order.places());
+        let iterated = self.run(py, &state, rule, |iteration, engine, parameters, adam| {
+            iteration.ppo(engine, parameters, adam, &settings, places)
+        })?;
+        said(told(py, &iterated.update)?, &iterated)
+    }
+
+    /// Collects, and learns as A2C: one step along the gradient of all rows.
+    ///
+    /// Args:
+    ///     parameters: the vector, changed in place, as the moments are.
+    ///     first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's first
+    ///         moments.
+    ///     second: Adam's second moments; without them the rule is RMSprop.
+    ///     steps: steps so far, int64 `[1]`, counted in place, also where an update fails.
+    ///     learning_rate: the step size.
+    ///     vf_coef: weight of the value loss.
+    ///     ent_coef: weight of the entropy.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     normalize_advantages: over all rows.
+    ///     alpha: what RMSprop keeps of its means.
+    ///     eps: epsilon of RMSprop or Adam, whose betas are 0.9 and 0.999.
+    ///     tf_like: epsilon inside of RMSprop's root.
+    ///
+    /// Returns:
+    ///     What `OnPolicyEngine.a2c` does, `explained_variance` of the returns by the values, and the `seconds`
+    ///     that learning took, advantages and all.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
+    ///     ConfigError: an engine of another precision.
+    ///     NonFiniteError: a column, loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, first, second, steps, *, learning_rate, vf_coef, ent_coef, max_grad_norm=None,
+            normalize_advantages=false, alpha=0.99, eps=1e-5, tf_like=false
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn a2c<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        first: &Bound<'py, PyAny>,
+        second: Given<'_, 'py>,
+        steps: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = arg::number::vf_coef)] vf_coef: f64,
+        #[pyo3(from_py_with = arg::number::ent_coef)] ent_coef: f64,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        normalize_advantages: bool,
+        #[pyo3(from_py_with = arg::number::alpha)] alpha: f64,
+        #[pyo3(from_py_with = arg::number::eps)] eps: f64,
+        tf_like: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let loss = ActorCriticLoss { vf_coef, ent_coef };
+        let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
+        let state = State { parameters, first, second, steps };
+        let rule = RmsProp { alpha, eps, tf_like };
+        let iterated = self.run(py, &state, rule, |iteration, engine, parameters, by| {
+            iteration.a2c(engine, parameters, by, &settings)
+        })?;
+        let dict = PyDict::new(py);
+        put_loss(&dict, &iterated.update.terms)?;
+        dict.set_item("grad_norm", iterated.update.grad_norm)?;
+        said(dict, &iterated)
+    }
+
+    /// Whether the last call got as far as a whole rollout: what broke it off then was the learning.
+    #[getter]
+    fn collected(&self) -> bool {
+        self.found().is_some()
+    }
+
+    /// What `RolloutPolicy.collect` returns of the last call's rollout: the episodes that ended.
+    fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
+        let ended = self.found().clone().unwrap_or_default();
+        episodes(py, ended)
+    }
+}
+
+/// A rule that only says the epsilon of an Adam.
+const fn adam_rule(eps: f64) -> RmsProp {
+    RmsProp { alpha: 0.0, eps, tf_like: false }
+}
+
+impl PyIteration {
+    fn found(&self) -> MutexGuard<'_, Option<Ended>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Collects and then learns, while nobody else uses the environments or the engine.
+    fn run<U: Send>(
+        &self,
+        py: Python<'_>,
+        state: &State<'_, '_>,
+        rule: RmsProp,
+        learn: impl FnOnce(
+            &mut Iteration<'_>,
+            &mut OnPolicyEngine<f32>,
+            &mut [f32],
+            &mut Optimizer<'_, f32>,
+        ) -> Result<Iterated<U>>
+        + Send,
+    ) -> PyResult<Iterated<U>> {
+        *self.found() = None;
+        let policy = self.policy.get();
+        let (engine, noise_kept) = (policy.engine.get(), policy.noise_kept);
+        let Either::Single(learns) = &engine.engine else {
+            let message = "the engine's precision is f64, expected f32";
+            return Err(errors::new(py, Class::Config, message));
+        };
+        let (shared, n, _) = self.envs.get().parts();
+        let mut out = RolloutOut::of(self.collected.each_ref().map(|a| a.bind(py)), &engine.of, n)?;
+        let rows = [out.steps(), n];
+        let [advantages, returns] = self.estimated.each_ref().map(|array| array.bind(py));
+        let mut advantages: ViewMut<'_, f32> = coerce::output(advantages, "advantages", &rows)?;
+        let mut returns: ViewMut<'_, f32> = coerce::output(returns, "returns", &rows)?;
+        let (mut parameters, mut first, mut second) =
+            state.views::<f32>(["first moments", "second moments"], engine.len)?;
+        let (mut counted, mut steps) = state.counted()?;
+        let (columns, mut running) = out.parts();
+        let estimated = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
+        let (key, discount) = (self.key, self.discount);
+        let mut iteration = Iteration { columns, estimated, key, noise_kept, discount };
+        let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
+        let (second, counting) = (second.as_mut().map(ViewMut::slice_mut), &mut steps);
+        let iterated = writing(py, shared, LONG, |envs| {
+            learns.write(|engine| {
+                let ended = iteration.collect(engine, parameters, envs, &mut running)?;
+                *self.found() = Some(ended);
+                let mut by = optimizer(rule, first, second, counting);
+                learn(&mut iteration, engine, parameters, &mut by)
+            })?
+        });
+        // Also of a rollout or an update that failed or was stopped: what was done stays.
+        out.count();
+        count(&mut counted, steps);
+        iterated
+    }
+}
+
+/// What an update says, with what the iteration adds to it.
+fn said<'py, U>(dict: Bound<'py, PyDict>, iterated: &Iterated<U>) -> PyResult<Bound<'py, PyDict>> {
+    dict.set_item("explained_variance", iterated.explained_variance)?;
+    dict.set_item("seconds", iterated.learning.as_secs_f64())?;
+    Ok(dict)
+}

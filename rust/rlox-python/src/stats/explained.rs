@@ -1,0 +1,47 @@
+//! How much of what came values had foreseen, for Python.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::stats;
+
+use crate::convert::coerce;
+use crate::detach::detached;
+use crate::memory::views::{Plain, is_of};
+
+/// 1 - Var(R - V) / Var(R) of values V and returns R: 1 where V says all of R, 0 where it says no more than
+/// their mean, and where R does not vary.
+///
+/// Args:
+///     values: V, `[n]`.
+///     returns: R, `[n]`.
+///
+/// Raises:
+///     ShapeError: they differ in length.
+#[pyfunction]
+pub(crate) fn explained_variance(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    returns: &Bound<'_, PyAny>,
+) -> PyResult<f64> {
+    let values = coerce::array(values, "values")?;
+    coerce::check_ndim(&values, "values", &["n"])?;
+    let returns = coerce::array(returns, "returns")?;
+    coerce::check_shape(&returns, "returns", values.shape(), "the shape of values")?;
+    // Float32 is read where it lies; sums are of float64 in any case.
+    if is_of::<f32>(&values) && is_of::<f32>(&returns) {
+        explained::<f32>(py, &values, &returns)
+    } else {
+        explained::<f64>(py, &values, &returns)
+    }
+}
+
+fn explained<'py, F: Plain + rlox_core::math::Float>(
+    py: Python<'py>,
+    values: &Bound<'py, PyUntypedArray>,
+    returns: &Bound<'py, PyUntypedArray>,
+) -> PyResult<f64> {
+    let values = coerce::numbers::<F>(values, "values")?;
+    let returns = coerce::numbers::<F>(returns, "returns")?;
+    let (values, returns) = (values.slice(), returns.slice());
+    detached(py, 4 * values.len(), || stats::explained_variance(values, returns))
+}

@@ -1,0 +1,38 @@
+"""What values explain of returns, by NumPy's variances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from helpers.callables.engine import Arguments, Case, Draw, Near, numeric
+from rlox import _core
+
+INFINITE = float("inf")
+
+
+def model(values: Any = None, returns: Any = None) -> Near:
+    """Differences of numbers that are nearly the same, or nearly too large, are whatever rounding says."""
+    v = numeric(values, None)
+    r = numeric(returns, v.size).astype(np.float64)
+    with np.errstate(all="ignore"):
+        v = v.astype(np.float64)
+        if not r.size or (r == r[0]).all():
+            return Near(0.0, 0.0)
+        least, most = np.abs(r - r.mean()).max(), max(np.abs(r).max(), np.abs(v).max())
+        if np.isfinite(most) and not 1e-6 * most < least < 1e100:
+            return Near(0.0, INFINITE)
+        all_, left = np.var(r), np.var(r - v)
+        explained = float(1.0 - left / all_)
+        return Near(explained, 1e-9, max(1.0, float(left / all_) if np.isfinite(left) else 1.0))
+
+
+def draw(draw: Draw) -> Arguments:
+    n = draw.integer(0, 30)
+    returns = draw.rng.normal(size=n) * draw.one_of(0.0, 1e-3, 1.0, 1e3) + draw.one_of(0.0, 5.0)
+    values = returns * draw.one_of(0.0, 0.5, 1.0) + 0.1 * draw.rng.normal(size=n)
+    return {"values": draw.layout(values), "returns": draw.layout(returns)}
+
+
+CASES = {"explained_variance": Case(_core.explained_variance, draw, model)}

@@ -1,0 +1,208 @@
+"""PPO and A2C that collect and learn in one call: every bit of doing it one after the other."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlox import set_num_threads
+from rlox.algorithms import A2C, PPO, HybridPPO
+from rlox.collectors.fused import FusedSource
+from rlox.errors import NonFiniteError
+from rlox.runs.tree import pack
+from rlox.sources.rollout import RolloutSource
+from rlox.types import Clock, Iterated, Progress, Rollout, Update
+
+SETTINGS: list[dict[str, Any]] = [
+    {"algo": A2C, "env_id": "CartPole-v1", "n_envs": 8, "n_steps": 5, "ent_coef": 0.01},
+    {"algo": A2C, "env_id": "CartPole-v1", "n_envs": 1, "n_steps": 40, "anneal_lr": True},
+    {"algo": A2C, "env_id": "Pendulum-v1", "use_rms_prop": False, "normalize_advantages": True},
+    {"algo": A2C, "env_id": "Pendulum-v1", "use_sde": True, "rms_prop_tf_like": True},
+    {"algo": A2C, "env_id": "Acrobot-v1", "max_grad_norm": 100.0, "activation": "relu"},
+    {"algo": PPO, "env_id": "CartPole-v1", "anneal_lr": True, "anneal_clip": True},
+    {"algo": PPO, "env_id": "CartPole-v1", "target_kl": 1e-4, "ent_coef": "lin_0.02"},
+    {"algo": PPO, "env_id": "Pendulum-v1", "n_envs": 1, "clip_vloss": True},
+    {"algo": PPO, "env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 4},
+    {"algo": PPO, "env_id": "Pendulum-v1", "normalize_advantages": False, "batch_size": 50},
+]
+EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+
+
+def made(settings: dict[str, Any], apart: bool = False) -> Any:
+    """A run; one that collects and learns `apart` has the source of learners that torch learns."""
+    given = {"n_envs": 4, "n_steps": 16, "seed": 7, "net_arch": (16, 8), **settings}
+    facade = given.pop("algo")
+    if facade is PPO:
+        given = {"n_epochs": 3, "batch_size": 32, **given}
+    run = facade(backend="native", **given)
+    assert type(run.source) is FusedSource
+    if apart:
+        run.source = RolloutSource(run.collector, run.learner.native, run.config.algo.n_steps)
+    return run
+
+
+def trained(run: Any, rollouts: int) -> list[tuple[Clock, Progress, Update]]:
+    """What hooks are told until the run has learned from so many rollouts."""
+    told: list[tuple[Clock, Progress, Update]] = []
+    rows = run.config.algo.n_steps * run.collector.n_envs
+    run.fit(rollouts * rows, [lambda *of: told.append(of)])
+    return told
+
+
+def saved(run: Any, folder: Path) -> dict[str, Any]:
+    """The whole state, and the columns of the last rollout."""
+    run.save(folder)
+    arrays: dict[str, Any] = {}
+    state = {"learner": run.learner.state(), "collector": run.collector.state()}
+    state |= {"last": run.source.last_batch(), "clock": run.clock.counters}
+    return {"rest": pack(state, arrays), **arrays}
+
+
+def assert_same(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert left.keys() == right.keys()
+    assert left["rest"] == right["rest"]
+    for name in left.keys() - {"rest"}:
+        assert np.array_equal(left[name], right[name]), name
+
+
+@EACH
+def test_one_call_changes_no_bit_of_weights_moments_metrics_episodes_and_state(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    whole, apart = made(settings), made(settings, apart=True)
+    told, others = trained(whole, 40), trained(apart, 40)
+    assert len(told) == 40
+    assert told == others  # clocks, episodes, and all numbers, explained variance among them
+    assert_same(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
+    assert whole.recent.state() == apart.recent.state()
+    assert any(progress.episodes for _, progress, _ in told) or settings["env_id"] == "Acrobot-v1"
+
+
+@EACH
+def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    straight, first = made(settings), made(settings)
+    told = trained(straight, 30)
+    first.aim(straight.config.total_steps)  # of which its schedules are
+    early: list[Any] = []
+
+    def stop(*of: Any) -> None:
+        early.append(of)
+        if len(early) == 13:
+            first.stop("enough")
+
+    first.fit(first.config.total_steps, [stop])
+    first.save(tmp_path / "first")
+    back = type(first).from_checkpoint(tmp_path / "first")
+    assert type(back.source) is FusedSource
+    assert early + trained(back, 30) == told
+    assert_same(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
+
+
+@pytest.mark.parametrize("algo", [A2C, PPO])
+def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path) -> None:
+    wide = {"algo": algo, "env_id": "CartPole-v1", "n_envs": 1_500, "n_steps": 4}
+    found = []
+    try:
+        for threads in (1, 2, 7):
+            set_num_threads(threads)
+            run = made(wide)
+            trained(run, 3)
+            found.append(saved(run, tmp_path / str(threads)))
+    finally:
+        set_num_threads(None)
+    assert_same(found[0], found[1])
+    assert_same(found[0], found[2])
+
+
+def test_only_what_rust_does_everything_for_is_one_call() -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"normalize_obs": True}, False),
+        ({"normalize_reward": True}, False),
+        ({"env_backend": "gymnasium"}, False),
+    ]
+    for settings, whole in cases:
+        run = A2C("CartPole-v1", backend="native", n_envs=2, **settings)
+        batch, progress = run.source.next(run.clock)
+        assert isinstance(batch, Iterated if whole else Rollout)
+        assert progress.env_steps == 10
+    for run in (A2C("CartPole-v1", backend="torch"), HybridPPO("CartPole-v1")):
+        assert type(run.source) is RolloutSource
+
+
+def test_collecting_and_learning_are_timed_apart() -> None:
+    run = made({"algo": PPO, "env_id": "CartPole-v1", "n_epochs": 30})
+    trained(run, 10)
+    assert run.timings.update > run.timings.collect > 0.0
+
+
+@pytest.mark.parametrize("algo", [A2C, PPO])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_column_that_is_no_number_is_told_by_name_step_and_environment(
+    algo: Any, apart: bool
+) -> None:
+    run = made({"algo": algo, "env_id": "CartPole-v1"}, apart)
+    trained(run, 2)
+    before = run.learner.optimizer.steps
+    with torch.no_grad():
+        run.policy.critic[-1].bias.fill_(float("nan"))
+    says = r"^values is not finite at step 0 of rollout 2, environment 0 \(env_steps 192\)$"
+    with pytest.raises(NonFiniteError, match=says) as raised:
+        trained(run, 3)
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+    assert (run.collector.rollouts, run.collector.env_steps) == (2, 192)
+    assert run.learner.optimizer.steps == before
+    assert np.isnan(run.source.last_batch()["values"]).all()
+
+
+@pytest.mark.parametrize("algo", [A2C, PPO])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_loss_that_is_no_number_is_told_with_its_update(algo: Any, apart: bool) -> None:
+    run = made({"algo": algo, "env_id": "CartPole-v1", "learning_rate": 1e38}, apart)
+    says = r"in the update of rollout \d \(env_steps \d+\); lower algo.learning_rate"
+    with pytest.raises(NonFiniteError, match=says):
+        trained(run, 9)
+    # What was collected stays collected.
+    assert run.collector.rollouts == run.collector.env_steps // 64 == run.clock.updates + 1
+
+
+class Rung(BaseException):
+    """Nothing but a test catches it."""
+
+
+@pytest.mark.parametrize("settings", [{"n_steps": 60_000}, {"n_steps": 64, "n_epochs": 20_000}])
+def test_a_call_that_is_broken_off_leaves_a_run_that_goes_on(settings: dict[str, Any]) -> None:
+    run = made({"algo": PPO, "env_id": "CartPole-v1", "batch_size": 64, **settings})
+    run.collector._arena_of(run.config.algo.n_steps)  # made before: the bell rings in the call
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise Rung
+
+    before = signal.signal(signal.SIGALRM, ring)
+    settings_of = run.learner._settings
+
+    def armed() -> dict[str, Any]:  # what is asked for last before the call
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        return settings_of()
+
+    run.learner._settings = armed
+    try:
+        with pytest.raises(Rung):
+            run.source.next(run.clock)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    learning = settings["n_steps"] == 64
+    assert run.collector.rollouts == learning
+    assert (run.learner.optimizer.steps > 0) == learning
+    stand = np.empty((4, 4), np.float32)
+    run.collector.env.core.observe_into(stand)
+    assert np.array_equal(run.collector._obs, stand)
