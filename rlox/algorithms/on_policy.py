@@ -151,16 +151,20 @@ def on_policy_parts(
             policy = encoding.around(policy, seen.masked, algo.share_encoder, algo.ortho_init)
     policy = policy.to(tools.device)
     learner = make_learner(policy)
-    acts: Acts = learner.native if isinstance(learner, Native) else policy
     actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
-    rollouts = collector, acts, algo.n_steps
-    source = (
-        FusedSource(*rollouts, learner)
-        if isinstance(learner, Iterates)
-        else RolloutSource(*rollouts)
-    )
+    source = _source(collector, policy, learner, algo.n_steps)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
     return Parts(source, learner, actor, evaluator, encoding.said)
+
+
+def _source(
+    collector: RolloutCollector, policy: ActorCritic, learner: Learner[Rollout], n_steps: int
+) -> RolloutSource:
+    """Rollouts of the policy, or of what acts for it in Rust, where they may be learned from as well."""
+    if isinstance(learner, Iterates):
+        return FusedSource(collector, learner.native, n_steps, learner)
+    acts: Acts = learner.native if isinstance(learner, Native) else policy
+    return RolloutSource(collector, acts, n_steps)
 
 
 def own_policy(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
