@@ -20,7 +20,8 @@ from rlox.envs.native import NativeVecEnv
 from rlox.runs.saver import Saver
 from rlox_cli.run_folder import read_status
 
-TORCH, NATIVE = ("algo.backend=torch",), ("algo.backend=native",)
+TORCH = ("algo.backend=torch",)
+LONG = ("algo.backend=native", "algo.n_epochs=500")  # long enough to be asked about
 PPO = (*TINY, "total_steps=640", "checkpoint.every=128")
 DQN = (
     "algo=dqn", "tuned=null", "total_steps=640", "algo.learning_starts=64", "algo.train_freq=64",
@@ -31,15 +32,12 @@ PLACES: dict[str, tuple[tuple[str, ...], Any, str, int]] = {
     "a minibatch of ppo": ((*PPO, *TORCH), PPOLearner, "_terms", 5),
     "a step of a rollout": ((*PPO, *TORCH), NativeVecEnv, "step_into", 90),
     "a batch of dqn": ((*DQN, *TORCH), DQNLearner, "_step", 50),
-    # long enough to be asked about
+    "an iteration of ppo in Rust": ((*PPO, *LONG), NativePPOLearner, "_settings", 4),
     "an update of ppo in Rust": (
-        (*PPO, *NATIVE, "algo.n_epochs=500"),
-        NativePPOLearner,
-        "_learn",
-        4,
+        (*PPO, *LONG, "env.normalize_obs=true"), NativePPOLearner, "_learn", 4,
     ),
-    "a step between trainings": (DQN, NativeVecEnv, "step_into", 300),
-}
+    "a step between trainings": ((*DQN, *TORCH), NativeVecEnv, "step_into", 300),
+}  # fmt: skip
 
 
 def sending(owner: Any, method: str, at: int) -> Any:
