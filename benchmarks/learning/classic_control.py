@@ -41,13 +41,15 @@ class System:
     library: str = "rlox"  # or sb3, with its contributions
     algo: str = ""  # where it is not that of the leg
     settings: Settings | None = None  # in place of conf/tuned/<algo>/<env>.yaml
+    options: tuple[str, ...] = ()  # of rlox's command line, beside either
 
     def overrides(self) -> list[str]:
         """The settings for the command line."""
         if self.settings is None:
-            return []
+            return list(self.options)
         keys = [(f"{of}.{k}", v) for of, group in self.settings.items() for k, v in group.items()]
-        return ["tuned=null", *(f"{k}={json.dumps(v, separators=(',', ':'))}" for k, v in keys)]
+        given = [f"{k}={json.dumps(v, separators=(',', ':'))}" for k, v in keys]
+        return ["tuned=null", *given, *self.options]
 
 
 PAIR = (System("rlox"), System("sb3", "sb3"))
