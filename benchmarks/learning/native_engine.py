@@ -19,8 +19,8 @@ from omegaconf import OmegaConf
 SUITE = classic_control_suite.CAMPAIGN
 TORCH, NATIVE = System("torch"), System("native", options=("algo.backend=native",))
 
-# What solves the task as far as these algorithms and budgets go: Gymnasium's threshold of CartPole-v1 (DQN's mean
-# of ten seeds is below it in either engine), and of the others what the learning tests ask.
+# What solves the task as far as these algorithms and budgets go: Gymnasium's threshold of CartPole-v1 (DQN's
+# mean of ten seeds is below it in either engine), and of the others what the learning tests ask.
 SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0, "Pendulum-v1": -300.0}
 WANTED = ("PPO_CartPole-v1", "A2C_CartPole-v1", "DQN_CartPole-v1", "PPO_Acrobot-v1",
           "SAC_Pendulum-v1", "TD3_Pendulum-v1")  # fmt: skip
