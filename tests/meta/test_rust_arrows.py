@@ -25,6 +25,7 @@ ROOMS = {
         "buffer llm policy",
         "rollout",
     ),
+    "rlox-burn": ("error", "net", "loss", "actor_critic deterministic q_network"),
     "rlox-candle": ("error", "net", "loss", "actor_critic deterministic q_network"),
     "rlox-nn": ("cpu", "exported traits"),
     "rlox-python": (

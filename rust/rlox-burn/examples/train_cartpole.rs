@@ -1,0 +1,15 @@
+//! PPO on CartPole-v1 by Burn, without Python.
+//!
+//! ```sh
+//! cargo run --release -p rlox-burn --example train_cartpole -- [SEED]
+//! ```
+#![allow(missing_docs)]
+
+#[path = "../../rlox-nn/examples/on_traits/mod.rs"]
+mod on_traits;
+
+use rlox_burn::BurnActorCritic;
+
+fn main() -> rlox_core::Result<()> {
+    on_traits::train_cartpole(BurnActorCritic::new)
+}

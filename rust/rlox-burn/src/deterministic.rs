@@ -1,0 +1,60 @@
+//! A policy without noise of its own.
+
+use burn_tensor::Tensor;
+use rlox_core::error::check_len;
+use rlox_core::{Layout, Result};
+use rlox_nn::cpu::{Activation, Mlp};
+use rlox_nn::traits::DeterministicPolicy;
+
+use crate::net::{Leaves, Net, column, copy};
+
+/// tanh of a network, over one flat vector of parameters, computed by Burn.
+#[derive(Debug, Clone)]
+pub struct BurnDeterministic {
+    net: Net,
+    len: usize,
+}
+
+impl BurnDeterministic {
+    /// The network of these `sizes`, inputs and outputs included, whose parameters `layout` has under `prefix`.
+    ///
+    /// # Errors
+    /// As [`Mlp::new`].
+    pub fn new(
+        layout: &Layout,
+        prefix: &str,
+        sizes: &[usize],
+        activation: Activation,
+    ) -> Result<Self> {
+        Mlp::new(layout, prefix, sizes, activation)?;
+        Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
+    }
+
+    fn tensor(&self, parameters: &[f32], obs: &[f32], learn: bool) -> Result<(Leaves, Tensor<2>)> {
+        let places = self.net.places.iter().flatten();
+        let leaves = Leaves::new((parameters, self.len), places, learn)?;
+        self.net.rows(obs)?;
+        let actions = self.net.forward(&leaves, obs)?.tanh();
+        Ok((leaves, actions))
+    }
+}
+
+impl DeterministicPolicy for BurnDeterministic {
+    fn actions(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
+        copy("actions", self.tensor(parameters, obs, false)?.1, out)
+    }
+
+    fn gradient(
+        &self,
+        parameters: &[f32],
+        obs: &[f32],
+        to_actions: &[f32],
+        gradient: &mut [f32],
+    ) -> Result<()> {
+        let (leaves, actions) = self.tensor(parameters, obs, true)?;
+        let [n, k] = actions.dims();
+        check_len("gradient of the actions", to_actions.len(), n * k, "as the actions")?;
+        let slopes = column(to_actions, &leaves.device).reshape([n, k]);
+        leaves.gradient((actions * slopes).sum().backward(), gradient)
+    }
+}

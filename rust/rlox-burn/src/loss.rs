@@ -1,0 +1,101 @@
+//! PPO's loss as tensors.
+
+use burn_tensor::{Device, Tensor, activation};
+use rlox_core::Result;
+use rlox_core::error::check_len;
+use rlox_nn::cpu::losses::{Collected, Ppo, PpoTerms, Terms};
+
+use crate::net::{chosen, column, number};
+
+/// ln sqrt(2 pi).
+const LOG_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
+
+/// What a policy and a value function say of a minibatch, `[n]` each.
+pub(crate) struct Said {
+    pub(crate) log_probs: Tensor<1>,
+    pub(crate) entropy: Tensor<1>,
+    pub(crate) values: Tensor<1>,
+}
+
+/// Log-probabilities of `actions` `[n]` under the softmax of `logits` `[n, k]`, and entropies.
+pub(crate) fn categorical(
+    logits: Tensor<2>,
+    actions: &[i64],
+    device: &Device,
+) -> (Tensor<1>, Tensor<1>) {
+    let log_p = activation::log_softmax(logits, 1);
+    let log_probs = log_p.clone().gather(1, chosen(actions, device)).squeeze_dim(1);
+    let entropy = (log_p.clone().exp() * log_p).sum_dim(1).squeeze_dim(1).neg();
+    (log_probs, entropy)
+}
+
+/// Log-densities of `actions` `[n, k]` around `means` `[n, k]`, deviations e^`log_std` `[k]`, and entropies.
+pub(crate) fn gaussian(
+    means: Tensor<2>,
+    log_std: Tensor<1>,
+    actions: &[f32],
+    device: &Device,
+) -> (Tensor<1>, Tensor<1>) {
+    let [n, k] = means.dims();
+    let scale = log_std.clone().neg().exp().reshape([1, k]);
+    let far = (column(actions, device).reshape([n, k]) - means) * scale;
+    #[expect(clippy::cast_precision_loss, reason = "a few dimensions")]
+    let dim = k as f64;
+    let constant = log_std.sum() + dim * LOG_ROOT_TAU;
+    let squares = far.square().sum_dim(1).squeeze_dim::<1>(1) * -0.5;
+    let entropy = (constant.clone() + 0.5 * dim).expand([n]);
+    (squares - constant.expand([n]), entropy)
+}
+
+/// The loss, and its parts.
+pub(crate) fn ppo(
+    loss: &Ppo,
+    said: Said,
+    collected: Collected<'_, f32>,
+    device: &Device,
+) -> Result<(Tensor<1>, PpoTerms)> {
+    let [n] = said.log_probs.dims();
+    for (name, len) in [
+        ("collected log_probs", collected.log_probs.len()),
+        ("collected values", collected.values.len()),
+        ("advantages", collected.advantages.len()),
+        ("returns", collected.returns.len()),
+    ] {
+        check_len(name, len, n, "one for each observation")?;
+    }
+    let log_ratio = said.log_probs.clone() - column(collected.log_probs, device);
+    let ratio = log_ratio.clone().exp();
+    let advantages = column(collected.advantages, device);
+    let clipped = ratio.clone().clamp(1.0 - loss.clip_eps, 1.0 + loss.clip_eps);
+    let surrogate = (ratio.clone() * advantages.clone()).min_pair(clipped * advantages);
+    let policy = surrogate.mean().neg();
+    let (before, returns) = (column(collected.values, device), column(collected.returns, device));
+    let value = value(loss, said.values, before, returns);
+    let entropy = said.entropy.mean();
+    let weights = loss.weights;
+    let total =
+        policy.clone() + value.clone() * weights.vf_coef - entropy.clone() * weights.ent_coef;
+    let moved = ratio - 1.0;
+    let outside = moved.clone().abs().greater_scalar(loss.clip_eps).float();
+    let terms = PpoTerms {
+        terms: Terms {
+            policy: number(&policy)?,
+            value: number(&value)?,
+            entropy: number(&entropy)?,
+            total: number(&total)?,
+        },
+        approx_kl: number(&(moved - log_ratio).mean())?,
+        clip_fraction: number(&outside.mean())?,
+    };
+    Ok((total, terms))
+}
+
+/// E\[(V - R)^2\], or that of the worse of V and V within `clip_eps` of what it was.
+fn value(loss: &Ppo, values: Tensor<1>, before: Tensor<1>, returns: Tensor<1>) -> Tensor<1> {
+    let plain = (values.clone() - returns.clone()).square();
+    if !loss.clip_vloss {
+        return plain.mean();
+    }
+    let change = (values - before.clone()).clamp(-loss.clip_eps, loss.clip_eps);
+    plain.max_pair((before + change - returns).square()).mean()
+}

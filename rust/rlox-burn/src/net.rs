@@ -1,0 +1,169 @@
+//! Perceptrons over a flat vector of parameters, as tensors.
+
+use std::ops::Range;
+
+use burn_tensor::{Device, Gradients, Int, Tensor, TensorData, activation};
+use rlox_core::error::{Error, check_len};
+use rlox_core::{Layout, Result};
+use rlox_nn::cpu::{Activation, named};
+
+use crate::error::internal;
+
+/// An array of the vector: where it lies, and its shape.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    range: Range<usize>,
+    shape: Vec<usize>,
+}
+
+impl Place {
+    pub(crate) fn of(layout: &Layout, name: &str, shape: &[usize]) -> Result<Self> {
+        Ok(Self { range: layout.range(name, shape)?, shape: shape.to_vec() })
+    }
+
+    pub(crate) fn numbers<'a>(&self, parameters: &'a [f32]) -> &'a [f32] {
+        parameters.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// Linear layers with an activation between them.
+#[derive(Debug, Clone)]
+pub(crate) struct Net {
+    /// Weight and bias of each layer.
+    pub(crate) places: Vec<[Place; 2]>,
+    activation: Activation,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Net {
+    /// The layers that `layout` has under `prefix`.
+    pub(crate) fn new(
+        layout: &Layout,
+        prefix: &str,
+        sizes: &[usize],
+        activation: Activation,
+    ) -> Result<Self> {
+        let mut places = Vec::new();
+        for pair in named(prefix, sizes).as_chunks::<2>().0 {
+            let [(weight, shape), (bias, outputs)] = pair;
+            places.push([Place::of(layout, weight, shape)?, Place::of(layout, bias, outputs)?]);
+        }
+        let (inputs, outputs) = (sizes.first().copied(), sizes.last().copied());
+        let (inputs, outputs) = (inputs.unwrap_or(0).max(1), outputs.unwrap_or(0));
+        Ok(Self { places, activation, inputs, outputs })
+    }
+
+    pub(crate) const fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// How many observations there are in `obs` `[n, inputs]`, which has whole rows.
+    pub(crate) fn rows(&self, obs: &[f32]) -> Result<usize> {
+        let n = obs.len() / self.inputs;
+        check_len("obs", obs.len(), n * self.inputs, "whole rows")?;
+        Ok(n)
+    }
+
+    /// `[n, outputs]` of `obs` `[n, inputs]`, of which [`Self::rows`] knows.
+    pub(crate) fn forward(&self, leaves: &Leaves, obs: &[f32]) -> Result<Tensor<2>> {
+        let n = obs.len() / self.inputs;
+        let mut x = column(obs, &leaves.device).reshape([n, self.inputs]);
+        for (i, [weight, bias]) in self.places.iter().enumerate() {
+            if i > 0 {
+                x = self.activate(x);
+            }
+            let [outputs, inputs] = [0, 1].map(|k| weight.shape.get(k).copied().unwrap_or(0));
+            let weight = leaves.get(weight)?.reshape([outputs, inputs]);
+            x = x.matmul(weight.transpose()) + leaves.get(bias)?.reshape([1, outputs]);
+        }
+        Ok(x)
+    }
+
+    fn activate(&self, x: Tensor<2>) -> Tensor<2> {
+        match self.activation {
+            Activation::Tanh => x.tanh(),
+            Activation::Relu => activation::relu(x),
+            // Not Burn's, which takes e^x of large numbers too: 0 times infinity is its slope there.
+            Activation::Elu => activation::relu(x.clone()) + x.clamp_max(0.0).exp() - 1.0,
+            Activation::Silu => activation::silu(x),
+        }
+    }
+}
+
+/// Arrays of the vector as tensors, flat, which a gradient is asked of or not.
+pub(crate) struct Leaves {
+    all: Vec<(Range<usize>, Tensor<1>)>,
+    len: usize,
+    pub(crate) device: Device,
+}
+
+impl Leaves {
+    /// Those of `places`, of a vector that has `len` numbers.
+    pub(crate) fn new<'p>(
+        (parameters, len): (&[f32], usize),
+        places: impl Iterator<Item = &'p Place>,
+        learn: bool,
+    ) -> Result<Self> {
+        check_len("parameters", parameters.len(), len, "as in the layout")?;
+        let device = if learn { Device::flex().autodiff() } else { Device::flex() };
+        let tensor = |place: &Place| {
+            let tensor = column(place.numbers(parameters), &device);
+            (place.range.clone(), if learn { tensor.require_grad() } else { tensor })
+        };
+        Ok(Self { all: places.map(tensor).collect(), len, device })
+    }
+
+    pub(crate) fn get(&self, place: &Place) -> Result<Tensor<1>> {
+        let found = self.all.iter().find(|(range, _)| *range == place.range);
+        let tensor = found.map(|(_, tensor)| tensor.clone());
+        tensor.ok_or_else(|| Error::internal("an array without a tensor"))
+    }
+
+    /// The gradients in their places of the vector, 0 where there is none.
+    pub(crate) fn gradient(&self, mut store: Gradients, gradient: &mut [f32]) -> Result<()> {
+        check_len("gradient", gradient.len(), self.len, "as the parameters")?;
+        gradient.fill(0.0);
+        for (range, tensor) in &self.all {
+            let slopes = tensor.grad_remove(&mut store);
+            if let (Some(slopes), Some(place)) = (slopes, gradient.get_mut(range.clone())) {
+                place.copy_from_slice(&numbers(slopes)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers as a tensor.
+pub(crate) fn column(numbers: &[f32], device: &Device) -> Tensor<1> {
+    Tensor::from_data(TensorData::new(numbers.to_vec(), [numbers.len()]), device)
+}
+
+/// Choices as a tensor, `[n, 1]`.
+pub(crate) fn chosen(actions: &[i64], device: &Device) -> Tensor<2, Int> {
+    Tensor::from_data(TensorData::new(actions.to_vec(), [actions.len(), 1]), device)
+}
+
+/// All numbers of a tensor, in its order.
+pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
+    let data = tensor.try_into_data().map_err(internal)?;
+    Ok(data.as_slice::<f32>().map_err(internal)?.to_vec())
+}
+
+/// The number of a tensor that has one.
+pub(crate) fn number(tensor: &Tensor<1>) -> Result<f64> {
+    let all = numbers(tensor.clone())?;
+    all.first().copied().map(f64::from).ok_or_else(|| Error::internal("a tensor without a number"))
+}
+
+/// All numbers of a tensor, to `out`.
+pub(crate) fn copy<const D: usize>(
+    name: &'static str,
+    tensor: Tensor<D>,
+    out: &mut [f32],
+) -> Result<()> {
+    let numbers = numbers(tensor)?;
+    check_len(name, out.len(), numbers.len(), "as there is of these observations")?;
+    out.copy_from_slice(&numbers);
+    Ok(())
+}

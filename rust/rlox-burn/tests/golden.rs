@@ -1,0 +1,25 @@
+//! Burn behind the traits, against what torch wrote, and what is left to the engine `cpu`.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+#![allow(clippy::cast_precision_loss, unreachable_pub)]
+
+#[path = "../../rlox-nn/tests/torch/mod.rs"]
+mod torch;
+
+use rlox_burn::{BurnActorCritic, BurnDeterministic, BurnQNetwork};
+
+#[test]
+fn an_actor_and_a_critic_say_and_learn_what_torch_does() {
+    torch::check_actor_critic(|layout, of| BurnActorCritic::new(layout, of).unwrap());
+}
+
+#[test]
+fn values_of_choices_and_their_gradients_are_those_of_torch() {
+    torch::check_q_function(|layout, of| BurnQNetwork::new(layout, of).unwrap());
+}
+
+#[test]
+fn a_deterministic_policy_and_its_gradient_are_those_of_torch() {
+    torch::check_deterministic(|layout, prefix, sizes, activation| {
+        BurnDeterministic::new(layout, prefix, sizes, activation).unwrap()
+    });
+}
