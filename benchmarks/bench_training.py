@@ -3,7 +3,8 @@ on Pendulum-v1.
 
 The whole of a run, and its collection and updates apart, of the same runs, in CPU seconds of their one
 thread: with rl-zoo3's hyperparameters, and with other networks, batches and numbers of environments.
-rlox steps its native environments or, beside them, Gymnasium's as Stable-Baselines3 does.
+rlox learns in torch and in its native engine, and steps its native environments or, beside them, Gymnasium's
+as Stable-Baselines3 does.
 
     pip install -c constraints.txt -e '.[peers]' && python benchmarks/bench_training.py
 """
@@ -27,7 +28,9 @@ PARTS = {"total": "training", "collect": "collection", "update": "updates"}
 
 @dataclass(frozen=True)
 class Work:
-    """A run with its preset, but for the settings given; `goals` of the native and Gymnasium's steps."""
+    """A run with its preset, but for the settings given; `goals` of torch with native and with Gymnasium's
+    steps, and of the native engine with native ones.
+    """
 
     row: str
     algo: str
@@ -35,7 +38,7 @@ class Work:
     steps: int
     settings: dict[str, Any] = field(default_factory=dict)
     n_envs: int | None = None
-    goals: tuple[float, float] | None = None
+    goals: tuple[float, float, float] | None = None
 
     @property
     def preset(self) -> dict[str, Any]:
@@ -64,7 +67,7 @@ class Work:
 def p13(context: Context) -> Iterator[Case]:
     """PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
     pole = ("P13", "ppo", "CartPole-v1")
-    yield from cases(Work(*pole, 4_096, goals=(2.5, 2.5)))
+    yield from cases(Work(*pole, 4_096, goals=(2.5, 2.5, 10.0)))
     yield from cases(Work(*pole, 2_048, {"net_arch": [256, 256]}))
     yield from cases(Work(*pole, 2_048, {"batch_size": 64}))
     yield from cases(Work(*pole, 2_048, {"n_steps": 256}, n_envs=1))
@@ -73,19 +76,21 @@ def p13(context: Context) -> Iterator[Case]:
 def p14(context: Context) -> Iterator[Case]:
     """A2C: an update for every 40 transitions."""
     pole = ("P14", "a2c", "CartPole-v1")
-    yield from cases(Work(*pole, 10_000, goals=(4.5, 3.0)))
+    yield from cases(Work(*pole, 10_000, goals=(4.5, 3.0, 35.0)))
     yield from cases(Work(*pole, 10_000, {"net_arch": [256, 256]}))
     yield from cases(Work(*pole, 10_000, {"n_steps": 40}, n_envs=1))
 
 
 def p15(context: Context) -> Iterator[Case]:
     """SAC and TD3: an update for every transition."""
-    goals = {("sac", 256): 2.0, ("td3", 256): 1.8, ("sac", 64): 2.0, ("td3", 64): 2.0}
-    for (algo, width), goal in goals.items():
+    goals = {
+        ("sac", 256): (2.0, 3.0), ("td3", 256): (1.8, 2.6), ("sac", 64): (2.0, 7.0), ("td3", 64): (2.0, 7.0),
+    }  # fmt: skip
+    for (algo, width), (goal, of_native) in goals.items():
         for batch, n_envs in ((256, 1), (64, 1), (256, 8)):
             each = {"train_freq": n_envs, "gradient_steps": n_envs, "learning_starts": 96}
             settings = {**each, "net_arch": [width, width], "batch_size": batch}
-            asked = (goal, goal) if (batch, n_envs) == (256, 1) else None
+            asked = (goal, goal, of_native) if (batch, n_envs) == (256, 1) else None
             steps = 96 + 160 * (512 // width)
             yield from cases(Work("P15", algo, "Pendulum-v1", steps, settings, n_envs, asked))
 
@@ -93,25 +98,33 @@ def p15(context: Context) -> Iterator[Case]:
 def p16(context: Context) -> Iterator[Case]:
     """DQN: two hidden layers of 256; the warm-up of 1,000 steps, then trainings of 128 batches."""
     pole = ("P16", "dqn", "CartPole-v1")
-    yield from cases(Work(*pole, 4_096, goals=(2.0, 2.0)))
-    yield from cases(Work(*pole, 2_048, {"batch_size": 256}, goals=(1.5, 1.5)))
+    yield from cases(Work(*pole, 4_096, goals=(2.0, 2.0, 4.2)))
+    yield from cases(Work(*pole, 2_048, {"batch_size": 256}, goals=(1.5, 1.5, 2.7)))
     yield from cases(Work(*pole, 4_096, {"net_arch": [64, 64]}))
     yield from cases(Work(*pole, 4_096, n_envs=8))
 
 
+# Who learns, and in what steps: the engine and the environments.
+OURS = {
+    "rlox": ("torch", "native"),
+    "rlox, Gymnasium": ("torch", "gymnasium"),
+    "native": ("native", "native"),
+    "native, Gymnasium": ("native", "gymnasium"),
+}
+
+
 def cases(work: Work) -> Iterator[Case]:
     """The whole of the runs with its goals, then their parts."""
-    goals = work.goals and dict(zip(("native", "gymnasium"), work.goals, strict=True))
+    goals = dict(zip(OURS, work.goals or (), strict=False))
     ours = {
-        (name, backend): Recorded(lambda seed, backend=backend: train_rlox(work, backend, seed))
-        for name, backend in (("rlox", "native"), ("rlox, Gymnasium", "gymnasium"))
+        name: Recorded(lambda seed, of=of: train_rlox(work, *of, seed)) for name, of in OURS.items()
     }
     peer = Recorded(lambda seed: train_sb3(work, seed))
     for part, what in PARTS.items():
-        asked = goals if part == "total" else None
+        asked = goals if part == "total" else {}
         systems = (
-            system(name, "rlox", runs, part, *([Goal(asked[backend])] if asked else []))
-            for (name, backend), runs in ours.items()
+            system(name, "rlox", runs, part, *([Goal(asked[name])] if name in asked else []))
+            for name, runs in ours.items()
         )
         yield Case(
             row=work.row,
@@ -129,15 +142,16 @@ def system(name: str, package: str, runs: Recorded, part: str, *goals: Goal) -> 
     return System(name, package, lambda: PartRunner(runs, part), goals)
 
 
-def train_rlox(work: Work, backend: str, seed: int) -> Trained:
-    """One run of rlox."""
+def train_rlox(work: Work, engine: str, steps: str, seed: int) -> Trained:
+    """One run of rlox: the engine that learns, and whose environments it steps."""
     from rlox.build import build
     from rlox.configs import make_run
+    from rlox.types import Iterated
 
     preset = work.preset
     tree = {
-        "algo": {"name": work.algo, **preset["algo"]},
-        "env": {"id": work.env, **preset["env"], "backend": backend},
+        "algo": {"name": work.algo, **preset["algo"], "backend": engine},
+        "env": {"id": work.env, **preset["env"], "backend": steps},
         "seed": seed,
         "total_steps": work.steps,
     }
@@ -145,7 +159,11 @@ def train_rlox(work: Work, backend: str, seed: int) -> Trained:
         tree["buffer"] = {"name": "uniform", **preset["buffer"]}
     algorithm = build(make_run(tree))
     watch = Stopwatch()
-    algorithm.source.next = watch.timed("collect", algorithm.source.next)
+
+    def learned(told: tuple[Any, Any]) -> float:
+        return told[0].seconds if isinstance(told[0], Iterated) else 0.0
+
+    algorithm.source.next = watch.parted("collect", algorithm.source.next, "update", learned)
     algorithm.learner.update = watch.timed("update", algorithm.learner.update)
     clock = watch.timed("total", algorithm.fit)()
     algorithm.close()

@@ -12,17 +12,20 @@ from bench_training import ROWS, Work
 from harness.training import PartRunner, Recorded, Stopwatch, Trained
 from helpers.benchmarks import NOWHERE
 
+ENGINES = ("torch", "native")
+
 
 def test_goals_are_on_the_whole_of_a_run_and_parts_stand_beside():
-    first = {"P13": ("PPO", [2.5, 2.5]), "P14": ("A2C", [4.5, 3.0]),
-             "P15": ("SAC", [2.0, 2.0]), "P16": ("DQN", [2.0, 2.0])}  # fmt: skip
+    first = {"P13": ("PPO", [2.5, 2.5, 10.0]), "P14": ("A2C", [4.5, 3.0, 35.0]),
+             "P15": ("SAC", [2.0, 2.0, 3.0]), "P16": ("DQN", [2.0, 2.0, 4.2])}  # fmt: skip
     for row, (algo, goals) in first.items():
         whole, collect, update = itertools.islice(run_all.ROWS[row](NOWHERE), 3)
         assert [case.work.rpartition(" ")[2] for case in (whole, collect, update)] == [
             "training", "collection", "updates",
         ]  # fmt: skip
         assert whole.work.startswith(algo)
-        assert [[g.minimum for g in s.goals] for s in whole.ours] == [[goal] for goal in goals]
+        found = [[g.minimum for g in s.goals] for s in whole.ours]
+        assert found == [*([goal] for goal in goals), []]
         assert not any(s.goals for case in (collect, update) for s in case.ours)
         assert {peer.name for case in (whole, collect, update) for peer in case.peers} == {"SB3"}
 
@@ -48,10 +51,11 @@ def test_networks_batches_and_environments_are_varied_and_say_so_in_the_size():
         (Work("P16", "dqn", "CartPole-v1", 1_536, {"net_arch": [8], "batch_size": 8}, n_envs=8), 384),
     ],
 )  # fmt: skip
-def test_both_systems_do_as_many_steps_and_updates(work: Work, updates: int):
-    ours = bench_training.train_rlox(work, "native", seed=0)
+def test_all_systems_do_as_many_steps_and_updates(work: Work, updates: int):
+    ours = [bench_training.train_rlox(work, engine, "native", seed=0) for engine in ENGINES]
     theirs = bench_training.train_sb3(work, seed=0)
-    assert ours.counts == theirs.counts == {"env_steps": work.steps, "updates": updates}
+    counts = {"env_steps": work.steps, "updates": updates}
+    assert [one.counts for one in (*ours, theirs)] == [counts] * 3
 
 
 def test_parts_are_of_the_same_runs_and_cost_none_of_their_own():
@@ -85,10 +89,23 @@ def test_a_stopwatch_adds_up_cpu_seconds_and_not_waiting():
     assert 0.02 <= watch.seconds["update"] < 0.09
 
 
+def test_what_does_two_things_is_parted_as_it_tells():
+    watch = Stopwatch(clock=iter([0.0, 8.0]).__next__)
+
+    def work() -> float:
+        begun = time.perf_counter()
+        time.sleep(0.05)
+        return (time.perf_counter() - begun) / 4
+
+    assert watch.parted("collect", work, "update", float)() > 0.0
+    assert watch.seconds["collect"] + watch.seconds["update"] == 8.0
+    assert 1.0 < watch.seconds["update"] <= 2.0
+
+
 def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
     work = Work("P14", "a2c", "CartPole-v1", 400)
-    for backend in ("native", "gymnasium"):
-        trained = bench_training.train_rlox(work, backend, seed=0)
+    for of in bench_training.OURS.values():
+        trained = bench_training.train_rlox(work, *of, seed=0)
         assert trained.counts == {"env_steps": 400, "updates": 10}
         assert set(trained.seconds) == {"total", "collect", "update"}
         assert trained.seconds["total"] > trained.seconds["collect"] + trained.seconds["update"] > 0
