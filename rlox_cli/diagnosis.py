@@ -139,6 +139,18 @@ def _native() -> Iterator[Finding]:
         return
     threads = rlox.num_threads()
     yield Finding("rlox._core", f"{ENVS:,} CartPoles step as they should, on {threads} threads")
+    yield _engine()
+
+
+def _engine() -> Finding:
+    """Does the native engine learn what torch would?"""
+    try:
+        from rlox.policies import golden
+    except ImportError as error:  # of a package, which is told with the packages
+        return Finding("engine", f"not tried: {' '.join(str(error).split())}")
+    if (told := golden.wrong()) is not None:
+        return Finding("engine", f"{told}; please report it, and use algo.backend=torch", True)
+    return Finding("engine", "learns what torch would (algo.backend=native)")
 
 
 def _wrong_step() -> tuple[float, ...] | None:

@@ -12,8 +12,18 @@ from torch import nn
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import Adam, FlatParameters, Optimizer
+from rlox.policies import golden
 
-__all__ = ["Adams", "NativeRefused", "Plain", "counted", "refused", "stepped", "told_where"]
+__all__ = [
+    "Adams",
+    "NativeRefused",
+    "NativeWrong",
+    "Plain",
+    "counted",
+    "refused",
+    "stepped",
+    "told_where",
+]
 
 
 # What Adam steps, what it knows of that, and the steps so far, int64 `[1]`: as an engine takes it.
@@ -26,8 +36,9 @@ class Plain:
     Methods of this very object, hooks, frozen parameters and other layers would be passed over, and may all
     come after the policy was made.
 
-    Raises ConfigError also for one that is not on the CPU or not in float32, for layers that are not linear
-    with activations of one kind between them, and for parameters that networks share.
+    Raises ConfigError also where the engine does not do what torch does (`golden`), for one that is not on
+    the CPU or not in float32, for layers that are not linear with activations of one kind between them, and
+    for parameters that networks share.
 
     Parameters
     ----------
@@ -50,6 +61,8 @@ class Plain:
         methods: Sequence[str],
         flat: FlatParameters,
     ) -> None:
+        if (told := golden.wrong()) is not None:
+            raise NativeWrong(told)
         vector = flat.vector
         if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
             raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
@@ -143,7 +156,17 @@ class NativeRefused(ConfigError):
         super().__init__(
             f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
         )
-        self.what = what
+        self.why = f"the policy is {what}"
+
+
+class NativeWrong(NativeRefused):
+    """An engine that nobody should learn with here; `told` is what it gives and what it should."""
+
+    def __init__(self, told: str) -> None:
+        self.why = f"the native engine is wrong on this machine: {told}"
+        ConfigError.__init__(
+            self, f"algo.backend=native: {self.why}; please report it, and use algo.backend=torch"
+        )
 
 
 def refused(what: str) -> NativeRefused:

@@ -85,7 +85,7 @@ class Choice:
             except NativeRefused as error:
                 if self._asked != AUTO:
                     raise
-                self.made = Backend(TORCH, f"the policy is {error.what}")
+                self.made = Backend(TORCH, error.why)
         return otherwise()
 
     def _best(self, policy: nn.Module) -> Backend:

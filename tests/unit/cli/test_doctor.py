@@ -14,6 +14,7 @@ import pytest
 from helpers.cli import Cli
 from helpers.installed import EXAMPLE_POINTS, Install, install
 
+from rlox.policies import golden
 from rlox.runs.preflight import memory_limit
 from rlox_cli import diagnosis, requirements
 
@@ -33,6 +34,7 @@ def test_a_healthy_machine_ends_with_0_in_80_columns(cli: Cli, install: Install)
     assert lines(result.out, "numpy") == [f"  numpy        {np.__version__}"]
     assert lines(result.out, "cores")[0].endswith(f"for this process, of {os.cpu_count()}")
     assert "20,000 CartPoles step as they should" in result.out
+    assert "engine       learns what torch would" in result.out
     assert "algo.ppo: ignored: rlox has a ppo of its own" in result.out
     assert result.out.endswith("\nall that rlox needs is here and works\n")
 
@@ -52,6 +54,16 @@ def test_a_native_module_that_steps_wrongly_is_broken(
     assert result.code == 1
     assert "BROKEN: a step of CartPole gives" in result.out
     assert result.out.endswith("\nbroken: rlox._core\n")
+
+
+def test_an_engine_that_does_not_learn_what_torch_would_is_broken(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(golden, "wrong", lambda: "ppo gives 1, expected 2")
+    result = cli("doctor")
+    assert result.code == 1
+    assert "engine       BROKEN: ppo gives 1, expected 2; please report it" in result.out
+    assert result.out.endswith("\nbroken: engine\n")
 
 
 def test_what_rlox_needs_and_lacks_is_broken_and_what_an_extra_lacks_is_not(
