@@ -1,0 +1,15 @@
+//! What acting and a step of PPO take with Candle, in microseconds, by rows.
+//!
+//! ```sh
+//! cargo run --release -p rlox-candle --example step_times
+//! ```
+#![allow(missing_docs)]
+
+#[path = "../../rlox-nn/examples/on_traits/times.rs"]
+mod times;
+
+use rlox_candle::CandleActorCritic;
+
+fn main() -> rlox_core::Result<()> {
+    times::print_times("Candle", CandleActorCritic::new)
+}
