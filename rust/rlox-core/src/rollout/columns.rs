@@ -233,7 +233,11 @@ pub(super) fn row_mut<T>(column: &mut [T], t: usize, width: usize) -> &mut [T] {
 }
 
 /// The actions of step t, of which there are `width` numbers.
-fn of_step<'a>(actions: &'a mut ActionsMut<'_>, t: usize, width: usize) -> ActionsMut<'a> {
+pub(super) fn of_step<'a>(
+    actions: &'a mut ActionsMut<'_>,
+    t: usize,
+    width: usize,
+) -> ActionsMut<'a> {
     match actions {
         ActionsMut::Discrete(all) => ActionsMut::Discrete(row_mut(all, t, width)),
         ActionsMut::Box(all) => ActionsMut::Box(row_mut(all, t, width)),
@@ -241,6 +245,6 @@ fn of_step<'a>(actions: &'a mut ActionsMut<'_>, t: usize, width: usize) -> Actio
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "columns are float32")]
-const fn single(value: f64) -> f32 {
+pub(super) const fn single(value: f64) -> f32 {
     value as f32
 }

@@ -53,6 +53,12 @@ pub struct DqnEngine<F> {
 }
 
 impl<F: Number> DqnEngine<F> {
+    /// The network that it learns.
+    #[must_use]
+    pub const fn net(&self) -> &QNetwork {
+        &self.net
+    }
+
     /// An engine for `net`, whose parameters lie as `layout` says.
     ///
     /// # Errors
@@ -167,7 +173,7 @@ impl<F: Number> DqnEngine<F> {
 }
 
 /// The place of the greatest value, the first of equals.
-fn best_of<F: Number>(values: &[F]) -> usize {
+pub(super) fn best_of<F: Number>(values: &[F]) -> usize {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
         if values.get(best).is_some_and(|greatest| value > greatest) {

@@ -95,6 +95,12 @@ pub struct SacEngine<F> {
 }
 
 impl<F: Number> SacEngine<F> {
+    /// The actor's network, which gives means and log deviations.
+    #[must_use]
+    pub const fn actor(&self) -> &Mlp {
+        &self.actor
+    }
+
     /// An engine for networks whose parameters lie as the layouts say; the actor gives means and log deviations.
     ///
     /// # Errors

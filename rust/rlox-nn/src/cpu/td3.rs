@@ -70,6 +70,12 @@ pub struct Td3Engine<F> {
 }
 
 impl<F: Number> Td3Engine<F> {
+    /// The actor's network.
+    #[must_use]
+    pub const fn actor(&self) -> &Mlp {
+        &self.actor
+    }
+
     /// An engine for networks whose parameters lie as the layouts say.
     ///
     /// # Errors

@@ -1,0 +1,229 @@
+//! A stretch of steps is what stepping by hand gives.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    missing_docs
+)]
+
+use rlox_core::buffer::{Arrays, InMemory, Kind, ObsField, Part, ReplayBuffer, Schema, named};
+use rlox_core::env::{Actions, Seeding, StepOut, VecEnv};
+use rlox_core::policy::ActionsMut;
+use rlox_core::rollout::{Bounds, Ended, Episode, Explore, Running, Stretch};
+use rlox_core::{Dtype, Error, Field, Result, VectorEnv};
+
+const N: usize = 3;
+const T: usize = 60;
+
+/// Acts by the observations and the step's number.
+struct Numbered;
+
+impl Explore for Numbered {
+    fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()> {
+        match actions {
+            ActionsMut::Discrete(actions) => {
+                for (env, action) in actions.iter_mut().enumerate() {
+                    *action = i64::from(obs[env * obs.len() / N] > 0.0) ^ i64::from(t % 3 == 0);
+                }
+            }
+            ActionsMut::Box(actions) => {
+                let seen = obs.iter().step_by(obs.len() / N);
+                for (action, seen) in actions.iter_mut().zip(seen) {
+                    *action = (seen * 3.0 + t as f32).sin();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a stretch.
+#[derive(PartialEq)]
+struct Columns {
+    obs: Vec<f32>,
+    next_obs: Vec<f32>,
+    choices: Vec<i64>,
+    vectors: Vec<f32>,
+    rewards: Vec<f64>,
+    flags: [Vec<bool>; 2],
+    totals: Vec<f64>,
+    steps: Vec<u64>,
+}
+
+impl Columns {
+    fn new(envs: &VecEnv) -> Self {
+        let dim = VectorEnv::spec(envs).observation.dim();
+        let rows = T * N;
+        Self {
+            obs: vec![0.0; (rows + N) * dim],
+            next_obs: vec![9.0; rows * dim],
+            choices: vec![-1; rows],
+            vectors: vec![9.0; rows],
+            rewards: vec![9.0; rows],
+            flags: [vec![false; rows], vec![false; rows]],
+            totals: vec![0.0; N],
+            steps: vec![0; N],
+        }
+    }
+
+    /// The same as a stretch, whose actions are vectors or choices.
+    fn stretch(&mut self, vectors: bool) -> Stretch<'_> {
+        let [terminated, truncated] = &mut self.flags;
+        Stretch {
+            obs: &mut self.obs,
+            next_obs: &mut self.next_obs,
+            actions: if vectors {
+                ActionsMut::Box(&mut self.vectors)
+            } else {
+                ActionsMut::Discrete(&mut self.choices)
+            },
+            rewards: &mut self.rewards,
+            terminated,
+            truncated,
+        }
+    }
+
+    fn collect(&mut self, envs: &mut VecEnv, bounds: Option<Bounds<'_>>) -> Result<Ended> {
+        let vectors = VectorEnv::spec(envs).action.bounds().is_some();
+        let (mut totals, mut steps) = (self.totals.clone(), self.steps.clone());
+        let mut running = Running { totals: &mut totals, steps: &mut steps };
+        let ended = self.stretch(vectors).collect(envs, &mut Numbered, bounds, &mut running);
+        (self.totals, self.steps) = (totals, steps);
+        ended
+    }
+
+    /// The same by hand, where actions are from `low` to `high`.
+    fn step(&mut self, envs: &mut VecEnv, (low, high): (f32, f32)) -> Vec<(usize, Episode)> {
+        let dim = self.next_obs.len() / (T * N);
+        let (mut ended, width) = (Vec::new(), N * dim);
+        let choices = VectorEnv::spec(envs).action.bounds().is_none();
+        for t in 0..T {
+            let (before, after) = self.obs.split_at_mut((t + 1) * width);
+            let (rows, seen) = (t * N..(t + 1) * N, &before[t * width..]);
+            let (picks, vectors) =
+                (&mut self.choices[rows.clone()], &mut self.vectors[rows.clone()]);
+            if choices {
+                Numbered.act(t, seen, ActionsMut::Discrete(picks)).unwrap();
+            } else {
+                Numbered.act(t, seen, ActionsMut::Box(vectors)).unwrap();
+            }
+            let given: Vec<f32> =
+                vectors.iter().map(|action| low + 0.5 * (action + 1.0) * (high - low)).collect();
+            let [terminated, truncated] = &mut self.flags;
+            let out = StepOut {
+                obs: &mut after[..width],
+                rewards: &mut self.rewards[rows.clone()],
+                terminated: &mut terminated[rows.clone()],
+                truncated: &mut truncated[rows.clone()],
+            };
+            let actions = if choices { Actions::Discrete(picks) } else { Actions::Box(&given) };
+            VectorEnv::step(envs, actions, out).unwrap();
+            self.next_obs[t * width..(t + 1) * width].copy_from_slice(&after[..width]);
+            for env in 0..N {
+                self.totals[env] += self.rewards[t * N + env];
+                self.steps[env] += 1;
+            }
+            let finals = VectorEnv::finals(envs);
+            for (k, &env) in finals.indices.iter().enumerate() {
+                let place = (t * N + env) * dim;
+                self.next_obs[place..place + dim]
+                    .copy_from_slice(&finals.obs[k * dim..(k + 1) * dim]);
+                let (total, steps) = (self.totals[env], self.steps[env]);
+                ended.push((t, Episode { env, total, steps }));
+                (self.totals[env], self.steps[env]) = (0.0, 0);
+            }
+        }
+        ended
+    }
+}
+
+fn begun(id: &str) -> (VecEnv, Columns) {
+    let mut envs = VecEnv::new(id, N, Seeding::Run(4)).unwrap();
+    let mut columns = Columns::new(&envs);
+    let width = columns.obs.len() / (T + 1);
+    VectorEnv::reset(&mut envs, &mut columns.obs[..width]).unwrap();
+    (envs, columns)
+}
+
+#[test]
+fn steps_actions_last_observations_and_episodes_are_those_of_stepping_by_hand() {
+    for (id, bounds) in [("CartPole-v1", None), ("Pendulum-v1", Some(([-2.0], [2.0])))] {
+        let ((mut envs, mut columns), (mut others, mut by_hand)) = (begun(id), begun(id));
+        let bounds = bounds.as_ref().map(|(low, high)| Bounds { low, high });
+        let told = columns.collect(&mut envs, bounds).unwrap();
+        let ended = by_hand.step(&mut others, (-2.0, 2.0));
+        assert!(columns == by_hand, "{id}");
+        let steps: Vec<usize> = told.finals.iter().map(|end| end.step).collect();
+        let whose: Vec<usize> = told.finals.iter().map(|end| end.env).collect();
+        assert_eq!(steps, ended.iter().map(|(t, _)| *t).collect::<Vec<_>>());
+        assert_eq!(whose, ended.iter().map(|(_, episode)| episode.env).collect::<Vec<_>>());
+        assert_eq!(told.episodes, ended.iter().map(|(_, episode)| *episode).collect::<Vec<_>>());
+        assert_eq!(told.episodes.is_empty(), id == "Pendulum-v1");
+        assert_eq!(VectorEnv::snapshot(&envs).unwrap(), VectorEnv::snapshot(&others).unwrap());
+    }
+}
+
+#[test]
+fn a_buffer_holds_what_was_stepped_environment_by_environment() {
+    let (mut envs, mut columns) = begun("CartPole-v1");
+    columns.collect(&mut envs, None).unwrap();
+    let obs = ObsField { field: Field::new("", Dtype::F32, [4]), stack: None };
+    let schema = Schema::new(vec![obs], (Dtype::I64, vec![]), Dtype::F32, Vec::new()).unwrap();
+    let made = || ReplayBuffer::new(schema.clone(), T * N, N, 0, named("uniform").unwrap());
+    let mut buffer = made().unwrap();
+    columns.stretch(false).store(N, &mut buffer).unwrap();
+    let indices: Vec<u64> = (0..(T * N) as u64).collect(); // time-major, as the columns are
+    let rows = indices.iter().map(|&index| buffer.rows().rings().find(index));
+    let rows: Vec<_> = rows.collect::<Result<_>>().unwrap();
+    let mut out = Arrays::new(&schema, Kind::Transitions, T * N);
+    out.fill(|batch| buffer.gather(&rows, None, batch)).unwrap();
+    assert_eq!(out.f32(Part::Obs(0)), columns.obs[..T * N * 4]);
+    assert_eq!(out.f32(Part::NextObs(0)), columns.next_obs);
+    let rewards: Vec<f32> = columns.rewards.iter().map(|&reward| reward as f32).collect();
+    assert_eq!(out.f32(Part::Column(Schema::REWARDS)), rewards);
+    let actions = out.bytes(Part::Column(Schema::ACTIONS)).as_chunks().0.iter();
+    assert!(actions.map(|&bytes| i64::from_ne_bytes(bytes)).eq(columns.choices.iter().copied()));
+    let [terminated, truncated] = &columns.flags;
+    assert!(out.bytes(Part::Terminated).iter().map(|&flag| flag != 0).eq(terminated.clone()));
+    assert!(out.bytes(Part::Truncated).iter().map(|&flag| flag != 0).eq(truncated.clone()));
+    // Pendulum's vectors are no choices.
+    let (_, mut vectors) = begun("Pendulum-v1");
+    assert!(vectors.stretch(true).store(N, &mut made().unwrap()).is_err());
+}
+
+#[test]
+fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
+    let (mut envs, mut columns) = begun("Pendulum-v1");
+    columns.collect(&mut envs, None).unwrap();
+    columns.stretch(true).check_finite().unwrap();
+    *columns.obs.last_mut().unwrap() = f32::NAN; // of the next stretch
+    columns.stretch(true).check_finite().unwrap();
+    for name in ["actions", "rewards", "next_obs", "obs"] {
+        match name {
+            "actions" => columns.vectors[4] = f32::INFINITY,
+            "rewards" => columns.rewards[4] = f64::NAN,
+            "next_obs" => columns.next_obs[4] = f32::NAN,
+            _ => columns.obs[4] = f32::NAN,
+        }
+        let found = columns.stretch(true).check_finite().unwrap_err();
+        assert!(
+            matches!(&found, Error::NonFinite { name: told, index: 4, .. } if *told == *name),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn columns_of_another_size_are_refused_by_name() {
+    let (mut envs, mut columns) = begun("CartPole-v1");
+    columns.next_obs.pop();
+    assert!(matches!(columns.collect(&mut envs, None), Err(Error::Shape { .. })));
+    let (mut envs, mut columns) = begun("Pendulum-v1");
+    let bounds = Bounds { low: &[], high: &[2.0] };
+    assert!(columns.collect(&mut envs, Some(bounds)).is_err());
+    let (mut envs, mut columns) = begun("CartPole-v1");
+    columns.rewards.clear();
+    assert!(columns.collect(&mut envs, None).is_err());
+}

@@ -1,0 +1,127 @@
+//! What acts while transitions are collected for a replay buffer.
+
+use rlox_core::Result;
+use rlox_core::error::{Error, check_len};
+use rlox_core::math::in_place;
+use rlox_core::policy::ActionsMut;
+use rlox_core::rollout::Explore;
+
+use super::dqn::best_of;
+use super::heads::squashed::Drawn;
+use super::mlp::{Memory, Mlp};
+use super::q_network::{QMemory, QNetwork};
+
+/// How actions are chosen.
+#[derive(Debug, Clone)]
+pub enum Explores {
+    /// The choice of the greatest value.
+    Greedy(QNetwork),
+    /// tanh(mean + deviation noise), of a network that gives means and log deviations.
+    Squashed(Mlp),
+    /// tanh of what the network gives, and the noise times this deviation, cut off at -1 and 1.
+    Disturbed(Mlp, f32),
+}
+
+/// A network that explores, with the room that it needs.
+#[derive(Debug, Clone)]
+pub struct Explorer {
+    explores: Explores,
+    values: QMemory<f32>,
+    memory: Memory<f32>,
+    drawn: Drawn<f32>,
+}
+
+/// Parameters and noise of a stretch of steps, for an [`Explorer`].
+#[derive(Debug)]
+pub struct Exploring<'a> {
+    /// What chooses.
+    pub explorer: &'a mut Explorer,
+    /// Of its network.
+    pub parameters: &'a [f32],
+    /// Standard normal numbers of the steps after the `given` ones, `[T - given, N, size]`; none for choices.
+    pub noise: &'a [f32],
+    /// At so many steps the actions are there already.
+    pub given: usize,
+}
+
+impl Explorer {
+    /// One that acts so.
+    #[must_use]
+    pub fn new(explores: Explores) -> Self {
+        let (values, memory, drawn) = (QMemory::default(), Memory::default(), Drawn::default());
+        Self { explores, values, memory, drawn }
+    }
+
+    /// Numbers of an action; 0 for choices, which take no noise.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match &self.explores {
+            Explores::Greedy(_) => 0,
+            Explores::Squashed(net) => net.outputs() / 2,
+            Explores::Disturbed(net, _) => net.outputs(),
+        }
+    }
+
+    /// Actions for `obs` `[n, obs_dim]`, with `noise` `[n, size]` where they are numbers. Of choices those that
+    /// are negative, for all others are made already.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for slices that do not fit, [`Error::Config`] for actions of another kind.
+    pub fn act(
+        &mut self,
+        parameters: &[f32],
+        obs: &[f32],
+        noise: &[f32],
+        actions: ActionsMut<'_>,
+    ) -> Result<()> {
+        let Self { explores, values, memory, drawn } = self;
+        match (explores, actions) {
+            (Explores::Greedy(net), ActionsMut::Discrete(actions)) => {
+                if actions.iter().all(|&action| action >= 0) {
+                    return Ok(());
+                }
+                let q = net.forward(parameters, obs, values)?;
+                check_len("actions", actions.len(), q.len() / net.choices(), "one for each row")?;
+                for (action, q) in actions.iter_mut().zip(q.chunks_exact(net.choices())) {
+                    if *action < 0 {
+                        *action = i64::try_from(best_of(q)).unwrap_or(i64::MAX);
+                    }
+                }
+            }
+            (Explores::Squashed(net), ActionsMut::Box(actions)) => {
+                let (said, size) = (net.infer(parameters, obs, memory)?, net.outputs() / 2);
+                fits(noise, actions, said.len() / 2)?;
+                drawn.draw(said, noise, size);
+                actions.copy_from_slice(&drawn.actions);
+            }
+            (Explores::Disturbed(net, deviation), ActionsMut::Box(actions)) => {
+                let said = net.infer(parameters, obs, memory)?;
+                fits(noise, actions, said.len())?;
+                in_place::tanh(said);
+                for ((action, &said), &noise) in actions.iter_mut().zip(&*said).zip(noise) {
+                    *action = (said + *deviation * noise).clamp(-1.0, 1.0);
+                }
+            }
+            _ => return Err(Error::config("actions", "of another kind", "those of the engine")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether there are as many numbers of noise and actions as the network says.
+fn fits(noise: &[f32], actions: &[f32], expected: usize) -> Result<()> {
+    check_len("noise", noise.len(), expected, "a number for each of an action's")?;
+    check_len("actions", actions.len(), expected, "one for each row of obs")
+}
+
+impl Explore for Exploring<'_> {
+    fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()> {
+        let Some(step) = t.checked_sub(self.given) else { return Ok(()) };
+        let width = match &actions {
+            ActionsMut::Discrete(_) => 0,
+            ActionsMut::Box(numbers) => numbers.len(),
+        };
+        let noise = self.noise.get(step * width..(step + 1) * width).unwrap_or_default();
+        self.explorer.act(self.parameters, obs, noise, actions)
+    }
+}

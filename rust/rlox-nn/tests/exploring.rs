@@ -1,0 +1,76 @@
+//! What explores is the network's best choice, or its vector with noise.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
+
+use rlox_core::policy::ActionsMut;
+use rlox_core::rollout::Explore;
+use rlox_core::{Error, Layout, Parameters};
+use rlox_nn::cpu::{
+    Activation, Explorer, Explores, Exploring, Mlp, QArchitecture, QNetwork, named,
+};
+
+/// A layer of identity: a network of it says what it sees.
+fn identity(prefix: &str, size: usize) -> (Layout, Parameters) {
+    let layout = Layout::aligned(16, named(prefix, &[size, size])).unwrap();
+    let mut parameters = Parameters::of(layout.clone());
+    for at in 0..size {
+        parameters.values_mut()[at * size + at] = 1.0;
+    }
+    (layout, parameters)
+}
+
+#[test]
+fn the_greatest_value_is_chosen_where_no_choice_is_made_already() {
+    let (layout, parameters) = identity("q", 3);
+    let of = QArchitecture {
+        obs_dim: 3,
+        choices: 3,
+        hidden: Vec::new(),
+        activation: Activation::Relu,
+        dueling: false,
+    };
+    let mut explorer = Explorer::new(Explores::Greedy(QNetwork::new(&layout, &of).unwrap()));
+    let obs = [0.0, 2.0, 1.0, 5.0, 5.0, 5.0, -1.0, -3.0, -0.5, 9.0, 0.0, 0.0];
+    let mut actions = [-1, -1, -1, 2];
+    explorer.act(parameters.values(), &obs, &[], ActionsMut::Discrete(&mut actions)).unwrap();
+    assert_eq!(actions, [1, 0, 2, 2]); // of equals the first
+    let wrong = explorer.act(parameters.values(), &obs, &[], ActionsMut::Box(&mut [0.0; 4]));
+    assert!(matches!(wrong, Err(Error::Config { .. })));
+}
+
+#[test]
+fn vectors_are_drawn_from_a_squashed_gaussian_or_disturbed_and_cut_off() {
+    let (layout, parameters) = identity("actor", 2);
+    let net = || Mlp::new(&layout, "actor", &[2, 2], Activation::Relu).unwrap();
+    let obs = [0.3, -1.0, 4.0, 9.0];
+    let noise = [0.5, -2.0];
+    let mut squashed = Explorer::new(Explores::Squashed(net()));
+    assert_eq!(squashed.size(), 1);
+    let mut actions = [0.0; 2];
+    squashed.act(parameters.values(), &obs, &noise, ActionsMut::Box(&mut actions)).unwrap();
+    // tanh(mean + e^(log deviation) noise), the deviation's logarithm cut off at 2
+    let expected = [(0.3 + (-1.0_f32).exp() * 0.5).tanh(), (4.0 - 2.0_f32.exp() * 2.0).tanh()];
+    assert!(actions.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6));
+    let mut disturbed = Explorer::new(Explores::Disturbed(net(), 0.1));
+    assert_eq!(disturbed.size(), 2);
+    let (noise, mut actions) = ([0.5, -2.0, 8.0, 3.0], [0.0; 4]);
+    disturbed.act(parameters.values(), &obs, &noise, ActionsMut::Box(&mut actions)).unwrap();
+    let expected = [0.3_f32.tanh() + 0.05, (-1.0_f32).tanh() - 0.2, 1.0, 1.0];
+    assert!(actions.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6));
+    let short = disturbed.act(parameters.values(), &obs, &[0.5], ActionsMut::Box(&mut actions));
+    assert!(matches!(short, Err(Error::Shape { .. })));
+}
+
+#[test]
+fn given_steps_stay_and_the_others_have_noise_of_their_own() {
+    let (layout, parameters) = identity("actor", 1);
+    let net = Mlp::new(&layout, "actor", &[1, 1], Activation::Relu).unwrap();
+    let mut explorer = Explorer::new(Explores::Disturbed(net, 1.0));
+    let noise = [0.1, 0.2, 0.3, 0.4]; // of two steps of two environments
+    let parameters = parameters.values();
+    let mut exploring = Exploring { explorer: &mut explorer, parameters, noise: &noise, given: 3 };
+    for (t, expected) in [(2, [9.0, 9.0]), (3, [0.1, 0.2]), (4, [0.3, 0.4])] {
+        let mut actions = [9.0; 2];
+        exploring.act(t, &[0.0; 2], ActionsMut::Box(&mut actions)).unwrap();
+        assert_eq!(actions, expected);
+    }
+}
