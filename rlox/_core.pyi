@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'HindsightConfig', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'Explorer', 'HindsightConfig', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'ReplayIteration', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -382,6 +382,123 @@ class SACEngine:
             ConfigError: a setting that there is not.
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
         """
+
+@final
+class Explorer:
+    """The network of a `DQNEngine`, or the actor of a `SACEngine` or `TD3Engine`, exploring without torch.
+
+    Args:
+        engine: whose networks act; of precision `f32`.
+        deviation: of the noise that a `TD3Engine`'s actor is disturbed with.
+
+    Raises:
+        ConfigError: another engine, or one of another precision.
+    """
+
+    def __new__(cls, engine: DQNEngine | SACEngine | TD3Engine, deviation: float=0.0) -> Explorer:
+        ...
+
+    def act(self, parameters: ArrayLike, obs: ArrayLike, actions: NDArray[Any], noise: ArrayLike | None=None) -> None:
+        """Chooses actions.
+
+        Args:
+            parameters: the vector of the network.
+            obs: `[n, obs_dim]`.
+            actions: written: float32 `[n, size]`; or int64 `[n]`, of which those from 0 on are made already and
+                stay.
+            noise: standard normal, `[n, size]`; None for choices.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
+        """
+
+    def collect(self, parameters: ArrayLike, envs: VecEnv, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int=0) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
+        """Steps every environment T times: acting, stepping, and writing what a replay buffer takes.
+
+        The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say of each
+        step. Row 0 of `obs` is where the environments stand.
+
+        Args:
+            parameters: the vector of the network.
+            envs: a `VecEnv` whose spaces are those of the network.
+            obs: o_t, float32 `[T + 1, n, obs_dim]`.
+            next_obs: what step t led to, float32 `[T, n, obs_dim]`: the last observation of an episode that it
+                ended.
+            actions: int64 `[T, n]`, or float32 `[T, n, size]`, as `act` writes them.
+            rewards: float64 `[T, n]`.
+            terminated: bool `[T, n]`.
+            truncated: bool `[T, n]`.
+            totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+            lengths: steps of each so far, int64 `[n]`, counted in place.
+            noise: standard normal, `[T - given, n, size]`; None for choices.
+            bounds: arrays `[size]` of the environments' actions that -1 and 1 stand for, None: themselves.
+            given: at so many steps the actions are there already.
+
+        Returns:
+            None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
+            the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+
+        Raises:
+            ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
+                with another argument.
+            ConfigError: environments of another kind of actions.
+            NonFiniteError: an action is NaN or infinite.
+        """
+
+@final
+class ReplayIteration:
+    """A stretch of steps that is collected, stored, and learned from by batches of the buffer in one call, with the
+    bits of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` one after the other.
+
+    Args:
+        explorer: acts, and its engine learns.
+        envs: a `VecEnv` whose spaces are those of the network.
+        buffer: a `ReplayBuffer` or `PrioritizedReplayBuffer` of float32 observations and rewards.
+        batch: the dict of an earlier `sample` with `n_batches`, whose arrays are written.
+        parameters: as are the next ten, what `Explorer.collect` takes.
+        obs: float32 `[T + 1, n, obs_dim]`.
+        next_obs: float32 `[T, n, obs_dim]`.
+        actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+        rewards: float64 `[T, n]`.
+        terminated: bool `[T, n]`.
+        truncated: bool `[T, n]`.
+        totals: float64 `[n]`.
+        lengths: int64 `[n]`.
+        noise: `[T - given, n, size]`; None for choices.
+        bounds: two arrays `[size]`; None: actions are the environments'.
+        given: at so many steps the actions are there already.
+        n_step: of the batches' returns.
+        gamma: discount, in [0, 1].
+
+    Raises:
+        ConfigError: `n_step` or `gamma` out of range.
+    """
+
+    def __new__(cls, explorer: Explorer, envs: VecEnv, buffer: ReplayBuffer | PrioritizedReplayBuffer, batch: dict[str, Any], parameters: ArrayLike, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int, n_step: int, gamma: float) -> ReplayIteration:
+        ...
+
+    def learn(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Collects, stores and draws, and hands what it is given to the `learn` of the engine.
+
+        Returns:
+            What that returns.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or shares memory with another argument.
+            ConfigError: another buffer, or environments of another kind of actions.
+            NonFiniteError: a column that was collected, a loss, gradient or parameter is NaN or infinite.
+        """
+
+    @property
+    def collected(self) -> bool:
+        """Whether the last call got as far as steps that are stored: what broke it off then was the learning."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that learning took in the last call."""
+
+    def episodes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
+        """What `Explorer.collect` returns of the last call's steps: the episodes that ended."""
 
 @final
 class RolloutPolicy:

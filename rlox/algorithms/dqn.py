@@ -22,6 +22,7 @@ from rlox.envs.make import EnvSource
 from rlox.networks.noisy import stream_factors
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
+from rlox.policies.native_exploring import NativeGreedy
 from rlox.policies.native_q import NativeQ
 from rlox.policies.plain import counted, told_where
 from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
@@ -162,7 +163,7 @@ class NativeDQNLearner(DQNLearner):
         self.native.check()
         errors = np.empty(batch.rewards.shape, np.float32)
         with told_where(where), counted(adam) as steps:
-            told = self.native.engine.learn(
+            told = self.native.learns.learn(
                 adam.vector.numpy(),
                 self._follower.vector.numpy(),
                 adam.moment("exp_avg").numpy(),
@@ -212,7 +213,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         learner = choice.learner(
             online, lambda: NativeDQNLearner(*given), lambda: DQNLearner(*given)
         )
-        explorer = _explorer(config, online, env, tools.device)
+        explorer = _explorer(config, online, env, tools.device, learner)
         return OffPolicy(online, explorer, learner, choice.made)
 
     return off_policy_parts(config, tools, compose)
@@ -275,9 +276,13 @@ def _returns(config: DQNConfig) -> Returns:
     return Expectation(config.loss)
 
 
-def _explorer(run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device) -> Behaviour:
+def _explorer(
+    run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device, learner: DQNLearner
+) -> Behaviour:
     config = cast(DQNConfig, run.algo)
     kind = MaskedEpsilonGreedy if env.observations.masked else EpsilonGreedy
-    part = partial(epsilon, config)
-    explore = kind(policy, env.n_envs, part, run.seed, device)
+    given = (policy, env.n_envs, partial(epsilon, config), run.seed, device)
+    if isinstance(learner, NativeDQNLearner):
+        return NativeGreedy(learner.native, *given)
+    explore = kind(*given)
     return NoisyGreedy(policy, explore, run.seed, device) if config.noisy else explore

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 
 from rlox.algorithms.encoding import encoding_of
+from rlox.collectors.replay import NativeReplaySource, Replays
 from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
@@ -20,6 +21,7 @@ from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.networks.encoders import Cost
 from rlox.policies.base import Policy
+from rlox.policies.native_exploring import Explores
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
 from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
@@ -75,7 +77,12 @@ def off_policy_parts(
     rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
     cadence = Cadence(algo.learning_starts, algo.train_freq, algo.gradient_steps_between)
     given = (obs_normalizer, rewards, made.actions)
-    source = ReplaySource(env, memory, made.behaviour, cadence, *given)
+    parts = (env, memory, made.behaviour, cadence, *given)
+    source = (
+        NativeReplaySource(made.learner, *parts)
+        if isinstance(made.learner, Replays) and isinstance(made.behaviour, Explores)
+        else ReplaySource(*parts)
+    )
     actions = made.actions or env.actions
     actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))

@@ -25,6 +25,7 @@ from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_tar
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import NoisyExploration, SampledChoices
+from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeSquashed
 from rlox.policies.plain import stepped, told_where
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
@@ -170,7 +171,7 @@ class NativeSACLearner(SACLearner):
                 temperature.optimizer.lr = self.actor.lr
                 log = held.enter_context(stepped(temperature.optimizer))
                 goal = temperature.target_entropy
-            told = self.native.engine.learn(
+            told = self.native.learns.learn(
                 actor,
                 critic,
                 self.target.vector.numpy(),
@@ -240,12 +241,15 @@ def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
     shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
     once = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
     every = once if algo.use_sde else 1
-    behaviour = NoisyExploration(
-        policy.actor.explore, shape, size, env.n_envs, config.seed, tools.device, every
-    )
     given = (policy, algo, target_entropy(algo, actions), UpdateNoise(tools.streams))
     choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
     learner = choice.learner(policy, lambda: NativeSACLearner(*given), lambda: SACLearner(*given))
+    run = (size, env.n_envs, config.seed, tools.device)
+    behaviour = (
+        NativeExploration(learner.native, *run)
+        if isinstance(learner, NativeSACLearner)
+        else NoisyExploration(policy.actor.explore, shape, *run, every)
+    )
     return OffPolicy(policy, behaviour, learner, choice.made, actions)
 
 

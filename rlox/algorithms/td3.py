@@ -23,6 +23,7 @@ from rlox.networks import ActionValues, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
+from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeDeterministic
 from rlox.policies.plain import stepped, told_where
 from rlox.runs.algorithm import Algorithm
@@ -163,7 +164,7 @@ class NativeTD3Learner(TD3Learner):
         drawn = [self.noise(number + i, shape, like) for i in range(len(batch) if deviation else 0)]
         noise = torch.stack(drawn).numpy() if drawn else None
         with told_where(where), stepped(self.actor) as actor, stepped(self.critic) as critic:
-            told = self.native.engine.learn(
+            told = self.native.learns.learn(
                 actor,
                 critic,
                 self.target_actor.vector.numpy(),
@@ -208,13 +209,16 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         def explore(obs: Tensor, noise: Tensor) -> Tensor:
             return forward(obs).tanh_().add_(noise, alpha=deviation).clamp_(-1.0, 1.0)
 
-        shape = (actions.size,)
         run = (actions.size, env.n_envs, config.seed, tools.device)
         given = (policy, algo, UpdateNoise(tools.streams))
         learner = choice.learner(
             policy, lambda: NativeTD3Learner(*given), lambda: TD3Learner(*given)
         )
-        behaviour = NoisyExploration(explore, shape, *run)
+        behaviour = (
+            NativeExploration(learner.native, *run, deviation)
+            if isinstance(learner, NativeTD3Learner)
+            else NoisyExploration(explore, (actions.size,), *run)
+        )
         return OffPolicy(policy, behaviour, learner, choice.made, actions)
 
     return off_policy_parts(config, tools, compose)

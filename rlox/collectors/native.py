@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from rlox._core import Iteration, VecEnv
 from rlox.collectors.rollout import RolloutCollector
+from rlox.envs.base import VectorEnv
 from rlox.envs.native import NativeVecEnv
 from rlox.policies.native import Acts, NativePolicy
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.collector import look_ahead
 from rlox.types import Episode, Iterated, Rollout
 
-__all__ = ["Learn", "NativeCollector"]
+__all__ = ["Learn", "NativeCollector", "Told", "core_of", "episodes_of"]
 
 # Steps, environments, last observations, sums of rewards and lengths of the episodes that ended.
 Told = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -91,9 +92,7 @@ class NativeCollector(RolloutCollector):
 
     def _core(self) -> VecEnv | None:
         """The environments, where Rust does all that is done to them."""
-        if type(self.env) is not NativeVecEnv or self.obs_normalizer or self.reward_normalizer:
-            return None
-        return self.env.core if type(self.env.core) is VecEnv else None
+        return core_of(self.env, self.obs_normalizer, self.reward_normalizer)
 
     def _collect(
         self, policy: NativePolicy, arena: Arena, core: VecEnv
@@ -118,12 +117,8 @@ class NativeCollector(RolloutCollector):
 
     def _told(self, told: Told | None, began: int) -> tuple[Ended | None, list[Episode]]:
         """What `_core` says of the episodes that ended after `began` steps."""
-        if told is None:
-            return None, []
-        steps, envs, last, totals, lengths = told
-        at = (began + (steps + 1) * self.n_envs).tolist()
-        episodes = map(Episode, at, envs.tolist(), totals.tolist(), lengths.tolist())
-        return (steps, envs, last), list(episodes)
+        ended = None if told is None else told[:3]
+        return ended, episodes_of(told, began, self.n_envs)
 
     def _acting(self, policy: NativePolicy, arena: Arena) -> Callable[[int], None]:
         """What writes the actions of step t, their log-probabilities and the values of what was seen."""
@@ -146,3 +141,19 @@ class NativeCollector(RolloutCollector):
         values = policy.actor.values
         arena.values[-1] = values(vector, arena.obs[-1][:, seen])
         look_ahead(arena, ended, lambda cut, last: values(vector, last[:, seen]))
+
+
+def core_of(env: VectorEnv, *normalizers: object) -> VecEnv | None:
+    """The environments as Rust has them, where they are rlox's own and nothing is normalised."""
+    if type(env) is not NativeVecEnv or any(normalizers):
+        return None
+    return env.core if type(env.core) is VecEnv else None
+
+
+def episodes_of(told: Told | None, began: int, n_envs: int) -> list[Episode]:
+    """The episodes of which `_core` says that they ended after `began` steps of the environments together."""
+    if told is None:
+        return []
+    steps, envs, _, totals, lengths = told
+    at = (began + (steps + 1) * n_envs).tolist()
+    return list(map(Episode, at, envs.tolist(), totals.tolist(), lengths.tolist()))

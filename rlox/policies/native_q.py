@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
-from rlox._core import DQNEngine
+from rlox._core import DQNEngine, Explorer, ReplayIteration
 from rlox.networks import DuelingMLP
 from rlox.optim import FlatParameters
 from rlox.policies.plain import Plain, refused
@@ -21,6 +23,12 @@ class NativeQ:
 
     Raises ConfigError for any other policy, for noisy layers, distributions and masks, and for what `Plain`
     refuses, all of which torch learns from.
+
+    Attributes
+    ----------
+    engine : learns
+    learns : what a training asks: the engine, or what collects before it hands on to it
+    explorer : acts
     """
 
     def __init__(self, policy: QPolicy, flat: FlatParameters) -> None:
@@ -36,6 +44,7 @@ class NativeQ:
             nets = (net.shared, net.value, net.advantage)
         if not all(type(part) is nn.Sequential for part in nets):
             raise refused(f"one with a {type(net).__name__}, not a network of vectors")
+        self._flat = flat
         self._plain = plain = Plain(policy, nets, ASKED, flat)
         shared, ends = plain.linear[0] if dueling else [], plain.linear[-1]
         layers = [*shared, *ends]
@@ -47,6 +56,14 @@ class NativeQ:
             activation=plain.activation,
             dueling=dueling,
         )
+        self.learns: DQNEngine | ReplayIteration = self.engine
+        self.explorer = Explorer(self.engine)
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """The parameters, which torch's modules have views of."""
+        vector: NDArray[np.float32] = self._flat.vector.numpy()
+        return vector
 
     def check(self) -> None:
         """Raise ConfigError for what a training would pass over."""

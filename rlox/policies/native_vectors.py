@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
-from rlox._core import SACEngine, TD3Engine
+from rlox._core import ReplayIteration, SACEngine, TD3Engine
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import FlatParameters
@@ -34,8 +36,15 @@ class Vectors:
         self._were = actor, critic = parts()
         if type(actor) is not nn.Sequential or type(critic) is not EnsembleMLP:
             raise refused("of other layers than those that it was made of")
+        self._flat = vectors[0]
         self.actor = Plain(actor, (actor,), ("forward",), vectors[0])
         self.critic = Plain(critic, (), ("forward", "trace"), vectors[1])
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """The actor's parameters, which torch's modules have views of."""
+        vector: NDArray[np.float32] = self._flat.vector.numpy()
+        return vector
 
     def check(self) -> None:
         """Raise ConfigError for what a training would pass over; it costs some microseconds."""
@@ -59,6 +68,7 @@ class NativeDeterministic(Vectors):
         super().__init__(policy, lambda: (policy.actor, policy.critic), (actor, critic), ("act",))
         size = self.actor.linear[0][-1].out_features
         self.engine = _engine(TD3Engine, self.actor, policy.critic, size)
+        self.learns: TD3Engine | ReplayIteration = self.engine
 
 
 class NativeSquashed(Vectors):
@@ -77,6 +87,7 @@ class NativeSquashed(Vectors):
         super().__init__(policy, lambda: (gaussian.net, policy.critic), (actor, critic), asked)
         self._gaussian = Plain(gaussian, (), ("forward", "trace", "draw"), actor)
         self.engine = _engine(SACEngine, self.actor, policy.critic, gaussian.act_dim)
+        self.learns: SACEngine | ReplayIteration = self.engine
 
     def check(self) -> None:
         """Raise ConfigError for what a training would pass over."""

@@ -14,6 +14,9 @@ from rlox.errors import NonFiniteError
 
 __all__ = ["Chunk", "Stretch"]
 
+Array = NDArray[Any]
+Written = tuple[Array, Array, Array, Array, Array]
+
 
 class Stretch(NamedTuple):
     """Transitions `[n, ...]` in time order, as a buffer takes them, and who begins another episode then."""
@@ -61,6 +64,11 @@ class Chunk:
                 self.lost.append((t, finals.lost))
             if len(finals.idle):
                 self.idle.append((t, finals.idle))
+
+    def written(self, n: int) -> Written:
+        """What the first `n` steps write besides `obs`, as `_core.Explorer.collect` takes it."""
+        flags = self.terminated[:n], self.truncated[:n]
+        return (self.next_obs[:n], self.actions[:n], self.rewards[:n], *flags)
 
     def clear(self) -> None:
         """Forget which rows were no transitions, before it is filled again."""

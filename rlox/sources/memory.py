@@ -59,6 +59,11 @@ class Memory:
         """1 where what is learned from a batch decides the next one; `None`: any number."""
         return 1 if isinstance(self.config, PrioritizedConfig) else None
 
+    @property
+    def returns(self) -> dict[str, Any]:
+        """`n_step` and `gamma` of what is drawn."""
+        return self._draw
+
     def push(self, stretch: Stretch) -> None:
         """Store transitions of the environments in time order."""
         given = stretch.columns
@@ -72,13 +77,25 @@ class Memory:
         for env in stretch.lost:
             self.buffer.cut_episode(int(env))
 
+    def weigh(self, elapsed: float) -> None:
+        """Draw from now on with the weights of when the part `elapsed` of the run is over."""
+        config, buffer = self.config, self.buffer
+        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+
+    def drawn(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
+        """The arrays that `count` batches have been drawn into, and the batches whose memory that is.
+
+        `None` before the first draw, and where what is drawn is made into something else.
+        """
+        out = self._out.get(count)
+        if out is None or self.frames > 1:
+            return None
+        return out[0], Transitions(**out[1], indices=out[0]["indices"], env_steps=env_steps)
+
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
         """`count` batches; `elapsed` is the part of the run that is over."""
-        config = self.config
-        if isinstance(config, PrioritizedConfig) and isinstance(
-            self.buffer, PrioritizedReplayBuffer
-        ):
-            self.buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+        self.weigh(elapsed)
         if self.goals is not None and isinstance(self.buffer, ReplayBuffer):
             gamma = self._draw["gamma"]
             self.last = self.goals.sample(self.buffer, self._batch_size, count, gamma)

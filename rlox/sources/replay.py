@@ -19,7 +19,7 @@ from rlox.sources.episodes import EpisodeTracker
 from rlox.sources.memory import Memory
 from rlox.sources.store import Store
 from rlox.stopping import check
-from rlox.types import Clock, Episode, Progress, Transitions, Update
+from rlox.types import Clock, Episode, Iterated, Progress, Transitions, Update
 
 __all__ = ["Behaviour", "Cadence", "ReplaySource"]
 
@@ -107,7 +107,7 @@ class ReplaySource:
         """The buffer when it is full."""
         return self.memory.full_bytes
 
-    def next(self, clock: Clock) -> tuple[Transitions | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Transitions | Iterated | None, Progress]:
         """Collect until batches are due, or for some time while none will be."""
         if not self._owed:
             self._collect(clock)
@@ -197,11 +197,7 @@ class ReplaySource:
     def _collect(self, clock: Clock) -> None:
         """Step until a training is due, the tick is long enough, or the run ends."""
         before, n_steps = self.env_steps, self._steps_ahead(clock)
-        if len(self._chunk.rewards) < n_steps:
-            self._chunk = Chunk.of(n_steps, self.env)
-        self._filled = 0
-        self._chunk.clear()
-        self._start()
+        self._begin(n_steps)
         began, told = self.steps, len(self._episodes)
         try:
             with torch.inference_mode():
@@ -214,10 +210,21 @@ class ReplaySource:
         except BaseException:
             self._begin_anew(began, told)
             raise
-        after = self.env_steps
-        self._unreported += after - before
-        if after > self._learns_from:
-            self._owed = self.cadence.due(max(before, self._learns_from), after)
+        self._unreported += self.env_steps - before
+        self._owed = self._due(before, self.env_steps)
+
+    def _begin(self, n_steps: int) -> None:
+        """Have room for so many steps, and environments that have begun."""
+        if len(self._chunk.rewards) < n_steps:
+            self._chunk = Chunk.of(n_steps, self.env)
+        self._filled = 0
+        self._chunk.clear()
+        self._start()
+
+    def _due(self, before: int, after: int) -> int:
+        """Batches for the environment steps from (excluded) to (included)."""
+        since = max(before, self._learns_from)
+        return self.cadence.due(since, after) if after > since else 0
 
     def _begin_anew(self, steps: int, told: int) -> None:
         """Nobody knows where the environments stand: go back to `steps`, with new episodes from there."""

@@ -11,6 +11,7 @@ __all__ = [
     "CartPole",
     "DPOPair",
     "DQNEngine",
+    "Explorer",
     "HindsightConfig",
     "Iteration",
     "MmapReplayBuffer",
@@ -22,6 +23,7 @@ __all__ = [
     "Pendulum",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
+    "ReplayIteration",
     "RolloutPolicy",
     "RunningStats",
     "RunningStatsVec",
@@ -289,6 +291,87 @@ class SACEngine:
         max_grad_norm: float | None = ...,
         adam_eps: float = ...,
     ) -> dict[str, float]: ...
+
+@final
+class Explorer:
+    def __new__(
+        cls, engine: DQNEngine | SACEngine | TD3Engine, deviation: float = ...
+    ) -> Explorer: ...
+    def act(
+        self,
+        parameters: ArrayLike,
+        obs: ArrayLike,
+        actions: NDArray[Any],
+        noise: ArrayLike | None = ...,
+    ) -> None: ...
+    def collect(
+        self,
+        parameters: ArrayLike,
+        envs: VecEnv,
+        obs: NDArray[np.float32],
+        next_obs: NDArray[np.float32],
+        actions: NDArray[Any],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        totals: NDArray[np.float64],
+        lengths: NDArray[np.int64],
+        noise: ArrayLike | None = ...,
+        bounds: tuple[ArrayLike, ArrayLike] | None = ...,
+        *,
+        given: int = ...,
+    ) -> (
+        tuple[
+            NDArray[np.int64],
+            NDArray[np.int64],
+            NDArray[np.float32],
+            NDArray[np.float64],
+            NDArray[np.int64],
+        ]
+        | None
+    ): ...
+
+@final
+class ReplayIteration:
+    def __new__(
+        cls,
+        explorer: Explorer,
+        envs: VecEnv,
+        buffer: ReplayBuffer | PrioritizedReplayBuffer,
+        batch: dict[str, Any],
+        parameters: ArrayLike,
+        obs: NDArray[np.float32],
+        next_obs: NDArray[np.float32],
+        actions: NDArray[Any],
+        rewards: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        totals: NDArray[np.float64],
+        lengths: NDArray[np.int64],
+        noise: ArrayLike | None = ...,
+        bounds: tuple[ArrayLike, ArrayLike] | None = ...,
+        *,
+        given: int,
+        n_step: int,
+        gamma: float,
+    ) -> ReplayIteration: ...
+    def learn(self, *args: Any, **kwargs: Any) -> dict[str, float]: ...
+    @property
+    def collected(self) -> bool: ...
+    @property
+    def seconds(self) -> float: ...
+    def episodes(
+        self,
+    ) -> (
+        tuple[
+            NDArray[np.int64],
+            NDArray[np.int64],
+            NDArray[np.float32],
+            NDArray[np.float64],
+            NDArray[np.int64],
+        ]
+        | None
+    ): ...
 
 @final
 class RolloutPolicy:

@@ -46,7 +46,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::nn::{
-        PyDqnEngine, PyIteration, PyOnPolicyEngine, PyRolloutPolicy, PySacEngine, PyTd3Engine,
+        PyDqnEngine, PyExplorer, PyIteration, PyOnPolicyEngine, PyReplayIteration, PyRolloutPolicy,
+        PySacEngine, PyTd3Engine,
     };
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};

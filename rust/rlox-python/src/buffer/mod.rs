@@ -4,6 +4,7 @@ mod arrays;
 mod columns;
 mod dataset_arrays;
 mod goals;
+mod held;
 mod incoming;
 mod methods;
 mod mmap;
@@ -16,6 +17,7 @@ mod shared;
 mod state;
 
 pub(crate) use goals::PyHindsightConfig;
+pub(crate) use held::Held;
 pub(crate) use mmap::{PyMmapReplayBuffer, prune_replay};
 pub(crate) use offline::PyOfflineDatasetBuffer;
 pub(crate) use prioritized::PyPrioritizedReplayBuffer;

@@ -35,8 +35,8 @@ use crate::detach::{detached, reading, writing};
 ///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
 #[pyclass(name = "PrioritizedReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyPrioritizedReplayBuffer {
-    columns: Columns,
-    buffer: Shared<PrioritizedReplayBuffer>,
+    pub(super) columns: Columns,
+    pub(super) buffer: Shared<PrioritizedReplayBuffer>,
 }
 
 ring_methods!(PyPrioritizedReplayBuffer);

@@ -51,8 +51,8 @@ use crate::errors::OrRaise;
 ///     UnknownNameError: a keyword or dtype that does not exist; names the nearest.
 #[pyclass(name = "ReplayBuffer", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayBuffer {
-    columns: Columns,
-    buffer: Shared<ReplayBuffer>,
+    pub(super) columns: Columns,
+    pub(super) buffer: Shared<ReplayBuffer>,
 }
 
 push_methods!(PyReplayBuffer);

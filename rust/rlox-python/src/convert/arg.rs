@@ -34,7 +34,7 @@ readers! {
 readers! {
     /// Integers in 0..2**64; what no array can have is the largest size.
     size: usize = crate::convert::coerce::size;
-    batch_size ddof max_len members n obs_dim parallel_from shard size step
+    batch_size ddof given max_len members n n_step obs_dim parallel_from shard size step
 }
 
 readers! {
@@ -46,7 +46,7 @@ readers! {
 readers! {
     /// Numbers, whose range is checked by whoever uses them.
     number: f64 = crate::convert::coerce::real;
-    adam_eps alpha c_bar clip_eps ent_coef entropy_or_alpha eps gamma lam last_value learning_rate noise_clip
+    adam_eps alpha c_bar clip_eps deviation ent_coef entropy_or_alpha eps gamma lam last_value learning_rate noise_clip
     rho_bar target_noise tau vf_coef
 }
 

@@ -42,10 +42,10 @@ use crate::memory::views::{Plain, View, ViewMut};
 ///     ConfigError: a precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "DQNEngine", module = "rlox._core", frozen)]
 pub(crate) struct PyDqnEngine {
-    obs_dim: usize,
+    pub(super) obs_dim: usize,
     /// Numbers of the vector.
-    len: usize,
-    engine: Engine,
+    pub(super) len: usize,
+    pub(super) engine: Engine,
 }
 
 type Engine = Either<Shared<DqnEngine<f32>>, Shared<DqnEngine<f64>>>;

@@ -42,8 +42,8 @@ const FILLED: usize = 16;
 ///     ConfigError: a precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "SACEngine", module = "rlox._core", frozen)]
 pub(crate) struct PySacEngine {
-    sizes: Sizes,
-    engine: Engine,
+    pub(super) sizes: Sizes,
+    pub(super) engine: Engine,
 }
 
 type Engine = Either<Shared<SacEngine<f32>>, Shared<SacEngine<f64>>>;

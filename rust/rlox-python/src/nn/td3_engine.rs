@@ -38,8 +38,8 @@ use crate::memory::views::{Plain, View};
 ///     ConfigError: a precision that there is not, or layers beyond those of the widths.
 #[pyclass(name = "TD3Engine", module = "rlox._core", frozen)]
 pub(crate) struct PyTd3Engine {
-    sizes: Sizes,
-    engine: Engine,
+    pub(super) sizes: Sizes,
+    pub(super) engine: Engine,
 }
 
 type Engine = Either<Shared<Td3Engine<f32>>, Shared<Td3Engine<f64>>>;

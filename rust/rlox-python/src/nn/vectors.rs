@@ -28,7 +28,7 @@ pub(super) type Nets = ((Mlp, Layout), (Critics, Layout));
 
 /// The sizes that the arrays of a training have to fit.
 pub(super) struct Sizes {
-    obs_dim: usize,
+    pub(super) obs_dim: usize,
     size: usize,
     /// Numbers of the actor's vector, and of the critics'.
     pub(super) lens: [usize; 2],

@@ -1,0 +1,196 @@
+//! What acts while transitions are collected for a replay buffer.
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use rlox_core::Shared;
+use rlox_core::rollout::Bounds;
+use rlox_nn::cpu::{Explorer, Explores, Exploring};
+
+use super::outgoing::{Episodes, episodes};
+use super::precision::Either;
+use super::q_engine::PyDqnEngine;
+use super::sac_engine::PySacEngine;
+use super::stretch_out::{Actions, Sizes, StretchOut};
+use super::td3_engine::PyTd3Engine;
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::detach::writing;
+use crate::env::PyVecEnv;
+use crate::errors::{self, Class, OrRaise};
+use crate::memory::views::View;
+
+/// The network of a `DQNEngine`, or the actor of a `SACEngine` or `TD3Engine`, exploring without torch.
+///
+/// Args:
+///     engine: whose networks act; of precision `f32`.
+///     deviation: of the noise that a `TD3Engine`'s actor is disturbed with.
+///
+/// Raises:
+///     ConfigError: another engine, or one of another precision.
+#[pyclass(name = "Explorer", module = "rlox._core", frozen)]
+pub(crate) struct PyExplorer {
+    pub(super) explorer: Shared<Explorer>,
+    pub(super) sizes: Sizes,
+    /// Whose networks act.
+    pub(super) engine: Py<PyAny>,
+}
+
+#[pymethods]
+impl PyExplorer {
+    #[new]
+    #[pyo3(signature = (engine, deviation=0.0))]
+    fn new(
+        engine: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::number::deviation)] deviation: f64,
+    ) -> PyResult<Self> {
+        let (how, obs_dim, len) = explores(engine, deviation)?;
+        let explorer = Explorer::new(how);
+        let sizes = Sizes { obs_dim, size: explorer.size(), len };
+        Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
+    }
+
+    /// Chooses actions.
+    ///
+    /// Args:
+    ///     parameters: the vector of the network.
+    ///     obs: `[n, obs_dim]`.
+    ///     actions: written: float32 `[n, size]`; or int64 `[n]`, of which those from 0 on are made already and
+    ///         stay.
+    ///     noise: standard normal, `[n, size]`; None for choices.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or an output shares memory with another argument.
+    #[pyo3(signature = (parameters, obs, actions, noise=None))]
+    fn act<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        noise: Given<'_, 'py>,
+    ) -> PyResult<()> {
+        let parameters = self.sizes.parameters(parameters)?;
+        let obs = coerce::array(obs, "obs")?;
+        coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
+        let n = obs.shape().first().copied().unwrap_or(0);
+        coerce::check_shape(&obs, "obs", &[n, self.sizes.obs_dim], "as the network takes them")?;
+        let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
+        let noise = self.sizes.noise(py, noise, &[n])?;
+        let mut actions = Actions::of(actions, self.sizes.size, &[n])?;
+        let (parameters, obs, noise) = (parameters.slice(), obs.slice(), slice_of(noise.as_ref()));
+        let actions = actions.slice_mut();
+        writing(py, &self.explorer, self.sizes.cost(n), |explorer| {
+            explorer.act(parameters, obs, noise, actions)
+        })
+    }
+
+    /// Steps every environment T times: acting, stepping, and writing what a replay buffer takes.
+    ///
+    /// The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say of each
+    /// step. Row 0 of `obs` is where the environments stand.
+    ///
+    /// Args:
+    ///     parameters: the vector of the network.
+    ///     envs: a `VecEnv` whose spaces are those of the network.
+    ///     obs: o_t, float32 `[T + 1, n, obs_dim]`.
+    ///     next_obs: what step t led to, float32 `[T, n, obs_dim]`: the last observation of an episode that it
+    ///         ended.
+    ///     actions: int64 `[T, n]`, or float32 `[T, n, size]`, as `act` writes them.
+    ///     rewards: float64 `[T, n]`.
+    ///     terminated: bool `[T, n]`.
+    ///     truncated: bool `[T, n]`.
+    ///     totals: rewards of each running episode so far, float64 `[n]`, summed in place.
+    ///     lengths: steps of each so far, int64 `[n]`, counted in place.
+    ///     noise: standard normal, `[T - given, n, size]`; None for choices.
+    ///     bounds: arrays `[size]` of the environments' actions that -1 and 1 stand for, None: themselves.
+    ///     given: at so many steps the actions are there already.
+    ///
+    /// Returns:
+    ///     None if no episode ended, else arrays `[k]` in the order of steps and environments: the steps,
+    ///     the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+    ///
+    /// Raises:
+    ///     ShapeError: an array is not C-contiguous, writeable, of that dtype and shape, or shares memory
+    ///         with another argument.
+    ///     ConfigError: environments of another kind of actions.
+    ///     NonFiniteError: an action is NaN or infinite.
+    #[pyo3(
+        signature = (
+            parameters, envs, obs, next_obs, actions, rewards, terminated, truncated, totals, lengths,
+            noise=None, bounds=None, *, given=0
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn collect<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        envs: &Bound<'py, PyVecEnv>,
+        obs: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        terminated: &Bound<'py, PyAny>,
+        truncated: &Bound<'py, PyAny>,
+        totals: &Bound<'py, PyAny>,
+        lengths: &Bound<'py, PyAny>,
+        noise: Given<'_, 'py>,
+        bounds: Given<'_, 'py>,
+        #[pyo3(from_py_with = arg::size::given)] given: usize,
+    ) -> PyResult<Option<Episodes<'py>>> {
+        let parameters = self.sizes.parameters(parameters)?;
+        let (shared, n, nanoseconds) = envs.get().parts();
+        let columns = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
+        let mut out = StretchOut::of(columns, self.sizes, n)?;
+        let acted = out.steps().saturating_sub(given);
+        let noise = self.sizes.noise(py, noise, &[acted, n])?;
+        let bounds = bounds.map(|bounds| self.sizes.bounds(bounds)).transpose()?;
+        let bounds =
+            bounds.as_ref().map(|[low, high]| Bounds { low: low.slice(), high: high.slice() });
+        let cost = out.steps().saturating_mul(nanoseconds + self.sizes.cost(n));
+        let (mut columns, mut running) = out.parts();
+        let (parameters, noise) = (parameters.slice(), slice_of(noise.as_ref()));
+        let ended = writing(py, shared, cost, |envs| {
+            self.explorer.write(|explorer| {
+                let mut exploring = Exploring { explorer, parameters, noise, given };
+                columns.collect(envs, &mut exploring, bounds, &mut running)
+            })?
+        });
+        out.count();
+        episodes(py, ended?)
+    }
+}
+
+pub(super) fn slice_of<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
+    noise.map_or(&[], View::slice)
+}
+
+/// How an engine explores, numbers of an observation, and of the vector of what acts.
+fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, usize, usize)> {
+    let py = engine.py();
+    if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
+        let dqn = dqn.get();
+        if let Either::Single(learns) = &dqn.engine {
+            let net = learns.read(|learns| learns.net().clone()).or_raise(py)?;
+            return Ok((Explores::Greedy(net), dqn.obs_dim, dqn.len));
+        }
+    } else if let Ok(sac) = engine.cast::<PySacEngine>() {
+        let sac = sac.get();
+        if let Either::Single(learns) = &sac.engine {
+            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            return Ok((Explores::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
+        }
+    } else if let Ok(td3) = engine.cast::<PyTd3Engine>() {
+        let td3 = td3.get();
+        if let Either::Single(learns) = &td3.engine {
+            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
+            let explores = Explores::Disturbed(net, deviation as f32);
+            return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
+        }
+    }
+    let expected = "expected a DQNEngine, SACEngine or TD3Engine of precision f32";
+    let message = format!("engine is {}, {expected}", coerce::shown(engine));
+    Err(errors::new(py, Class::Config, message))
+}

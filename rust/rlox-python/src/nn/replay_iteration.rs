@@ -1,0 +1,202 @@
+//! Iterations of learning off-policy.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use rlox_core::buffer::NStep;
+use rlox_core::rollout::{Bounds, Ended};
+use rlox_nn::cpu::Exploring;
+
+use super::explorer::{PyExplorer, slice_of};
+use super::outgoing::{Episodes, episodes};
+use super::stretch_out::StretchOut;
+use crate::buffer::Held;
+use crate::convert::arg;
+use crate::detach::{LONG, writing};
+use crate::env::PyVecEnv;
+use crate::errors::OrRaise;
+
+/// A stretch of steps that is collected, stored, and learned from by batches of the buffer in one call, with the
+/// bits of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` one after the other.
+///
+/// Args:
+///     explorer: acts, and its engine learns.
+///     envs: a `VecEnv` whose spaces are those of the network.
+///     buffer: a `ReplayBuffer` or `PrioritizedReplayBuffer` of float32 observations and rewards.
+///     batch: the dict of an earlier `sample` with `n_batches`, whose arrays are written.
+///     parameters: as are the next ten, what `Explorer.collect` takes.
+///     obs: float32 `[T + 1, n, obs_dim]`.
+///     next_obs: float32 `[T, n, obs_dim]`.
+///     actions: int64 `[T, n]`, or float32 `[T, n, size]`.
+///     rewards: float64 `[T, n]`.
+///     terminated: bool `[T, n]`.
+///     truncated: bool `[T, n]`.
+///     totals: float64 `[n]`.
+///     lengths: int64 `[n]`.
+///     noise: `[T - given, n, size]`; None for choices.
+///     bounds: two arrays `[size]`; None: actions are the environments'.
+///     given: at so many steps the actions are there already.
+///     n_step: of the batches' returns.
+///     gamma: discount, in [0, 1].
+///
+/// Raises:
+///     ConfigError: `n_step` or `gamma` out of range.
+#[pyclass(name = "ReplayIteration", module = "rlox._core", frozen)]
+pub(crate) struct PyReplayIteration {
+    explorer: Py<PyExplorer>,
+    envs: Py<PyVecEnv>,
+    buffer: Py<PyAny>,
+    batch: Py<PyDict>,
+    parameters: Py<PyAny>,
+    /// As [`StretchOut`] takes them.
+    collected: [Py<PyAny>; 8],
+    noise: Option<Py<PyAny>>,
+    bounds: Option<Py<PyAny>>,
+    given: usize,
+    n_step: NStep,
+    done: Mutex<Done>,
+}
+
+/// How far the last call got.
+#[derive(Default)]
+struct Done {
+    /// What ended in steps that are stored.
+    ended: Option<Ended>,
+    /// Seconds that learning took.
+    learning: f64,
+}
+
+#[pymethods]
+impl PyReplayIteration {
+    #[new]
+    #[pyo3(
+        signature = (
+            explorer, envs, buffer, batch, parameters, obs, next_obs, actions, rewards, terminated, truncated,
+            totals, lengths, noise=None, bounds=None, *, given, n_step, gamma
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn new(
+        py: Python<'_>,
+        explorer: Py<PyExplorer>,
+        envs: Py<PyVecEnv>,
+        buffer: Py<PyAny>,
+        batch: Py<PyDict>,
+        parameters: Py<PyAny>,
+        obs: Py<PyAny>,
+        next_obs: Py<PyAny>,
+        actions: Py<PyAny>,
+        rewards: Py<PyAny>,
+        terminated: Py<PyAny>,
+        truncated: Py<PyAny>,
+        totals: Py<PyAny>,
+        lengths: Py<PyAny>,
+        noise: Option<Py<PyAny>>,
+        bounds: Option<Py<PyAny>>,
+        #[pyo3(from_py_with = arg::size::given)] given: usize,
+        #[pyo3(from_py_with = arg::size::n_step)] n_step: usize,
+        #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+    ) -> PyResult<Self> {
+        let n_step = NStep::new(n_step, gamma).or_raise(py)?;
+        let collected = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
+        let done = Mutex::default();
+        Ok(Self {
+            explorer,
+            envs,
+            buffer,
+            batch,
+            parameters,
+            collected,
+            noise,
+            bounds,
+            given,
+            n_step,
+            done,
+        })
+    }
+
+    /// Collects, stores and draws, and hands what it is given to the `learn` of the engine.
+    ///
+    /// Returns:
+    ///     What that returns.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
+    ///     ConfigError: another buffer, or environments of another kind of actions.
+    ///     NonFiniteError: a column that was collected, a loss, gradient or parameter is NaN or infinite.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn learn<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        *self.done() = Done::default();
+        let buffer = self.buffer.bind(py);
+        let held = Held::of(buffer)?;
+        let ended = self.collect(py, &held)?;
+        self.done().ended = Some(ended);
+        held.sample(self.batch.bind(py), self.n_step)?;
+        let engine = self.explorer.get().engine.bind(py);
+        let began = Instant::now();
+        let told = engine.call_method(intern!(py, "learn"), args, kwargs);
+        self.done().learning = began.elapsed().as_secs_f64();
+        told
+    }
+
+    /// Whether the last call got as far as steps that are stored: what broke it off then was the learning.
+    #[getter]
+    fn collected(&self) -> bool {
+        self.done().ended.is_some()
+    }
+
+    /// Seconds that learning took in the last call.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.done().learning
+    }
+
+    /// What `Explorer.collect` returns of the last call's steps: the episodes that ended.
+    fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
+        let ended = self.done().ended.clone().unwrap_or_default();
+        episodes(py, ended)
+    }
+}
+
+impl PyReplayIteration {
+    fn done(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Steps the environments and stores what they did, while nobody else uses them or the buffer.
+    fn collect(&self, py: Python<'_>, held: &Held<'_>) -> PyResult<Ended> {
+        let (explores, given) = (self.explorer.get(), self.given);
+        let sizes = explores.sizes;
+        let parameters = sizes.parameters(self.parameters.bind(py))?;
+        let (shared, n, _) = self.envs.get().parts();
+        let mut out = StretchOut::of(self.collected.each_ref().map(|a| a.bind(py)), sizes, n)?;
+        let acted = out.steps().saturating_sub(given);
+        let noise = self.noise.as_ref().map(|noise| noise.bind(py));
+        let noise = sizes.noise(py, noise, &[acted, n])?;
+        let bounds = self.bounds.as_ref().map(|bounds| sizes.bounds(bounds.bind(py)));
+        let bounds = bounds.transpose()?;
+        let bounds =
+            bounds.as_ref().map(|[low, high]| Bounds { low: low.slice(), high: high.slice() });
+        let (mut columns, mut running) = out.parts();
+        let (parameters, noise) = (parameters.slice(), slice_of(noise.as_ref()));
+        let ended = writing(py, shared, LONG, |envs| {
+            explores.explorer.write(|explorer| {
+                let mut exploring = Exploring { explorer, parameters, noise, given };
+                let ended = columns.collect(envs, &mut exploring, bounds, &mut running)?;
+                columns.check_finite()?;
+                held.store(n, &columns)?;
+                Ok(ended)
+            })?
+        });
+        out.count();
+        ended
+    }
+}

@@ -1,0 +1,161 @@
+//! Where a stretch of steps is written: arrays of Python's.
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use rlox_core::policy::ActionsMut;
+use rlox_core::rollout::{Running, Stretch};
+
+use crate::convert::coerce;
+use crate::convert::coerce::Given;
+use crate::errors::{self, Class, OrInstead};
+use crate::memory::views::{View, ViewMut};
+
+/// The columns of a stretch, and the episodes under way.
+pub(super) struct StretchOut<'py> {
+    obs: ViewMut<'py, f32>,
+    next_obs: ViewMut<'py, f32>,
+    actions: Actions<'py>,
+    rewards: ViewMut<'py, f64>,
+    terminated: ViewMut<'py, bool>,
+    truncated: ViewMut<'py, bool>,
+    totals: ViewMut<'py, f64>,
+    lengths: ViewMut<'py, i64>,
+    /// The same, as the core counts them.
+    counted: Vec<u64>,
+    steps: usize,
+}
+
+impl<'py> StretchOut<'py> {
+    /// For `n` environments of these sizes, the arrays in the order of the fields; the rewards say how many steps
+    /// there are.
+    pub(super) fn of(given: [&Bound<'py, PyAny>; 8], of: Sizes, n: usize) -> PyResult<Self> {
+        let [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths] = given;
+        let rows = coerce::array(rewards, "rewards")?;
+        coerce::check_ndim(&rows, "rewards", &["T", "n"])?;
+        let t = rows.shape().first().copied().unwrap_or(0);
+        let mut lengths: ViewMut<'_, i64> = coerce::output(lengths, "lengths", &[n])?;
+        let counted = lengths.slice_mut().iter().map(|steps| steps.unsigned_abs()).collect();
+        Ok(Self {
+            obs: coerce::output(obs, "obs", &[t + 1, n, of.obs_dim])?,
+            next_obs: coerce::output(next_obs, "next_obs", &[t, n, of.obs_dim])?,
+            actions: Actions::of(actions, of.size, &[t, n])?,
+            rewards: coerce::output(rewards, "rewards", &[t, n])?,
+            terminated: coerce::output(terminated, "terminated", &[t, n])?,
+            truncated: coerce::output(truncated, "truncated", &[t, n])?,
+            totals: coerce::output(totals, "totals", &[n])?,
+            lengths,
+            counted,
+            steps: t,
+        })
+    }
+
+    /// T.
+    pub(super) const fn steps(&self) -> usize {
+        self.steps
+    }
+
+    pub(super) fn parts(&mut self) -> (Stretch<'_>, Running<'_>) {
+        let stretch = Stretch {
+            obs: self.obs.slice_mut(),
+            next_obs: self.next_obs.slice_mut(),
+            actions: self.actions.slice_mut(),
+            rewards: self.rewards.slice_mut(),
+            terminated: self.terminated.slice_mut(),
+            truncated: self.truncated.slice_mut(),
+        };
+        (stretch, Running { totals: self.totals.slice_mut(), steps: &mut self.counted })
+    }
+
+    /// Writes how long the episodes under way are.
+    pub(super) fn count(mut self) {
+        for (place, &steps) in self.lengths.slice_mut().iter_mut().zip(&self.counted) {
+            *place = i64::try_from(steps).unwrap_or(i64::MAX);
+        }
+    }
+}
+
+/// What the arrays of acting have to fit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) obs_dim: usize,
+    /// Numbers of an action; 0 for choices.
+    pub(super) size: usize,
+    /// Numbers of the vector of parameters.
+    pub(super) len: usize,
+}
+
+impl Sizes {
+    pub(super) fn parameters<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+        let array = coerce::array(given, "parameters")?;
+        coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
+        coerce::numbers(&array, "parameters")
+    }
+
+    /// Numbers for as many rows as `rows` says, of which choices take none.
+    pub(super) fn noise<'py>(
+        &self,
+        py: Python<'py>,
+        given: Given<'_, 'py>,
+        rows: &[usize],
+    ) -> PyResult<Option<View<'py, f32>>> {
+        let Some(given) = given else {
+            if self.size == 0 || rows.contains(&0) {
+                return Ok(None);
+            }
+            let message = "noise is missing, expected standard normal numbers for these actions";
+            return Err(errors::new(py, Class::Shape, message));
+        };
+        let noise = coerce::array(given, "noise")?;
+        let why = "a number for each of an action's; of choices there are none";
+        coerce::check_shape(&noise, "noise", &[rows, &[self.size]].concat(), why)?;
+        coerce::numbers(&noise, "noise").map(Some)
+    }
+
+    /// What -1 and 1 stand for.
+    pub(super) fn bounds<'py>(&self, given: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
+        let py = given.py();
+        let [low, high] = given.extract::<[Bound<'py, PyAny>; 2]>().or_instead(py, |_| {
+            let message = format!("bounds is {}, expected two arrays", coerce::shown(given));
+            errors::new(py, Class::Config, message)
+        })?;
+        let read = |given: &Bound<'py, PyAny>| {
+            let array: Bound<'py, PyUntypedArray> = coerce::array(given, "bounds")?;
+            coerce::check_shape(
+                &array,
+                "bounds",
+                &[self.size],
+                "one for each number of an action",
+            )?;
+            coerce::numbers(&array, "bounds")
+        };
+        Ok([read(&low)?, read(&high)?])
+    }
+
+    /// Nanoseconds that acting for n observations takes, about: 20 multiplications and additions each.
+    pub(super) const fn cost(&self, n: usize) -> usize {
+        n.saturating_mul(self.len) / 20
+    }
+}
+
+/// Where actions are written.
+pub(super) enum Actions<'py> {
+    Choices(ViewMut<'py, i64>),
+    Vectors(ViewMut<'py, f32>),
+}
+
+impl<'py> Actions<'py> {
+    /// As many as `rows` says, of `size` numbers, or choices.
+    pub(super) fn of(given: &Bound<'py, PyAny>, size: usize, rows: &[usize]) -> PyResult<Self> {
+        if size == 0 {
+            return coerce::output(given, "actions", rows).map(Self::Choices);
+        }
+        coerce::output(given, "actions", &[rows, &[size]].concat()).map(Self::Vectors)
+    }
+
+    pub(super) fn slice_mut(&mut self) -> ActionsMut<'_> {
+        match self {
+            Self::Choices(view) => ActionsMut::Discrete(view.slice_mut()),
+            Self::Vectors(view) => ActionsMut::Box(view.slice_mut()),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+"""DQN, SAC and TD3 that explore in one call of Rust: every bit of doing it step by step."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlox import set_num_threads
+from rlox._core import Explorer, ReplayIteration
+from rlox.algorithms import DDPG, DQN, SAC, TD3
+from rlox.collectors.replay import NativeReplaySource
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.runs.tree import pack
+from rlox.sources.replay import ReplaySource
+from rlox.types import Clock, Iterated, Progress, Transitions, Update
+
+POLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
+SETTINGS: list[dict[str, Any]] = [
+    {"algo": DQN, "env_id": POLE, "train_freq": 16, "gradient_steps": 5},
+    {"algo": DQN, "env_id": POLE, "n_envs": 3, "double_dqn": True, "dueling": True, "tau": 0.5},
+    {"algo": DQN, "env_id": POLE, "n_envs": 2, "prioritized": True, "gradient_steps": 3},
+    {"algo": DQN, "env_id": POLE, "n_step": 3, "exploration_eps": "lin_0.9"},
+    {"algo": DQN, "env_id": "Acrobot-v1", "learning_starts": 0, "train_freq": 7},
+    {"algo": DQN, "env_id": POLE, "train_freq": 200, "gradient_steps": 70, "buffer_size": 90},
+    {"algo": SAC, "env_id": PENDULUM},
+    {"algo": SAC, "env_id": PENDULUM, "n_envs": 2, "train_freq": 5, "gradient_steps": 3},
+    {"algo": SAC, "env_id": "MountainCarContinuous-v0", "ent_coef": 0.2, "prioritized": True},
+    {"algo": TD3, "env_id": PENDULUM, "train_freq": 3, "gradient_steps": 2},
+    {"algo": TD3, "env_id": "MountainCarContinuous-v0", "n_envs": 4, "target_noise": 0.0},
+    {"algo": DDPG, "env_id": PENDULUM, "n_step": 2},
+]
+EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+
+
+def made(settings: dict[str, Any], apart: bool = False) -> Any:
+    """A run; one that steps `apart` asks Rust for each step."""
+    given = {
+        "seed": 7, "net_arch": (16, 8), "learning_starts": 60, "batch_size": 16,
+        "buffer_size": 2_000, "train_freq": 4, "gradient_steps": 1, **settings,
+    }  # fmt: skip
+    facade = given.pop("algo")
+    run = facade(backend="native", **given)
+    assert isinstance(run.source, NativeReplaySource)
+    if apart:
+        run.source = stepping(run.source)
+    return run
+
+
+def stepping(source: NativeReplaySource) -> ReplaySource:
+    """The source that learners have in environments which Rust does not step."""
+    given = (source.env, source.memory, source.behaviour, source.cadence)
+    return ReplaySource(*given, actions=source.actions)
+
+
+def counted(run: Any) -> Counter[type]:
+    """How many batches of which kind the source gives from now on."""
+    counts: Counter[type] = Counter()
+    following = run.source.next
+
+    def told(clock: Clock) -> Any:
+        batch, progress = following(clock)
+        counts[type(batch)] += 1
+        return batch, progress
+
+    run.source.next = told
+    return counts
+
+
+def trained(run: Any, steps: int) -> list[tuple[Clock, Progress, Update]]:
+    """What hooks are told until the run has taken so many steps; what goes back to the buffer as lists."""
+    told: list[tuple[Clock, Progress, Update]] = []
+
+    def tell(clock: Clock, progress: Progress, update: Update) -> None:
+        columns = {name: column.tolist() for name, column in update.columns.items()}
+        indices: Any = None if update.indices is None else update.indices.tolist()
+        told.append((clock, progress, replace(update, columns=columns, indices=indices)))
+
+    run.fit(steps, [tell])
+    return told
+
+
+def saved(run: Any, folder: Path) -> dict[str, Any]:
+    """The whole state, the rows of the buffer, and what was stepped and drawn last."""
+    run.save(folder)
+    arrays: dict[str, Any] = {}
+    source = run.source
+    state = {"learner": run.learner.state(), "env": source.env.state(), "steps": source.steps}
+    state |= {"episodes": source.tracker.state(), "last": source.last_batch()}
+    state |= {"clock": run.clock.counters, "buffer": source.memory.buffer.state()}
+    return {"rest": pack(state, arrays), **arrays}
+
+
+def assert_same(left: dict[str, Any], right: dict[str, Any]) -> None:
+    assert left.keys() == right.keys()
+    assert left["rest"] == right["rest"]
+    for name in left.keys() - {"rest"}:
+        assert np.array_equal(left[name], right[name]), name
+
+
+@EACH
+def test_one_call_changes_no_bit_of_weights_buffer_metrics_episodes_and_state(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    whole, apart = made(settings), made(settings, apart=True)
+    calls = counted(whole)
+    told, others = trained(whole, 640), trained(apart, 640)
+    assert calls[Iterated] > 0  # some of which learned as well
+    assert told == others  # clocks, episodes, numbers, and priorities
+    assert any(update.count for *_, update in told)
+    assert_same(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
+    assert whole.recent.state() == apart.recent.state()
+
+
+@EACH
+def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    straight, first = made(settings), made(settings)
+    told = trained(straight, 640)
+    first.aim(straight.config.total_steps)  # of which its schedules are
+    early: list[Any] = []
+
+    def stop(*of: Any) -> None:
+        early.append(of)
+        if of[0].env_steps >= 290:
+            first.stop("enough")
+
+    first.fit(first.config.total_steps, [stop])
+    first.save(tmp_path / "first")
+    back = type(first).from_checkpoint(tmp_path / "first")
+    assert isinstance(back.source, NativeReplaySource)
+    late = trained(back, 640)
+    assert told[len(early) :] == late
+    assert 0 < len(late) < len(told)
+    assert_same(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
+
+
+@pytest.mark.parametrize("algo", [DQN, SAC, TD3])
+def test_what_explores_in_rust_is_what_explores_in_torch_but_for_rounding(algo: Any) -> None:
+    given: dict[str, Any] = {
+        "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 64, "seed": 3, "net_arch": (32, 32),
+    }  # fmt: skip
+    runs = [algo(backend=backend, **given) for backend in ("native", "torch")]
+    obs = np.random.default_rng(1).normal(size=(64, 4 if algo is DQN else 3)).astype(np.float32)
+    seen = []
+    for step in range(40):
+        with torch.inference_mode():
+            done = [run.source.behaviour.act(obs, step, step / 40) for run in runs]
+        np.testing.assert_allclose(*done, rtol=1e-5, atol=1e-6)
+        chance = [run.source.behaviour.random(step, obs) for run in runs]
+        assert np.array_equal(*chance)
+        seen += [(done[0] == chance[0]).mean()]
+    assert 0.2 < np.mean(seen) < 1.0 if algo is DQN else np.mean(seen) == 0.0
+
+
+@pytest.mark.parametrize("algo", [DQN, SAC, TD3])
+def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path) -> None:
+    wide = {"algo": algo, "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 20_000}
+    wide |= {"buffer_size": 60_000, "train_freq": 40_000, "batch_size": 64}
+    found = []
+    try:
+        for threads in (1, 2, 7):
+            set_num_threads(threads)
+            run = made(wide)
+            trained(run, 80_000)
+            found.append(saved(run, tmp_path / str(threads)))
+    finally:
+        set_num_threads(None)
+    assert_same(found[0], found[1])
+    assert_same(found[0], found[2])
+
+
+def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"normalize_obs": True}, False),
+        ({"normalize_reward": True}, False),
+        ({"env_backend": "gymnasium"}, False),
+    ]
+    for settings, whole in cases:
+        run = made({"algo": DQN, "env_id": POLE, "learning_starts": 0, **settings})
+        acted: list[int] = []
+        act = run.source.behaviour.act
+
+        def counted(obs: Any, step: int, elapsed: float, acted=acted, act=act) -> Any:  # type: ignore[no-untyped-def]
+            acted.append(step)
+            return act(obs, step, elapsed)
+
+        monkeypatch.setattr(run.source.behaviour, "act", counted)
+        trained(run, 40)
+        assert acted == ([] if whole else list(range(40)))
+    for torchs in (DQN(POLE, backend="torch"), DQN(POLE, backend="auto", noisy=True)):
+        assert type(torchs.source) is ReplaySource
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("algo", [DQN, SAC, TD3])
+def test_a_parameter_that_is_no_number_is_told_in_the_same_update(algo: Any, apart: bool) -> None:
+    run = made({"algo": algo, "env_id": POLE if algo is DQN else PENDULUM}, apart)
+    trained(run, 100)
+    updates, begun = run.clock.updates, run.source.steps
+    layers = run.policy.q if algo is DQN else run.policy.critic
+    with torch.no_grad():
+        next(iter(layers.parameters())).fill_(float("nan"))
+    says = rf" is NaN at .*, in the update {updates} \(env_steps {begun + 4}\); lower algo.learning_rate"
+    with pytest.raises(NonFiniteError, match=says):
+        trained(run, 200)
+
+
+def test_a_call_that_cannot_be_made_is_refused_by_name() -> None:
+    run = made({"algo": DQN, "env_id": POLE})
+    core, engine = run.source.env.core, run.learner.native.engine
+    vector, explorer = run.learner.native.vector, run.learner.native.explorer
+    with pytest.raises(ConfigError, match="engine is 3, expected a DQNEngine, SACEngine or TD3"):
+        Explorer(3)  # type: ignore[arg-type]
+    obs, actions = np.zeros((2, 4), np.float32), np.full(2, -1)
+    with pytest.raises(ShapeError, match="noise"):
+        explorer.act(vector, obs, actions, np.zeros((2, 1), np.float32))
+    with pytest.raises(ShapeError, match="parameters"):
+        Explorer(engine).act(vector[1:], obs, actions)
+    stretch, given = run.source._stretch(1, run.clock)
+    settings: dict[str, Any] = {"given": given, "gamma": 0.9}
+    with pytest.raises(ConfigError, match="n_step"):
+        ReplayIteration(
+            explorer, core, run.source.memory.buffer, {}, vector, *stretch, n_step=0, **settings
+        )
+    other: Any = object()
+    iteration = ReplayIteration(explorer, core, other, {}, vector, *stretch, n_step=1, **settings)
+    with pytest.raises(ConfigError, match="buffer is <object"):
+        iteration.learn()
+    assert (iteration.collected, iteration.seconds, iteration.episodes()) == (False, 0.0, None)
+
+
+def test_an_observation_that_is_no_number_is_told_by_name_environment_and_step() -> None:
+    said = []
+    for apart in (False, True):
+        run = made({"algo": DQN, "env_id": POLE, "n_envs": 3, "train_freq": 30}, apart)
+        trained(run, 90)
+        held = len(run.source.memory.buffer)
+        run.source._obs[1, 2] = np.nan
+        with pytest.raises(NonFiniteError) as raised:
+            trained(run, 150)
+        said.append(str(raised.value))
+        assert len(run.source.memory.buffer) == held
+    assert said == ["obs is not finite in environment 1 (env_steps 90)"] * 2
+
+
+class Rung(BaseException):
+    """Nothing but a test catches it."""
+
+
+@pytest.mark.parametrize("trainings", [0, 1])
+@pytest.mark.parametrize("algo", [DQN, SAC, TD3])
+def test_a_call_that_is_broken_off_leaves_a_run_that_goes_on(algo: Any, trainings: int) -> None:
+    # 256 steps of such networks take longer than the bell waits
+    run = made(
+        {
+            "algo": algo, "env_id": POLE if algo is DQN else PENDULUM, "n_envs": 16,
+            "buffer_size": 8_192, "learning_starts": 0, "train_freq": 4_096, "net_arch": (1_024, 1_024),
+            **({"exploration_initial_eps": 0.5} if algo is DQN else {}),
+        }
+    )  # fmt: skip
+    if trainings:
+        trained(run, 4_096)
+    run.aim(10**9)
+    steps, held = run.source.steps, len(run.source.memory.buffer)
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise Rung
+
+    ahead = run.source.behaviour.ahead
+
+    def armed(*given: Any) -> Any:  # what is asked for last before the call
+        made = ahead(*given)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        return made
+
+    before = signal.signal(signal.SIGALRM, ring)
+    run.source.behaviour.ahead = armed
+    try:
+        with pytest.raises(Rung):
+            run.source.next(run.clock)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    run.source.behaviour.ahead = ahead
+    assert (run.source.steps, len(run.source.memory.buffer)) == (steps, held)
+    assert not run.source.tracker.lengths.any()
+    batch, progress = run.source.next(run.clock)
+    assert isinstance(batch, Iterated if trainings else Transitions)
+    assert progress.env_steps == 4_096
+    assert run.source.env_steps == 4_096 * (1 + trainings)
