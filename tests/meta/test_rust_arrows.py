@@ -32,8 +32,9 @@ ROOMS = {
         "errors sync",
         "memory",
         "convert detach",
-        "advantage env nn seed stats threads",
+        "advantage env seed stats threads",
         "buffer llm",
+        "nn",
     ),
 }
 # A module of tests may have more attributes than the one that makes it one.

@@ -25,7 +25,8 @@ impl Explore for Numbered {
         match actions {
             ActionsMut::Discrete(actions) => {
                 for (env, action) in actions.iter_mut().enumerate() {
-                    *action = i64::from(obs[env * obs.len() / N] > 0.0) ^ i64::from(t.is_multiple_of(3));
+                    *action =
+                        i64::from(obs[env * obs.len() / N] > 0.0) ^ i64::from(t.is_multiple_of(3));
                 }
             }
             ActionsMut::Box(actions) => {
