@@ -14,11 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 DENY = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))
 ALLOWED = set(DENY["licenses"]["allow"])
 EXCEPTIONS = {e["crate"]: set(e["allow"]) for e in DENY["licenses"]["exceptions"]}
-WORKSPACE = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
-# Members that have to be asked for by name: a tensor library takes minutes to compile.
+# A workspace of its own: a tensor library is hundreds of crates, which take minutes to compile.
+LIBRARIES = ROOT / "rust" / "tensor-libraries"
 BESIDE = sorted(
-    Path(member).name for member in {*WORKSPACE["members"]} - {*WORKSPACE["default-members"]}
+    Path(member).name
+    for member in tomllib.loads((LIBRARIES / "Cargo.toml").read_text(encoding="utf-8"))[
+        "workspace"
+    ]["members"]
 )
+LOCKS = pytest.mark.parametrize("folder", [ROOT, LIBRARIES], ids=["wheel", "tensor libraries"])
 REGISTRY = re.compile(r"registry\+\S+/crates\.io-index")
 LICENCE = re.compile(r"[\w.+-]+(?: WITH [\w.+-]+)?")
 
@@ -32,14 +36,15 @@ def is_allowed(expression: str, allowed: set[str]) -> bool:
     return bool(eval(logic))
 
 
-def listed(*of: str) -> dict[str, str]:
-    """Licences by `name version` of every crate that a build of `of` uses on this platform, tests included;
-    crates of this checkout say `(folder)` too.
+def listed(folder: Path) -> dict[str, str]:
+    """Licences by `name version` of every crate that the workspace there uses on this platform, tests
+    included; crates of this checkout say `(folder)` too.
     """
-    command = ["cargo", "tree", "--locked", "--offline", "--edges=normal,build,dev", *of]
-    command += ["--prefix=none", "--format={p}|{l}|"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if listing.returncode and not (os.environ.get("CI") and not of) and "offline" in listing.stderr:
+    command = ["cargo", "tree", "--locked", "--offline", "--edges=normal,build,dev"]
+    command += ["--workspace", "--prefix=none", "--format={p}|{l}|"]
+    listing = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    needed = folder == ROOT and os.environ.get("CI")
+    if listing.returncode and not needed and "offline" in listing.stderr:
         pytest.skip("some crates were never downloaded here; `cargo fetch --locked` does it")
     assert listing.returncode == 0, listing.stderr
     lines = (line.split("|") for line in listing.stdout.splitlines() if "|" in line)
@@ -48,8 +53,8 @@ def listed(*of: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def crates() -> dict[str, str]:
-    """Those of the default members: what the wheel and `.ci/run` build."""
-    return listed()
+    """What the wheel and `.ci/run` build."""
+    return listed(ROOT)
 
 
 def test_the_allowed_licences_are_permissive():
@@ -63,25 +68,41 @@ def test_every_crate_has_an_allowed_licence(crates):
     assert [name for name, licence in crates.items() if not is_allowed(licence, ALLOWED)] == []
 
 
-@pytest.mark.parametrize("member", BESIDE)
-def test_every_crate_of_a_tensor_library_has_an_allowed_licence_or_an_exception(member):
+def test_every_crate_of_a_tensor_library_has_an_allowed_licence_or_an_exception():
     refused = {
         name: licence
-        for name, licence in listed("-p", member).items()
+        for name, licence in listed(LIBRARIES).items()
         if not is_allowed(licence, ALLOWED | EXCEPTIONS.get(name.split()[0], set()))
     }
     assert refused == {}
 
 
-def test_the_wheel_and_ci_build_no_tensor_library(crates):
-    names = {name.split()[0] for name in crates}
+def test_who_builds_the_wheel_downloads_no_tensor_library():
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
+    names = {p["name"] for p in lock["package"]}
     assert {"rlox-python", "rlox-nn", "matrixmultiply"} <= names
-    assert not {*BESIDE, *EXCEPTIONS, "candle-core"} & names
-    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    cargo = re.findall(r"^ *(?:\w+='[^']*' )?cargo (?:clippy|test|doc|build) .*$", script, re.M)
-    assert len(cargo) > 3
-    asked = re.compile(r"--workspace|--all(?!-)|" + "|".join(BESIDE))
-    assert [line for line in cargo if asked.search(line)] == []
+    assert BESIDE == ["rlox-burn", "rlox-candle"]
+    assert not {*BESIDE, *EXCEPTIONS, "candle-core", "burn-tensor"} & names
+
+
+def test_both_workspaces_hold_code_to_the_same_rules_and_versions():
+    trees = [
+        tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8"))
+        for folder in (ROOT, LIBRARIES)
+    ]
+    for part in ("lints", "package", "resolver"):
+        assert trees[0]["workspace"][part] == trees[1]["workspace"][part]
+    assert trees[0]["profile"] == trees[1]["profile"]
+    ours, theirs = (
+        {
+            (p["name"], p["version"])
+            for p in tomllib.loads((f / "Cargo.lock").read_text(encoding="utf-8"))["package"]
+        }
+        for f in (ROOT, LIBRARIES)
+    )
+    of_core = {name for name, _ in ours if name in {"matrixmultiply", "rand_chacha", "rayon"}}
+    assert len(of_core) == 3
+    assert {p for p in ours if p[0] in of_core} <= theirs
 
 
 @pytest.mark.parametrize(
@@ -102,16 +123,18 @@ def test_a_licence_expression_is_read_as_spdx_means_it(expression, allowed):
     assert is_allowed(expression, permitted) is allowed
 
 
-def test_every_crate_is_our_own_or_from_the_one_registry(crates):
-    lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
+@LOCKS
+def test_every_crate_is_our_own_or_from_the_one_registry(folder):
+    lock = tomllib.loads((folder / "Cargo.lock").read_text(encoding="utf-8"))
     sources = [(p["name"], p.get("source")) for p in lock["package"]]
     ours = {name for name, source in sources if source is None}
-    assert ours == {name.split()[0] for name in crates if name.endswith(")")} | set(BESIDE)
+    assert ours == {name.split()[0] for name in listed(folder) if name.endswith(")")}
     assert all(REGISTRY.fullmatch(s) for _, s in sources if s)
 
 
-def test_every_locked_crate_has_a_checksum():
-    lock = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))
+@LOCKS
+def test_every_locked_crate_has_a_checksum(folder):
+    lock = tomllib.loads((folder / "Cargo.lock").read_text(encoding="utf-8"))
     assert [p["name"] for p in lock["package"] if "source" in p and "checksum" not in p] == []
 
 

@@ -1,7 +1,7 @@
 //! What acting and a step of PPO take with Candle, in microseconds, by rows.
 //!
 //! ```sh
-//! cargo run --release -p rlox-candle --example step_times
+//! cargo run --release --example step_times
 //! ```
 #![allow(missing_docs)]
 

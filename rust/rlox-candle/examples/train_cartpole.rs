@@ -1,7 +1,7 @@
 //! PPO on CartPole-v1 by Candle, without Python.
 //!
 //! ```sh
-//! cargo run --release -p rlox-candle --example train_cartpole -- [SEED]
+//! cargo run --release --example train_cartpole -- [SEED]
 //! ```
 #![allow(missing_docs)]
 
