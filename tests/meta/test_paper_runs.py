@@ -43,6 +43,14 @@ ELSEWHERE = {
         f"sb3_comparison/{leg}/rlox": f"classic_control_suite/results/{leg}_rlox"
         for leg in COMPARED
     },
+    **{
+        f"native_engine/{leg}/torch": f"classic_control_suite/results/{leg}_rlox"
+        for leg in COMPARED
+    },
+    **{
+        f"native_engine/hybrid_{leg}/torch": f"classic_control_suite/results/{leg}_rlox"
+        for leg in COMPARED
+    },
     "sb3_comparison/A2C_CartPole-v1/sb3": "a2c_classic_control/results/CartPole-v1_500k_sb3",
     "sb3_comparison/A2C_Acrobot-v1/sb3": "a2c_classic_control/results/Acrobot-v1_sb3",
     "sb3_comparison/DQN_CartPole-v1/sb3": "dqn_classic_control/results/CartPole-v1_sb3",
