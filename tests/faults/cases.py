@@ -131,4 +131,4 @@ CASES = {
     "Native SAC": native(acting("sac")),
     "Native TD3": native(acting("td3")),
 }
-IN_ONE_CALL = ("Native PPO", "Native A2C")
+IN_ONE_CALL = ("Native PPO", "Native A2C", "Native DQN, prioritized", "Native SAC", "Native TD3")
