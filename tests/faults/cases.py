@@ -121,14 +121,14 @@ CASES = {
     "QR-DQN": replaying(distribution="quantile", n_quantiles=10),
     "PPO, masked": masked_rollouts(),
     "BC": cloning(),
-    # Rollouts of one call, in which no step can be told apart.
+    # Iterations of one call, in which no step can be told apart.
     "Native PPO": native(config()),
     "Native A2C": short_rollouts("native"),
-    # Step by step, because of the normaliser.
-    "Native PPO, normalised": native(config(normalize_obs=True)),
-    "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
     "Native DQN, prioritized": native(replaying()),
     "Native SAC": native(acting("sac")),
     "Native TD3": native(acting("td3")),
+    # Step by step, because of the normaliser.
+    "Native PPO, normalised": native(config(normalize_obs=True)),
+    "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
 }
 IN_ONE_CALL = ("Native PPO", "Native A2C", "Native DQN, prioritized", "Native SAC", "Native TD3")

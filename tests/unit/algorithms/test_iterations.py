@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.states import assert_same_state, packed
 
 from rlox import set_num_threads
 from rlox.algorithms import A2C, PPO, HybridPPO
 from rlox.collectors.fused import FusedSource
 from rlox.errors import NonFiniteError
-from rlox.runs.tree import pack
 from rlox.sources.rollout import RolloutSource
 from rlox.types import Clock, Iterated, Progress, Rollout, Update
 
@@ -58,17 +58,9 @@ def trained(run: Any, rollouts: int) -> list[tuple[Clock, Progress, Update]]:
 def saved(run: Any, folder: Path) -> dict[str, Any]:
     """The whole state, and the columns of the last rollout."""
     run.save(folder)
-    arrays: dict[str, Any] = {}
     state = {"learner": run.learner.state(), "collector": run.collector.state()}
     state |= {"last": run.source.last_batch(), "clock": run.clock.counters}
-    return {"rest": pack(state, arrays), **arrays}
-
-
-def assert_same(left: dict[str, Any], right: dict[str, Any]) -> None:
-    assert left.keys() == right.keys()
-    assert left["rest"] == right["rest"]
-    for name in left.keys() - {"rest"}:
-        assert np.array_equal(left[name], right[name]), name
+    return packed(state)
 
 
 @EACH
@@ -79,7 +71,7 @@ def test_one_call_changes_no_bit_of_weights_moments_metrics_episodes_and_state(
     told, others = trained(whole, 40), trained(apart, 40)
     assert len(told) == 40
     assert told == others  # clocks, episodes, and all numbers, explained variance among them
-    assert_same(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
+    assert_same_state(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
     assert whole.recent.state() == apart.recent.state()
     assert any(progress.episodes for _, progress, _ in told) or settings["env_id"] == "Acrobot-v1"
 
@@ -103,7 +95,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
     back = type(first).from_checkpoint(tmp_path / "first")
     assert type(back.source) is FusedSource
     assert early + trained(back, 30) == told
-    assert_same(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
+    assert_same_state(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
 
 
 @pytest.mark.parametrize("algo", [A2C, PPO])
@@ -118,8 +110,8 @@ def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path)
             found.append(saved(run, tmp_path / str(threads)))
     finally:
         set_num_threads(None)
-    assert_same(found[0], found[1])
-    assert_same(found[0], found[2])
+    assert_same_state(found[0], found[1])
+    assert_same_state(found[0], found[2])
 
 
 def test_only_what_rust_does_everything_for_is_one_call() -> None:

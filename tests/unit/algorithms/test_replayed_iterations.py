@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.states import assert_same_state, packed
 
 from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
 from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.collectors.replay import NativeReplaySource
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.runs.tree import pack
 from rlox.sources.replay import ReplaySource
 from rlox.types import Clock, Iterated, Progress, Transitions, Update
 
@@ -90,19 +90,11 @@ def trained(run: Any, steps: int) -> list[tuple[Clock, Progress, Update]]:
 def saved(run: Any, folder: Path) -> dict[str, Any]:
     """The whole state, the rows of the buffer, and what was stepped and drawn last."""
     run.save(folder)
-    arrays: dict[str, Any] = {}
     source = run.source
     state = {"learner": run.learner.state(), "env": source.env.state(), "steps": source.steps}
     state |= {"episodes": source.tracker.state(), "last": source.last_batch()}
     state |= {"clock": run.clock.counters, "buffer": source.memory.buffer.state()}
-    return {"rest": pack(state, arrays), **arrays}
-
-
-def assert_same(left: dict[str, Any], right: dict[str, Any]) -> None:
-    assert left.keys() == right.keys()
-    assert left["rest"] == right["rest"]
-    for name in left.keys() - {"rest"}:
-        assert np.array_equal(left[name], right[name]), name
+    return packed(state)
 
 
 @EACH
@@ -115,7 +107,7 @@ def test_one_call_changes_no_bit_of_weights_buffer_metrics_episodes_and_state(
     assert calls[Iterated] > 0  # some of which learned as well
     assert told == others  # clocks, episodes, numbers, and priorities
     assert any(update.count for *_, update in told)
-    assert_same(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
+    assert_same_state(saved(whole, tmp_path / "whole"), saved(apart, tmp_path / "apart"))
     assert whole.recent.state() == apart.recent.state()
 
 
@@ -140,7 +132,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_one_that_never_stopped(
     late = trained(back, 640)
     assert told[len(early) :] == late
     assert 0 < len(late) < len(told)
-    assert_same(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
+    assert_same_state(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
 
 
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
@@ -174,8 +166,8 @@ def test_no_bit_depends_on_how_many_threads_there_are(algo: Any, tmp_path: Path)
             found.append(saved(run, tmp_path / str(threads)))
     finally:
         set_num_threads(None)
-    assert_same(found[0], found[1])
-    assert_same(found[0], found[2])
+    assert_same_state(found[0], found[1])
+    assert_same_state(found[0], found[2])
 
 
 def test_steps_are_taken_one_by_one_where_rust_does_not_do_everything(
