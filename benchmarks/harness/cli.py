@@ -16,6 +16,7 @@ from harness.gate import failures
 from harness.measure import measure_case
 from harness.original import CACHE, Original, OriginalError, find_python, install
 from harness.plots import write_plots
+from harness.programs import ProgramError
 from harness.record import CaseRecord, Report
 from harness.table import line, render
 from harness.threads import SINGLE, ensure_single_threaded
@@ -72,7 +73,7 @@ def run(rows: Mapping[str, Row], name: str, about: str, argv: Sequence[str] | No
         python = install() if args.install_original else find_python(args.original)
         with closing(Original(python)) as original:
             report = measure(args, rows, name, original)
-    except (peers.MissingPeersError, OriginalError, DisagreementError) as error:
+    except (peers.MissingPeersError, OriginalError, ProgramError, DisagreementError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return UNUSABLE
     whole = list(rows) == args.rows and not args.quick and not args.goals

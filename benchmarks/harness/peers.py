@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from harness.case import Case
+from harness.programs import example, how_to_build
 
 ORIGINAL_VERSION = "1.2.0"
 INSTALL_PEERS = "pip install -c constraints.txt -e '.[peers]'"
@@ -22,6 +23,20 @@ class Package:
     distribution: str
     module: str
     install: str = INSTALL_PEERS
+    found: Callable[[], bool] | None = None  # whether it is there, if no module says so
+
+
+def program(engine: str) -> Package:
+    """An example of this repository in Rust, which cargo has to build."""
+    there = lambda: example(engine).is_file()  # noqa: E731
+    return Package(f"example steps_{engine}", "", how_to_build(engine), there)
+
+
+def compiles() -> bool:
+    """Whether torch.compile works here: it needs a C++ compiler."""
+    from harness.torch_steps import compiles
+
+    return compiles()
 
 
 PACKAGES = {
@@ -34,6 +49,10 @@ PACKAGES = {
     "envpool": Package("envpool", "envpool"),
     "ale": Package("ale-py", "ale_py", "pip install -c constraints.txt -e '.[atari]'"),
     "opencv": Package("opencv-python-headless", "cv2", "pip install opencv-python-headless"),
+    "inductor": Package("torch.compile", "", "apt-get install g++", compiles),
+    "engine cpu": program("cpu"),
+    "candle": program("candle"),
+    "burn": program("burn"),
     "original": Package(f"rlox {ORIGINAL_VERSION}", "", INSTALL_ORIGINAL),
 }
 
@@ -43,7 +62,10 @@ class MissingPeersError(Exception):
 
 
 def is_importable(package: str) -> bool:
-    """Whether this interpreter finds the package's module."""
+    """Whether this interpreter finds the package's module, or the package itself says that it is there."""
+    found = PACKAGES[package].found
+    if found is not None:
+        return found()
     return importlib.util.find_spec(PACKAGES[package].module) is not None
 
 

@@ -2,9 +2,11 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_wrap)]
 
+use std::num::NonZeroUsize;
+
 use rlox_core::advantage::Discount;
 use rlox_core::env::{Seeding, VecEnv};
-use rlox_core::policy::{ActionsMut, Noise, Seen};
+use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
 use rlox_core::rollout::Arena;
 use rlox_core::seed::Stream;
 use rlox_core::{Error, Layout, Parameters, VectorEnv};
@@ -75,6 +77,38 @@ impl Moments {
         exp_avg.resize(n, 0.0);
         exp_avg_sq.resize(n, 0.0);
         Optimizer::Adam { rule: Adam::new(1e-5), exp_avg, exp_avg_sq, steps }
+    }
+}
+
+#[test]
+fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
+    let n = 300; // more than one block
+    for (kind, dim) in [(Kind::Choices(3), 1), (Kind::Numbers(2), 2)] {
+        let (net, parameters) = networks(&architecture(kind, 4));
+        let (obs, drawn) = (normals(1, n * 4), normals(2, n * dim));
+        let noise: Vec<f32> = match kind {
+            Kind::Choices(_) => drawn.iter().map(|x| x.abs().fract()).collect(),
+            _ => drawn,
+        };
+        let (mut choices, mut numbers) = (vec![[0_i64; 300]; 2], vec![vec![0.0; n * dim]; 2]);
+        let (mut log_probs, mut values) = (vec![vec![0.0; n]; 2], vec![0.0; n]);
+        for alone in [0, 1] {
+            let seen = Seen { obs: &obs, noise: &noise };
+            let actions = match kind {
+                Kind::Choices(_) => ActionsMut::Discrete(&mut choices[alone]),
+                _ => ActionsMut::Box(&mut numbers[alone]),
+            };
+            let log_probs = &mut log_probs[alone];
+            if alone == 1 {
+                net.act(parameters.values(), seen, actions, log_probs).unwrap();
+            } else {
+                let acting = cpu::Acting::new(&net, parameters.values(), NonZeroUsize::MIN);
+                acting.act(seen, Acted { actions, log_probs, values: &mut values }).unwrap();
+            }
+        }
+        assert_eq!(log_probs[0], log_probs[1]);
+        assert_eq!((&choices[0], &numbers[0]), (&choices[1], &numbers[1]));
+        assert!(values.iter().all(|value| *value != 0.0));
     }
 }
 

@@ -15,7 +15,8 @@ from helpers.benchmarks import NOWHERE
 from rlox import compute_gae
 
 BENCHMARKS = Path(run_all.__file__).parent
-TRAININGS = {"bench_ppo_training", "bench_atari"}  # of minutes to hours: commands of their own
+# Of minutes to hours, or beside what takes minutes to build: commands of their own.
+APART = {"bench_ppo_training", "bench_atari", "bench_nn_backends"}
 
 
 def goals(row: str) -> dict[tuple[str, str], list[float]]:
@@ -178,7 +179,7 @@ def test_env_major_order_is_one_environment_after_the_other():
 
 @pytest.mark.parametrize(
     "path",
-    sorted(p for p in BENCHMARKS.glob("bench_*.py") if p.stem not in TRAININGS),
+    sorted(p for p in BENCHMARKS.glob("bench_*.py") if p.stem not in APART),
     ids=lambda p: p.name,
 )
 def test_every_benchmark_is_part_of_the_whole(path):

@@ -42,9 +42,28 @@ impl<'a> Acting<'a> {
         acted: Acted<'_>,
     ) -> Result<()> {
         let n = acted.log_probs.len();
+        check_len("values", acted.values.len(), n, "one for each observation")?;
+        self.within(seen, allowed, acted)
+    }
+
+    /// [`Policy::act`] of the actor alone: the critic's values cost as much again.
+    ///
+    /// # Errors
+    /// For slices that do not fit.
+    pub(crate) fn act_alone(
+        &self,
+        seen: Seen<'_>,
+        actions: ActionsMut<'_>,
+        log_probs: &mut [f32],
+    ) -> Result<()> {
+        self.within(seen, None, Acted { actions, log_probs, values: &mut [] })
+    }
+
+    /// Without values where there is no room for them.
+    fn within(&self, seen: Seen<'_>, allowed: Option<&[bool]>, acted: Acted<'_>) -> Result<()> {
+        let n = acted.log_probs.len();
         check_len("obs", seen.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
         check_len("noise", seen.noise.len(), n * self.noise().dim(), "as the policy asks for")?;
-        check_len("values", acted.values.len(), n, "one for each observation")?;
         let allowed = allowed.map_or(Ok(None), |allowed| {
             check_len("mask", allowed.len(), n * self.net.actor.outputs(), "one for each choice")?;
             Ok::<_, rlox_core::Error>(Some(allowed))
@@ -61,8 +80,10 @@ impl<'a> Acting<'a> {
                 let out = (acted.actions, acted.log_probs);
                 let beside = (seen.noise, allowed);
                 head.act(self.parameters, &memory.actor, beside, &mut memory.head, out)?;
-                let values = critic.infer(self.parameters, seen.obs, &mut memory.critic)?;
-                acted.values.copy_from_slice(values);
+                if !acted.values.is_empty() {
+                    let values = critic.infer(self.parameters, seen.obs, &mut memory.critic)?;
+                    acted.values.copy_from_slice(values);
+                }
                 Ok(())
             });
         }
@@ -73,7 +94,7 @@ impl<'a> Acting<'a> {
             allowed.map(|allowed| allowed.split_at(allowed.len() / n * first)).unzip();
         let (actions, more_actions) = split(&mut acted.actions, n, first);
         let (log_probs, more_log_probs) = acted.log_probs.split_at_mut(first);
-        let (values, more_values) = acted.values.split_at_mut(first);
+        let (values, more_values) = acted.values.split_at_mut(first.min(acted.values.len()));
         let (left, right) = threads::join(
             || self.shared(Seen { obs, noise }, mask, Acted { actions, log_probs, values }),
             || {

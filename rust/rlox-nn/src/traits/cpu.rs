@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use rlox_core::Result;
 use rlox_core::error::{Error, check_len};
 use rlox_core::math::in_place;
-use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
+use rlox_core::policy::{ActionsMut, Noise, Policy, Seen};
 
 use super::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, Valued};
 use crate::cpu::losses::{Goals, Ppo, PpoTerms, Said, Slopes, TdLoss};
@@ -28,8 +28,7 @@ impl StochasticPolicy for cpu::ActorCritic {
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        let mut values = vec![0.0; log_probs.len()];
-        acting(self, parameters).act(seen, Acted { actions, log_probs, values: &mut values })
+        acting(self, parameters).act_alone(seen, actions, log_probs)
     }
 }
 

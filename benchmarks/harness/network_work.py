@@ -1,0 +1,102 @@
+"""Steps of learning by shape alone: what they are given, and how much they multiply.
+
+Parameters are one vector, arrays of two-layer networks in the order of torch's modules, as the programs of
+`harness.programs` have them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+LOG_STD = -0.5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of an observation, outputs, width of both hidden layers, rows of a batch."""
+
+    obs: int
+    outputs: int
+    width: int
+    rows: int
+
+    def net(self, outputs: int, inputs: int | None = None) -> tuple[int, ...]:
+        """Sizes of a network's layers, inputs and outputs included."""
+        return (self.obs if inputs is None else inputs, self.width, self.width, outputs)
+
+
+def networks(work: str, sizes: Sizes) -> list[tuple[int, ...]]:
+    """Layer sizes of every network that learns or acts."""
+    if work in ("ppo", "a2c", "act"):
+        return [sizes.net(sizes.outputs), sizes.net(1)]
+    if work in ("dqn", "critic"):
+        return [sizes.net(sizes.outputs if work == "dqn" else 1)]
+    heads = 2 * sizes.outputs if work == "sac" else sizes.outputs
+    pairs = sizes.net(1, sizes.obs + sizes.outputs)
+    return [sizes.net(heads), pairs, pairs]
+
+
+def shapes(net: Sequence[int]) -> list[tuple[int, ...]]:
+    """Weight `[outputs, inputs]` and bias of each layer."""
+    return [shape for n, m in pairwise(net) for shape in ((m, n), (m,))]
+
+
+def parameters(nets: Sequence[Sequence[int]], rng: np.random.Generator) -> Array:
+    """Normal weights that keep the size of what passes, small biases."""
+    every = [shape for net in nets for shape in shapes(net)]
+    scales = [1 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.01 for shape in every]
+    drawn = [s * rng.standard_normal(shape).ravel() for s, shape in zip(scales, every, strict=True)]
+    return np.concatenate(drawn).astype(np.float32)
+
+
+def arrays(work: str, sizes: Sizes) -> dict[str, Array]:
+    """What a step is given: parameters, a second network's for targets, and the columns of a batch."""
+    rng, (n, k) = np.random.default_rng(1), (sizes.rows, sizes.outputs)
+    nets = networks(work, sizes)
+    own = parameters(nets, rng)
+    if work == "act":
+        own = np.concatenate([np.full(k, LOG_STD, np.float32), own])
+    columns = {
+        "obs": rng.standard_normal((n, sizes.obs)),
+        "next_obs": rng.standard_normal((n, sizes.obs)),
+        "noise": rng.standard_normal((n, k)),
+        "actions": rng.integers(0, k if work != "critic" else 1, n),
+        "log_probs": -math.log(k) + 0.1 * rng.standard_normal(n),
+        **{name: rng.standard_normal(n) for name in ("values", "advantages", "returns", "goals")},
+        "rewards": rng.standard_normal(n),
+        "discounts": np.full(n, 0.99),
+    }
+    second = {"parameters": own, "target": parameters(nets, rng)}
+    return second | {name: column.astype(np.float32) for name, column in columns.items()}
+
+
+def products(work: str, sizes: Sizes, policy_delay: int = 2) -> float:
+    """Multiplications and additions in the matrix products of one step; TD3's actor learns in every
+    `policy_delay`-th.
+    """
+    forward = [
+        sum(2 * sizes.rows * n * m for n, m in pairwise(net)) for net in networks(work, sizes)
+    ]
+    # Nothing asks for the gradient of a network's inputs, unless they are actions.
+    learn = [
+        3 * f - 2 * sizes.rows * net[0] * net[1]
+        for f, net in zip(forward, networks(work, sizes), strict=True)
+    ]
+    if work == "act":
+        return forward[0]
+    if work in ("ppo", "a2c", "critic"):
+        return sum(learn)
+    if work == "dqn":
+        return forward[0] + learn[0]
+    critics = sum(forward[1:]) + sum(learn[1:])  # the target's values, then a step
+    through = 2 * forward[1]  # one critic's value, and back to the actions
+    if work == "sac":
+        return forward[0] + critics + 2 * through + learn[0]
+    return forward[0] + critics + (through + learn[0]) / policy_delay

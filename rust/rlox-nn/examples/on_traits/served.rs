@@ -1,0 +1,324 @@
+//! Work that `benchmarks/bench_nn_backends.py` times, with any networks that have the traits: the examples
+//! `steps_cpu`, `steps_candle` and `steps_burn`.
+//!
+//! `PROGRAM WORK OBS OUTPUTS WIDTH ROWS FOLDER` reads the arrays of the work from the folder, float32 in the order of
+//! this CPU's bytes, `NAME.f32` each. Then a line with a number has the work done so often, a line `result` has what
+//! it gave written to `result.f32`; either is answered by a line. Parameters are arrays of the two hidden layers'
+//! networks, in the order of torch's modules. The other side measures, by this process's CPU time.
+
+use std::fs;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::Path;
+
+use rlox_core::policy::{ActionsMut, Seen};
+use rlox_core::{Error, Layout, Result};
+use rlox_nn::cpu::losses::{ActorCriticLoss, Collected, Ppo, TdLoss};
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{
+    Activation, Architecture, Done, Kind, Matrix, Number, PpoSettings, QArchitecture,
+};
+use rlox_nn::traits::{ActorCritic, Minibatch, QFunction, Valued};
+
+/// Of every step here, as in the benchmark's own steps.
+const LEARNING_RATE: f64 = 1e-4;
+const ADAM_EPS: f64 = 1e-5;
+
+const SETTINGS: PpoSettings = PpoSettings {
+    loss: Ppo {
+        weights: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
+        clip_eps: 0.2,
+        clip_vloss: false,
+    },
+    learning_rate: LEARNING_RATE,
+    n_epochs: 1,
+    batch_size: usize::MAX,
+    max_grad_norm: Some(0.5),
+    normalize_advantages: true,
+    target_kl: None,
+};
+
+/// Numbers of an observation, outputs, width of both hidden layers, rows of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) obs: usize,
+    pub(crate) outputs: usize,
+    pub(crate) width: usize,
+    pub(crate) rows: usize,
+}
+
+/// What is done again and again, and gives numbers.
+pub(crate) trait Work {
+    /// Does it once.
+    fn once(&mut self) -> Result<()>;
+
+    /// What it gave: learned parameters, or what was said.
+    fn result(&self) -> Vec<f32>;
+}
+
+/// Arrays by name.
+pub(crate) type Read<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
+
+/// The work of this name on these arrays, with the networks that the two functions make.
+pub(crate) fn prepared<A: ActorCritic + 'static, Q: QFunction + 'static>(
+    name: &str,
+    sizes: Sizes,
+    read: Read<'_>,
+    actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
+    q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
+) -> Result<Box<dyn Work>> {
+    let Sizes { obs: obs_dim, outputs, width, .. } = sizes;
+    let hidden = vec![width; 2];
+    let policy = |kind| {
+        let (actor, critic, activation) = (hidden.clone(), hidden.clone(), Activation::Tanh);
+        let of = Architecture { obs_dim, kind, actor, critic, activation };
+        actor_critic(&Layout::aligned(1, of.named())?, &of)
+    };
+    let values = |choices| {
+        let (hidden, activation) = (hidden.clone(), Activation::Relu);
+        let of = QArchitecture { obs_dim, choices, hidden, activation, dueling: false };
+        q_function(&Layout::aligned(1, of.named())?, &of)
+    };
+    Ok(match name {
+        "act" => Box::new(Act::new(policy(Kind::Numbers(outputs))?, sizes, read)?),
+        "ppo" => Box::new(PpoStep::new(policy(Kind::Choices(outputs))?, read)?),
+        "dqn" => Box::new(Td::new(values(outputs)?, TdLoss::Huber, Some(outputs), read)?),
+        "critic" => Box::new(Td::new(values(1)?, TdLoss::Squared, None, read)?),
+        "products" => Box::new(Products::new(sizes)),
+        _ => return Err(Error::config("work", name, "act, ppo, dqn, critic or products")),
+    })
+}
+
+/// A squashed normal action at each observation: tanh of what the policy draws.
+struct Act<A> {
+    net: A,
+    parameters: Vec<f32>,
+    obs: Vec<f32>,
+    noise: Vec<f32>,
+    actions: Vec<f32>,
+    log_probs: Vec<f32>,
+}
+
+impl<A> Act<A> {
+    fn new(net: A, sizes: Sizes, read: Read<'_>) -> Result<Self> {
+        let (actions, log_probs) = (vec![0.0; sizes.rows * sizes.outputs], vec![0.0; sizes.rows]);
+        let (parameters, obs, noise) = (read("parameters")?, read("obs")?, read("noise")?);
+        Ok(Self { net, parameters, obs, noise, actions, log_probs })
+    }
+}
+
+impl<A: ActorCritic> Work for Act<A> {
+    fn once(&mut self) -> Result<()> {
+        let seen = Seen { obs: &self.obs, noise: &self.noise };
+        let actions = ActionsMut::Box(&mut self.actions);
+        self.net.act(&self.parameters, seen, actions, &mut self.log_probs)?;
+        for action in &mut self.actions {
+            *action = action.tanh();
+        }
+        Ok(())
+    }
+
+    fn result(&self) -> Vec<f32> {
+        self.actions.clone()
+    }
+}
+
+/// Parameters, and Adam's moments.
+struct Learned {
+    parameters: Vec<f32>,
+    moments: [Vec<f32>; 2],
+    steps: u64,
+}
+
+impl Learned {
+    fn new(read: Read<'_>) -> Result<Self> {
+        let parameters = read("parameters")?;
+        let zeros = vec![0.0; parameters.len()];
+        Ok(Self { parameters, moments: [zeros.clone(), zeros], steps: 0 })
+    }
+
+    /// The parameters and what steps them.
+    fn parts(&mut self) -> (&mut [f32], Optimizer<'_, f32>) {
+        let [exp_avg, exp_avg_sq] = &mut self.moments;
+        let (rule, steps) = (Adam::new(ADAM_EPS), &mut self.steps);
+        (&mut self.parameters, Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps })
+    }
+}
+
+/// A minibatch of PPO.
+struct PpoStep<A> {
+    net: A,
+    learned: Learned,
+    obs: Vec<f32>,
+    actions: Vec<i64>,
+    columns: [Vec<f32>; 4],
+}
+
+impl<A> PpoStep<A> {
+    fn new(net: A, read: Read<'_>) -> Result<Self> {
+        let columns = [read("log_probs")?, read("values")?, read("advantages")?, read("returns")?];
+        let actions = choices(&read("actions")?);
+        Ok(Self { net, learned: Learned::new(read)?, obs: read("obs")?, actions, columns })
+    }
+}
+
+impl<A: ActorCritic> Work for PpoStep<A> {
+    fn once(&mut self) -> Result<()> {
+        let [log_probs, values, advantages, returns] = &self.columns;
+        let collected = Collected { log_probs, values, advantages, returns };
+        let done = Done::Choices(&self.actions, None);
+        let batch = Minibatch { obs: &self.obs, done, collected };
+        let (parameters, mut adam) = self.learned.parts();
+        self.net.ppo_step(parameters, &mut adam, batch, &SETTINGS).map(|_| ())
+    }
+
+    fn result(&self) -> Vec<f32> {
+        self.learned.parameters.clone()
+    }
+}
+
+/// A step of values towards goals: r + discount max Q' of a target network, or goals that are given.
+struct Td<Q> {
+    net: Q,
+    loss: TdLoss,
+    learned: Learned,
+    gradient: Vec<f32>,
+    obs: Vec<f32>,
+    actions: Vec<i64>,
+    goals: Vec<f32>,
+    target: Option<Target>,
+}
+
+/// What goals are made of.
+struct Target {
+    parameters: Vec<f32>,
+    next_obs: Vec<f32>,
+    rewards: Vec<f32>,
+    discounts: Vec<f32>,
+    q: Vec<f32>,
+    choices: usize,
+}
+
+impl<Q> Td<Q> {
+    fn new(net: Q, loss: TdLoss, bootstrapped: Option<usize>, read: Read<'_>) -> Result<Self> {
+        let (learned, actions) = (Learned::new(read)?, choices(&read("actions")?));
+        let target = bootstrapped.map(|choices| {
+            let (parameters, next_obs) = (read("target")?, read("next_obs")?);
+            let (rewards, discounts) = (read("rewards")?, read("discounts")?);
+            let q = vec![0.0; rewards.len() * choices];
+            Ok::<_, Error>(Target { parameters, next_obs, rewards, discounts, q, choices })
+        });
+        let target = target.transpose()?;
+        let goals = if target.is_some() { vec![0.0; actions.len()] } else { read("goals")? };
+        let gradient = vec![0.0; learned.parameters.len()];
+        Ok(Self { net, loss, learned, gradient, obs: read("obs")?, actions, goals, target })
+    }
+}
+
+impl<Q: QFunction> Work for Td<Q> {
+    fn once(&mut self) -> Result<()> {
+        if let Some(target) = &mut self.target {
+            self.net.q(&target.parameters, &target.next_obs, &mut target.q)?;
+            let rows = target.q.chunks_exact(target.choices);
+            let given = target.rewards.iter().zip(&target.discounts);
+            for ((goal, q), (reward, discount)) in self.goals.iter_mut().zip(rows).zip(given) {
+                *goal = reward + discount * q.iter().copied().fold(f32::MIN, f32::max);
+            }
+        }
+        let batch = Valued { obs: &self.obs, actions: &self.actions, goals: &self.goals };
+        let (parameters, mut adam) = self.learned.parts();
+        self.net.td_gradient(parameters, batch, self.loss, &mut self.gradient)?;
+        adam.step(parameters, &self.gradient, LEARNING_RATE)
+    }
+
+    fn result(&self) -> Vec<f32> {
+        self.learned.parameters.clone()
+    }
+}
+
+/// A hidden layer's three products, `[rows, width]` by `[width, width]`: forward, and back to inputs and weights.
+/// Whatever networks compute them, these are the engine's.
+struct Products {
+    sizes: Sizes,
+    x: Vec<f32>,
+    weight: Vec<f32>,
+    y: Vec<f32>,
+    to_x: Vec<f32>,
+    to_weight: Vec<f32>,
+}
+
+impl Products {
+    fn new(sizes: Sizes) -> Self {
+        let rows = vec![0.5; sizes.rows * sizes.width];
+        let square = vec![0.25; sizes.width * sizes.width];
+        let (y, to_x) = (rows.clone(), rows.clone());
+        Self { sizes, x: rows, to_weight: square.clone(), weight: square, y, to_x }
+    }
+}
+
+impl Work for Products {
+    fn once(&mut self) -> Result<()> {
+        let Sizes { rows, width, .. } = self.sizes;
+        let (x, weight) =
+            (Matrix::new(&self.x, rows, width), Matrix::new(&self.weight, width, width));
+        f32::multiply(x, weight.transposed(), false, &mut self.y)?;
+        let y = Matrix::new(&self.y, rows, width);
+        f32::multiply(y, weight, false, &mut self.to_x)?;
+        f32::multiply(y.transposed(), x, false, &mut self.to_weight)
+    }
+
+    fn result(&self) -> Vec<f32> {
+        self.y.clone()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "whole numbers of choices")]
+fn choices(numbers: &[f32]) -> Vec<i64> {
+    numbers.iter().map(|&number| number as i64).collect()
+}
+
+/// Does the work that the command line names, as often as the lines of standard input say.
+pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
+    actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
+    q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
+) -> Result<()> {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let [work, obs, outputs, width, rows, folder] = given.as_slice() else {
+        let expected = "WORK OBS OUTPUTS WIDTH ROWS FOLDER";
+        return Err(Error::config("command line", given.join(" "), expected));
+    };
+    let [obs, outputs, width, rows] =
+        [number(obs)?, number(outputs)?, number(width)?, number(rows)?];
+    let (sizes, folder) = (Sizes { obs, outputs, width, rows }, Path::new(folder));
+    let read = |name: &'static str| array(&folder.join(format!("{name}.f32")));
+    let mut work = prepared(work, sizes, &read, actor_critic, q_function)?;
+    let mut out = stdout();
+    for line in stdin().lock().lines() {
+        let line = line.map_err(|error| failed("read a line", &error))?;
+        if line == "result" {
+            let bytes: Vec<u8> = work.result().iter().flat_map(|x| x.to_ne_bytes()).collect();
+            let written = fs::write(folder.join("result.f32"), bytes);
+            written.map_err(|error| failed("write result.f32", &error))?;
+        } else {
+            for _ in 0..number(&line)? {
+                work.once()?;
+            }
+        }
+        writeln!(out, "done")
+            .and_then(|()| out.flush())
+            .map_err(|error| failed("answer", &error))?;
+    }
+    Ok(())
+}
+
+fn number(text: &str) -> Result<usize> {
+    text.parse().map_err(|_| Error::config("number", text, "a whole number"))
+}
+
+fn array(path: &Path) -> Result<Vec<f32>> {
+    let bytes = fs::read(path).map_err(|error| failed(&path.display().to_string(), &error))?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_ne_bytes(bytes)).collect())
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Error {
+    Error::Internal { what: format!("{what}: {error}") }
+}

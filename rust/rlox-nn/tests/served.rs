@@ -1,0 +1,90 @@
+//! What the benchmark of engines behind the traits has done in another process, here in this one.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+#![allow(dead_code)] // the command line of the examples
+
+#[path = "../examples/on_traits/served.rs"]
+mod served;
+
+use rlox_core::seed::Stream;
+use rlox_core::{Error, Result};
+use rlox_nn::cpu::{ActorCritic, QNetwork};
+use served::{Sizes, Work, prepared};
+
+const SIZES: Sizes = Sizes { obs: 3, outputs: 2, width: 5, rows: 4 };
+
+/// Parameters of layers of these sizes.
+fn count(sizes: &[usize]) -> usize {
+    sizes.windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
+}
+
+/// So many numbers of each array, of the second network's parameters those of the first.
+fn array(name: &str, parameters: usize) -> Vec<f32> {
+    let Sizes { obs, outputs, rows, .. } = SIZES;
+    let n = match name {
+        "parameters" | "target" => parameters,
+        "obs" | "next_obs" => rows * obs,
+        "noise" => rows * outputs,
+        _ => rows,
+    };
+    if name == "actions" {
+        return (0..n).map(|row| if row % 2 == 0 { 0.0 } else { 1.0 }).collect();
+    }
+    let mut out = vec![0.0; n];
+    Stream::new(0, "served", 7).fill_normal(&mut out);
+    out
+}
+
+fn work(name: &str, parameters: usize) -> Result<Box<dyn Work>> {
+    let read = move |name: &'static str| Ok(array(name, parameters));
+    prepared(name, SIZES, &read, ActorCritic::new, QNetwork::new)
+}
+
+#[test]
+fn every_step_moves_each_parameter_by_at_most_a_learning_rate_and_goes_on() {
+    let Sizes { obs, outputs, width, .. } = SIZES;
+    let net = |outputs| count(&[obs, width, width, outputs]);
+    for (name, n) in [("ppo", net(outputs) + net(1)), ("dqn", net(outputs)), ("critic", net(1))] {
+        let mut work = match name {
+            // One output has one choice.
+            "critic" => {
+                let read = move |name: &'static str| {
+                    Ok(if name == "actions" { vec![0.0; SIZES.rows] } else { array(name, n) })
+                };
+                prepared(name, SIZES, &read, ActorCritic::new, QNetwork::new).unwrap()
+            }
+            _ => work(name, n).unwrap(),
+        };
+        let before = array("parameters", n);
+        work.once().unwrap();
+        let after = work.result();
+        let way =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!((0.5e-4..1.001e-4).contains(&way(&after, &before)), "{name}");
+        work.once().unwrap();
+        assert!(way(&work.result(), &after) > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn an_action_is_squashed() {
+    let Sizes { obs, outputs, width, rows } = SIZES;
+    let n = outputs + count(&[obs, width, width, outputs]) + count(&[obs, width, width, 1]);
+    let mut work = work("act", n).unwrap();
+    work.once().unwrap();
+    let actions = work.result();
+    assert_eq!(actions.len(), rows * outputs);
+    assert!(actions.iter().all(|a| a.abs() < 1.0) && actions.iter().any(|a| *a != 0.0));
+}
+
+#[test]
+fn a_product_is_that_of_a_layer() {
+    let mut work = work("products", 0).unwrap();
+    work.once().unwrap();
+    // 0.5 * 0.25 in each of the width's places
+    assert!(work.result().iter().all(|y| (y - 0.625).abs() < 1e-6));
+}
+
+#[test]
+fn a_name_that_is_no_work_is_refused() {
+    assert!(matches!(work("sac", 0), Err(Error::Config { .. })));
+}
