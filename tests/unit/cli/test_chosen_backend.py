@@ -58,3 +58,13 @@ def test_the_engine_that_was_asked_for_is_recorded_without_a_reason(
     assert "  backend" not in result.out
     recorded = json.loads((tmp_path / "run" / "provenance.json").read_text())["backend"]
     assert recorded == {"name": "native", "reason": ""}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "dqn", "sac", "td3"])
+def test_an_engine_that_is_in_no_wheel_is_refused_with_those_that_there_are(
+    algo: str, cli: Cli, tmp_path: Path
+) -> None:
+    result = cli("train", f"algo={algo}", "algo.backend=candle", "hydra.run.dir=run")
+    assert result.code == 2
+    assert "algo.backend=candle: expected one of auto, torch, native" in result.err
+    assert not (tmp_path / "run").exists()
