@@ -546,6 +546,17 @@ class RolloutPolicy:
             ShapeError: an array has another shape.
         """
 
+    def outputs(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[np.float32]:
+        """What the actor's network says of observations, float32 `[n, size]`: logits of choices, or means.
+
+        Args:
+            parameters: the vector of the engine.
+            obs: `[n, obs_dim]`.
+
+        Raises:
+            ShapeError: an array has another shape.
+        """
+
     def collect(self, parameters: ArrayLike, envs: VecEnv, obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], log_probs: NDArray[np.float32], values: NDArray[np.float32], next_values: NDArray[np.float32], totals: NDArray[np.float64], lengths: NDArray[np.int64], *, seed: int, rollout: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
         """Steps every environment T times: acting, stepping, writing, and valuing what was reached.
 
@@ -1651,6 +1662,29 @@ class Stream:
         sqrt(-2 ln(1 - u)) cos(2 pi v) with u, v the next two uniform numbers.
 
         Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
+        """
+
+    def standard_normal(self, n: int) -> NDArray[np.float32]:
+        """`n` standard normal numbers, float32 `[n]`, by a mapping of their own, four times as fast as
+        `normal`'s and the same on every platform: Wichura's AS 241 of uniform numbers of 52 bits,
+        rounded from float64.
+
+        Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+        """
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """0, ..., n - 1 in an order that all are equally likely (Fisher and Yates), int64 `[n]`.
+
+        Raises ConfigError if `n` is not in 0..2**28.
+        """
+
+    def orthogonal(self, rows: int, columns: int) -> NDArray[np.float64]:
+        """A random orthogonal matrix, float64 `[rows, columns]`: rows, or columns where they are fewer, are
+        orthogonal and of length 1, and all such matrices equally likely (Saxe et al. 2014). By Gram and
+        Schmidt's of standard normal numbers in fixed order: the same on every platform.
+
+        Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more than
+        2**28 of them.
         """
 
     def next_u64(self) -> int:

@@ -20,7 +20,7 @@ ROOMS = {
         "error",
         "dtype interrupt row_copy space threads",
         "field layout math shared tensor",
-        "params seed",
+        "orthogonal params seed",
         "advantage env stats store",
         "buffer llm policy",
         "rollout",

@@ -54,7 +54,8 @@ BY_TORCH = {
     "ReplayIteration", "ReplayIteration.learn", "ReplayIteration.collected", "ReplayIteration.seconds",
     "ReplayIteration.episodes",
     "OnPolicyEngine", "OnPolicyEngine.ppo", "OnPolicyEngine.a2c", "OnPolicyEngine.gradient",
-    "RolloutPolicy", "RolloutPolicy.act", "RolloutPolicy.values", "RolloutPolicy.collect",
+    "RolloutPolicy", "RolloutPolicy.act", "RolloutPolicy.values", "RolloutPolicy.outputs",
+    "RolloutPolicy.collect",
     "Iteration", "Iteration.ppo", "Iteration.a2c", "Iteration.collected", "Iteration.episodes",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ use rlox_core::seed::{self, Stream};
 use crate::convert::arg;
 use crate::detach::{detached, reading, writing};
 use crate::errors::{self, Class};
-use crate::memory::views::ViewMut;
+use crate::memory::views::{ViewMut, Written};
 
 /// Numbers per call, at most: 2 GiB of float64.
 const MOST_DRAWS: u64 = 1 << 28;
@@ -55,7 +55,7 @@ impl PyStream {
         py: Python<'py>,
         #[pyo3(from_py_with = arg::integer::n)] n: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.draw(py, n, 5, Stream::uniform)
+        self.draw(py, n, 5, |stream, out| out.fill_with(|| stream.uniform()))
     }
 
     /// `n` standard normal numbers, float64 `[n]`: Box and Muller's cosine branch,
@@ -67,7 +67,71 @@ impl PyStream {
         py: Python<'py>,
         #[pyo3(from_py_with = arg::integer::n)] n: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.draw(py, n, 40, Stream::normal)
+        self.draw(py, n, 40, |stream, out| out.fill_with(|| stream.normal()))
+    }
+
+    /// `n` standard normal numbers, float32 `[n]`, by a mapping of their own, four times as fast as
+    /// `normal`'s and the same on every platform: Wichura's AS 241 of uniform numbers of 52 bits,
+    /// rounded from float64.
+    ///
+    /// Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+    fn standard_normal<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::integer::n)] n: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.draw(py, n, 10, Stream::fill_normal::<f32>)
+    }
+
+    /// 0, ..., n - 1 in an order that all are equally likely (Fisher and Yates), int64 `[n]`.
+    ///
+    /// Raises ConfigError if `n` is not in 0..2**28.
+    fn permutation<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::integer::n)] n: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let n = drawable(py, "n", n)?;
+        let mut order = ViewMut::<i64>::fresh(py, &[n])?;
+        let out = order.slice_mut();
+        writing(py, &self.stream, n * 10, |stream| {
+            let start = stream.position();
+            out.iter_mut().zip(0..).for_each(|(place, i)| *place = i);
+            for last in (1..n).rev() {
+                if last % PIECE == 0 {
+                    interrupt::check().inspect_err(|_| stream.set_position(start))?;
+                }
+                out.swap(last, stream.below(last + 1));
+            }
+            Ok(())
+        })?;
+        Ok(order.into_array().into_any())
+    }
+
+    /// A random orthogonal matrix, float64 `[rows, columns]`: rows, or columns where they are fewer, are
+    /// orthogonal and of length 1, and all such matrices equally likely (Saxe et al. 2014). By Gram and
+    /// Schmidt's of standard normal numbers in fixed order: the same on every platform.
+    ///
+    /// Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more than
+    /// 2**28 of them.
+    fn orthogonal<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arg::integer::rows)] rows: u64,
+        #[pyo3(from_py_with = arg::integer::columns)] columns: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        drawable(py, "rows * columns", rows.saturating_mul(columns))?;
+        let (rows, columns) = (drawable(py, "rows", rows)?, drawable(py, "columns", columns)?);
+        let mut matrix = ViewMut::<f64>::fresh(py, &[rows, columns])?;
+        let out = matrix.slice_mut();
+        writing(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {
+            let start = stream.position();
+            let drawn = rlox_core::orthogonal(stream, rows, columns);
+            // Draws that are stopped were never made.
+            out.copy_from_slice(&drawn.inspect_err(|_| stream.set_position(start))?);
+            Ok(())
+        })?;
+        Ok(matrix.into_array().into_any())
     }
 
     /// The next 64 random bits as an integer; advances the position by 2.
@@ -96,31 +160,36 @@ impl PyStream {
 
 impl PyStream {
     /// `n` numbers of about `cost` nanoseconds each.
-    fn draw<'py>(
+    fn draw<'py, T: Written + Send>(
         &self,
         py: Python<'py>,
         n: u64,
         cost: usize,
-        one: fn(&mut Stream) -> f64,
+        fill: fn(&mut Stream, &mut [T]),
     ) -> PyResult<Bound<'py, PyAny>> {
-        if n > MOST_DRAWS {
-            let message = format!("n is {n}, expected at most {MOST_DRAWS}; draw in parts");
-            return Err(errors::new(py, Class::Config, message));
-        }
-        let n = usize::try_from(n).unwrap_or_default();
-        let mut numbers = ViewMut::<f64>::fresh(py, &[n])?;
+        let n = drawable(py, "n", n)?;
+        let mut numbers = ViewMut::<T>::fresh(py, &[n])?;
         let out = numbers.slice_mut();
         writing(py, &self.stream, n * cost, |stream| {
             let start = stream.position();
             for piece in out.chunks_mut(PIECE) {
                 // Draws that are stopped were never made.
                 interrupt::check().inspect_err(|_| stream.set_position(start))?;
-                piece.fill_with(|| one(stream));
+                fill(stream, piece);
             }
             Ok(())
         })?;
         Ok(numbers.into_array().into_any())
     }
+}
+
+/// So many numbers, if one call may draw them.
+fn drawable(py: Python<'_>, what: &str, n: u64) -> PyResult<usize> {
+    if n > MOST_DRAWS {
+        let message = format!("{what} is {n}, expected at most {MOST_DRAWS}; draw in parts");
+        return Err(errors::new(py, Class::Config, message));
+    }
+    Ok(usize::try_from(n).unwrap_or_default())
 }
 
 /// A 63-bit integer for seeding a foreign generator, such as a `torch.Generator`, from the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,63 @@ def normal_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
     return numbers, int(key["position"]) + 4 * int(n)
 
 
+def quick(seed: Any, name: Any, index: Any, position: Any, n: Any) -> tuple[np.ndarray, int]:
+    made = stream(seed, name, index, position)
+    return made.standard_normal(n), made.position
+
+
+def quantiles(n: int, **key: Any) -> np.ndarray:
+    """Normal quantiles of the draws' upper 52 bits."""
+    inverse = NormalDist().inv_cdf
+    return np.array([inverse(((bits >> 12) * 2 + 1) / 2**53) for bits in draws(n, **key)])
+
+
+def quick_model(n: Any = None, **key: Any) -> tuple[np.ndarray, int]:
+    numbers = quantiles(whole(n, 0, 1000), **key).astype(np.float32)
+    return numbers, int(key["position"]) + 2 * int(n)
+
+
+def permutation(seed: Any, name: Any, index: Any, position: Any, n: Any) -> np.ndarray:
+    return stream(seed, name, index, position).permutation(n)
+
+
+def permutation_model(n: Any = None, **key: Any) -> np.ndarray:
+    """Fisher and Yates's, each number below a bound by Lemire's multiplication."""
+    order, count = list(range(whole(n, 0, 1000))), whole(n, 0, 1000)
+    bits = iter(draws(count, **key))
+    drawn = (half for word in bits for half in (word & MASK, word >> 32))
+    for last in range(count - 1, 0, -1):
+        bound = last + 1
+        product = next(drawn) * bound
+        while product & MASK < 2**32 % bound:
+            product = next(drawn) * bound
+        at = product >> 32
+        order[last], order[at] = order[at], order[last]
+    return np.array(order, dtype=np.int64)
+
+
+def orthogonal(
+    seed: Any, name: Any, index: Any, position: Any, rows: Any, columns: Any
+) -> tuple[np.ndarray, int]:
+    made = stream(seed, name, index, position)
+    return made.orthogonal(rows, columns), made.position
+
+
+def orthogonal_model(rows: Any = None, columns: Any = None, **key: Any) -> tuple[np.ndarray, int]:
+    """QR of the same normal numbers, whose triangle has a positive diagonal: Gram and Schmidt's."""
+    few, long = sorted((whole(rows, 0, 1000), whole(columns, 0, 1000)))
+    numbers = quantiles(few * long, **key).reshape(few, long)
+    q, r = np.linalg.qr(numbers.T)
+    basis = (q * np.sign(np.diag(r))).T
+    made = basis if rows <= columns else basis.T
+    return np.ascontiguousarray(made), int(key["position"]) + 2 * few * long
+
+
+def draw_shape(draw: Draw) -> Arguments:
+    place = draw_key(draw) | {"position": 2 * draw.integer(0, 2**40)}
+    return place | {"rows": draw.integer(0, 6), "columns": draw.integer(0, 6)}
+
+
 def draw_key(draw: Draw) -> Arguments:
     return {
         "seed": draw.integer(0, LARGEST),
@@ -102,6 +160,9 @@ CASES = {
         uniform, draw_stream, uniform_model, covers=frozenset({"Stream", "Stream.position"})
     ),
     "Stream.normal": Case(normal, draw_stream, normal_model),
+    "Stream.standard_normal": Case(quick, draw_stream, quick_model, tolerance=1e-6),
+    "Stream.permutation": Case(permutation, draw_stream, permutation_model),
+    "Stream.orthogonal": Case(orthogonal, draw_shape, orthogonal_model, tolerance=1e-9),
     "Stream.next_u64": Case(
         lambda seed, name, index=0: _core.Stream(seed, name, index).next_u64(),
         draw_key,

@@ -9,6 +9,7 @@ use rlox_core::policy::{Acted, ActionsMut, Noise, Policy, Seen};
 use rlox_core::threads;
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
+use super::mlp::{Memory, Mlp};
 
 /// Rows that one thread acts for at once: no row's result depends on the others, nor on this.
 const BLOCK: usize = 128;
@@ -106,6 +107,42 @@ impl<'a> Acting<'a> {
         left.and(right)
     }
 
+    /// What the actor's network says of observations `[n, inputs]`, into `[n, outputs]`: logits, or means.
+    ///
+    /// # Errors
+    /// For slices that do not fit.
+    pub fn outputs(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
+        let actor = &self.net.actor;
+        let rows = out.len() / actor.outputs();
+        check_len("outputs", out.len(), rows * actor.outputs(), "whole rows")?;
+        check_len("obs", obs.len(), rows * actor.inputs(), "one for each row of outputs")?;
+        self.inferred(actor, |memory| &mut memory.actor, obs, out)
+    }
+
+    /// What a network says, by as many threads as there are blocks of rows; `room` is its part of the memory.
+    fn inferred(
+        &self,
+        net: &Mlp,
+        room: fn(&mut ActorCriticMemory<f32>) -> &mut Memory<f32>,
+        obs: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        let (inputs, outputs) = (net.inputs(), net.outputs());
+        let left = Mutex::new(Ok(()));
+        threads::for_each_chunk(out, BLOCK * outputs, |i, out| {
+            let obs = obs.get(i * BLOCK * inputs..).unwrap_or_default();
+            let obs = obs.get(..out.len() / outputs * inputs).unwrap_or_default();
+            let told = self.with_memory(|memory| {
+                out.copy_from_slice(net.infer(self.parameters, obs, room(memory))?);
+                Ok(())
+            });
+            if told.is_err() {
+                *left.lock().unwrap_or_else(PoisonError::into_inner) = told;
+            }
+        });
+        left.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Calls `work` with room, that of an earlier call unless others have all of it.
     fn with_memory<T>(&self, work: impl FnOnce(&mut ActorCriticMemory<f32>) -> T) -> T {
         let all = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,21 +185,7 @@ impl Policy for Acting<'_> {
     }
 
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {
-        let (critic, n) = (&self.net.critic, out.len());
-        let width = critic.inputs();
-        check_len("obs", obs.len(), n * width, "one for each value")?;
-        let left = Mutex::new(Ok(()));
-        threads::for_each_chunk(out, BLOCK, |i, out| {
-            let obs = obs.get(i * BLOCK * width..).unwrap_or_default();
-            let obs = obs.get(..out.len() * width).unwrap_or_default();
-            let valued = self.with_memory(|memory| {
-                out.copy_from_slice(critic.infer(self.parameters, obs, &mut memory.critic)?);
-                Ok(())
-            });
-            if valued.is_err() {
-                *left.lock().unwrap_or_else(PoisonError::into_inner) = valued;
-            }
-        });
-        left.into_inner().unwrap_or_else(PoisonError::into_inner)
+        check_len("obs", obs.len(), out.len() * self.net.critic.inputs(), "one for each value")?;
+        self.inferred(&self.net.critic, |memory| &mut memory.critic, obs, out)
     }
 }

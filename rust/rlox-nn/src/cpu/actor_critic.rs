@@ -60,7 +60,9 @@ impl Architecture {
 }
 
 impl Kind {
-    const fn outputs(self) -> usize {
+    /// How many numbers the network of the actor says.
+    #[must_use]
+    pub const fn outputs(self) -> usize {
         match self {
             Self::Choices(n) | Self::Numbers(n) | Self::Sde(n) => n,
         }

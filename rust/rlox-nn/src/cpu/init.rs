@@ -1,7 +1,7 @@
 //! What parameters begin as.
 
 use rlox_core::seed::Stream;
-use rlox_core::{Parameters, Result};
+use rlox_core::{Parameters, Result, orthogonal as matrix};
 
 use super::actor_critic::Architecture;
 
@@ -30,44 +30,15 @@ pub fn orthogonal(
                     .find(|(net, last, _)| *name == format!("{net}.{}.weight", 2 * last));
                 let gain = head.map_or(std::f64::consts::SQRT_2, |&(.., gain)| gain);
                 let mut stream = Stream::new(seed, "init", index);
-                fill_orthogonal(&mut stream, values, (outputs, inputs), gain);
+                let weights = matrix(&mut stream, outputs, inputs)?;
+                for (value, weight) in values.iter_mut().zip(weights) {
+                    *value = single(gain * weight);
+                }
             }
             _ => values.fill(0.0),
         }
     }
     Ok(())
-}
-
-/// A matrix whose rows (or columns, if they are fewer) are orthogonal and of length `gain`, all of them
-/// equally likely: Gram and Schmidt's of normal numbers.
-fn fill_orthogonal(
-    stream: &mut Stream,
-    out: &mut [f32],
-    (rows, columns): (usize, usize),
-    gain: f64,
-) {
-    let (few, long) = (rows.min(columns), rows.max(columns));
-    let mut basis: Vec<Vec<f64>> = Vec::with_capacity(few);
-    for _ in 0..few {
-        let mut vector = vec![0.0; long];
-        stream.fill_normal(&mut vector);
-        // Twice is enough to be orthogonal in every digit (Giraud et al. 2005).
-        for _ in 0..2 {
-            for other in &basis {
-                let along: f64 = vector.iter().zip(other).map(|(x, y)| x * y).sum();
-                vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
-            }
-        }
-        let norm = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
-        basis.push(vector.into_iter().map(|x| x / norm).collect());
-    }
-    for (i, row) in out.chunks_exact_mut(columns).enumerate() {
-        for (j, place) in row.iter_mut().enumerate() {
-            let (vector, number) = if rows <= columns { (i, j) } else { (j, i) };
-            let value = basis.get(vector).and_then(|vector| vector.get(number)).copied();
-            *place = single(gain * value.unwrap_or(0.0));
-        }
-    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "parameters are float32")]

@@ -22,7 +22,7 @@ macro_rules! readers {
 readers! {
     /// Integers in 0..2**64.
     integer: u64 = crate::convert::coerce::unsigned;
-    first index n policy_delay position rollout seed target_update_interval
+    columns first index n policy_delay position rollout rows seed target_update_interval
 }
 
 readers! {

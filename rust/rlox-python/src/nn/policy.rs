@@ -138,6 +138,28 @@ impl PyRolloutPolicy {
         Ok(values.into_array())
     }
 
+    /// What the actor's network says of observations, float32 `[n, size]`: logits of choices, or means.
+    ///
+    /// Args:
+    ///     parameters: the vector of the engine.
+    ///     obs: `[n, obs_dim]`.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape.
+    fn outputs<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+    ) -> PyResult<Array<'py>> {
+        let parameters = self.parameters(parameters)?;
+        let (obs, n) = self.seen(obs)?;
+        let mut outputs = ViewMut::<f32>::fresh(py, &[n, self.of.kind.outputs()])?;
+        let (obs, out, acting) = (obs.slice(), outputs.slice_mut(), self.acting(&parameters));
+        detached(py, self.cost(n), || acting.outputs(obs, out))?;
+        Ok(outputs.into_array())
+    }
+
     /// Steps every environment T times: acting, stepping, writing, and valuing what was reached.
     ///
     /// The columns `[T, n, ...]` are written; what is said of them is what `act` and `step_into` say
