@@ -40,7 +40,7 @@ def resume(run: Path, config: RunConfig) -> tuple[Algorithm, Checkpoint | None]:
     # weights to begin with are in the checkpoints of a run that has begun
     checkpoints = whole_checkpoints(run)
     newest = next(checkpoints, None)
-    took = newest[1].state.get("backend") if newest else None
+    took = newest[1].backend if newest else None
     algorithm = build(replace(config, init_from=None), took)
     algorithm.config = replace(algorithm.config, init_from=config.init_from)
     refused: CheckpointError | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import Tensor, nn
 
-__all__ = ["moved", "torch_threads"]
+__all__ = ["is_module", "moved", "torch_threads"]
 
 # Kinds of devices to which pinned memory is copied while the host goes on.
 PINNED = ("cuda",)
@@ -27,10 +30,23 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Run a block with `count` torch threads and put the caller's number back."""
+    """Run a block with `count` torch threads and put the caller's number back.
+
+    Where nobody has imported torch there is nothing to set.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def is_module(given: object) -> TypeGuard[nn.Module]:
+    """Whether that is a module of torch, which nothing is where nobody has imported torch."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(given, torch.nn.Module)

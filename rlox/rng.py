@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-
-import torch
+from typing import TYPE_CHECKING
 
 from rlox._core import stream_seed
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
 
 __all__ = ["Streams", "keyed"]
 
@@ -24,6 +26,8 @@ def keyed(key: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
     Those of the CPU and of `devices` (each CUDA device and MPS has its own); afterwards they are as
     they were. For code that is not ours to change: module constructors, a user's own policy.
     """
+    import torch
+
     with ExitStack() as forks:
         forks.enter_context(torch.random.fork_rng(devices=[]))  # the CPU's
         torch.default_generator.manual_seed(key)
@@ -46,6 +50,8 @@ class Streams:
 
     def generator(self, name: str, counter: int = 0, device: str = "cpu") -> torch.Generator:
         """A torch generator at the start of the stream `(name, counter)`."""
+        import torch
+
         return torch.Generator(device=device).manual_seed(self.key(name, counter))
 
     def default(

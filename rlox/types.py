@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlox.devices import moved
 from rlox.errors import ShapeError
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "NO_UPDATE",
@@ -261,6 +263,12 @@ class Rollout:
         if batch_size < 1:
             raise ShapeError(f"batch_size={batch_size}, expected at least 1")
         order = self.shuffled(generator) if shuffle else self._valid_rows()
+        yield from self.minibatches(order, batch_size)
+
+    def minibatches(self, order: Tensor | None, batch_size: int) -> Iterator[Minibatch]:
+        """The rows of `order`, int64 numbers on the rollout's device, so many at a time; `None`: all rows."""
+        import torch
+
         # one gather for the epoch, then slices that share its memory
         rows = self._rows(order)
         names, columns = tuple(rows.extras), (*rows[:-1], *rows.extras.values())
@@ -271,9 +279,14 @@ class Rollout:
 
     def shuffled(self, generator: torch.Generator | None = None) -> Tensor:
         """Numbers of the valid rows in an order that comes from `generator`."""
+        import torch
+
+        return self.ordered(lambda count: torch.randperm(count, generator=generator))
+
+    def ordered(self, order: Callable[[int], Tensor]) -> Tensor:
+        """Numbers of the valid rows in the order that `order` gives so many, int64 `[valid rows]`."""
         rows = self._valid_rows()
-        count = len(self) if rows is None else len(rows)
-        mixed = moved(torch.randperm(count, generator=generator), self.obs.device)
+        mixed = moved(order(len(self) if rows is None else len(rows)), self.obs.device)
         return mixed if rows is None else rows[mixed]
 
     def _valid_rows(self) -> Tensor | None:
@@ -298,6 +311,8 @@ class Rollout:
 
 def _on(batch: B, device: torch.device | str) -> B:
     """A batch with all its tensors on `device`; itself when they are there already."""
+    import torch
+
     there = torch.device(device)
     if batch.obs.device == there:
         return batch
@@ -306,6 +321,8 @@ def _on(batch: B, device: torch.device | str) -> B:
 
 def _moved(value: Any, device: torch.device) -> Any:
     """A field of a batch on another device."""
+    from torch import Tensor
+
     if isinstance(value, Tensor):
         return moved(value, device)
     if isinstance(value, FinalObs):

@@ -1,20 +1,26 @@
 """Algorithms, one file each: the learner and its façade."""
 
-from typing import Any
+from __future__ import annotations
 
-from rlox.algorithms.a2c import A2C
-from rlox.algorithms.bc import BC
-from rlox.algorithms.ddpg import DDPG
-from rlox.algorithms.dqn import DQN
-from rlox.algorithms.hybrid_ppo import HybridPPO
-from rlox.algorithms.ppo import PPO
-from rlox.algorithms.rainbow import Rainbow
-from rlox.algorithms.recurrent_ppo import RecurrentPPO
-from rlox.algorithms.sac import SAC
-from rlox.algorithms.td3 import TD3
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from typing import TYPE_CHECKING, Any
+
 from rlox.configs import ALGO_CONFIGS
+from rlox.later import later
 from rlox.plugins import Offer, Plugged
 from rlox.runs.algorithm import Algorithm
+
+if TYPE_CHECKING:
+    from rlox.algorithms.a2c import A2C
+    from rlox.algorithms.bc import BC
+    from rlox.algorithms.ddpg import DDPG
+    from rlox.algorithms.dqn import DQN
+    from rlox.algorithms.hybrid_ppo import HybridPPO
+    from rlox.algorithms.ppo import PPO
+    from rlox.algorithms.rainbow import Rainbow
+    from rlox.algorithms.recurrent_ppo import RecurrentPPO
+    from rlox.algorithms.sac import SAC
+    from rlox.algorithms.td3 import TD3
 
 __all__ = [
     "A2C",
@@ -30,10 +36,21 @@ __all__ = [
     "RecurrentPPO",
 ]
 
-_ALGORITHMS: dict[str, type[Algorithm]] = {
-    facade.name: facade
-    for facade in (PPO, RecurrentPPO, A2C, DQN, Rainbow, SAC, TD3, DDPG, HybridPPO, BC)
+# The façade of each algorithm, by its name and module.
+_FACADES = {
+    "ppo": "PPO",
+    "recurrent_ppo": "RecurrentPPO",
+    "a2c": "A2C",
+    "dqn": "DQN",
+    "rainbow": "Rainbow",
+    "sac": "SAC",
+    "td3": "TD3",
+    "ddpg": "DDPG",
+    "hybrid_ppo": "HybridPPO",
+    "bc": "BC",
 }
+
+__getattr__ = later(__name__, {module: (name,) for module, name in _FACADES.items()})
 
 
 def _facade(offer: Offer, plugin: Any, told: str) -> type[Algorithm]:
@@ -48,4 +65,44 @@ def _facade(offer: Offer, plugin: Any, told: str) -> type[Algorithm]:
     return found
 
 
-ALGORITHMS = Plugged(_ALGORITHMS, "algo", _facade)
+class _Facades(Plugged[type[Algorithm]]):
+    """The classes by name; one is imported when it is looked up, rlox has, when they are gone through."""
+
+    def __init__(self) -> None:
+        super().__init__({}, "algo", _facade)
+        self.own = frozenset(_FACADES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _FACADES or super().__contains__(name)
+
+    def __missing__(self, name: str) -> type[Algorithm]:
+        if name not in _FACADES:
+            return super().__missing__(name)
+        self[name] = facade = __getattr__(_FACADES[name])
+        return facade  # type: ignore[no-any-return]
+
+    def _whole(self) -> dict[str, type[Algorithm]]:
+        own = {name: self[name] for name in _FACADES}
+        plugged = {name: self[name] for name in super().__iter__() if name not in own}
+        return own | plugged
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole())
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """The names."""
+        return self._whole().keys()
+
+    def values(self) -> ValuesView[type[Algorithm]]:  # type: ignore[override]
+        """The classes."""
+        return self._whole().values()
+
+    def items(self) -> ItemsView[str, type[Algorithm]]:  # type: ignore[override]
+        """Names and classes."""
+        return self._whole().items()
+
+
+ALGORITHMS = _Facades()

@@ -18,6 +18,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
+from rlox.networks import begun
 from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, FactoredActor, GaussianActor
 from rlox.runs.algorithm import Algorithm
@@ -107,7 +108,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
         encoding = encoding_of(algo, observations)
-        policy = _policy(algo, encoding.features, actions)
+        policy = begun(_policy(algo, encoding.features, actions), config.seed)
         policy.net = encoding.before(policy.net)
         policy = policy.to(device)
         return policy, BCLearner(policy, algo)

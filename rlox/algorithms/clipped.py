@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.on_policy import explained_variance, where
+from rlox.algorithms.on_policy import where
+from rlox.algorithms.ppo_schedule import NAMES, Scheduled
+from rlox.algorithms.torch_on_policy import explained_variance
 from rlox.configs import PPOConfig
-from rlox.configs.schedules import is_constant
 from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
 from rlox.optim import Adam
 from rlox.policies import Scored
@@ -20,18 +22,7 @@ from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.types import Clock, Rollout, Update
 
-__all__ = ["NAMES", "Clipped", "ClippedLearner"]
-
-# Means over the minibatches of an update, by their names in the metrics.
-NAMES = (
-    "loss/policy",
-    "loss/value",
-    "policy/entropy",
-    "policy/approx_kl",
-    "policy/clip_fraction",
-    "loss/total",
-    "train/grad_norm",
-)
+__all__ = ["Clipped", "ClippedLearner"]
 
 
 class Learned(Protocol):
@@ -58,7 +49,7 @@ P = TypeVar("P", bound=nn.Module)
 M = TypeVar("M", bound=Learned)
 
 
-class Clipped(PolicyLearner[P]):
+class Clipped(Scheduled, PolicyLearner[P]):
     """A policy, its optimizer and loss, the schedules of both, and what an update says of itself."""
 
     def __init__(self, policy: P, config: PPOConfig, streams: Streams) -> None:
@@ -66,34 +57,13 @@ class Clipped(PolicyLearner[P]):
         super().__init__(policy, self.adam)
         self.config = config
         self.streams = streams
-        self.loss = PPOLoss(
+        self.loss: PPOLoss = PPOLoss(
             config.initial("clip_eps"),
             config.vf_coef,
             config.initial("ent_coef"),
             config.max_grad_norm,
             config.clip_vloss,
         )
-
-    def _shuffler(self, index: int, epoch: int) -> torch.Generator:
-        """What a pass over rollout number `index` is shuffled by."""
-        return self.streams.generator("shuffle", index * self.config.n_epochs + epoch)
-
-    def _schedule(self, clock: Clock) -> None:
-        left = clock.remaining
-        self.optimizer.lr = self.config.at("learning_rate", left)
-        self.loss.clip_eps = self.config.at("clip_eps", left)
-        self.loss.ent_coef = self.config.at("ent_coef", left)
-
-    def _metrics(
-        self, explained: float, means: Mapping[str, float], epochs: int
-    ) -> dict[str, float]:
-        metrics = {"value/explained_variance": explained, **means}
-        metrics["train/learning_rate"] = self.optimizer.lr
-        metrics["train/clip_eps"] = self.loss.clip_eps
-        if not is_constant(self.config.ent_coef):
-            metrics["train/ent_coef"] = self.loss.ent_coef
-        metrics["train/epochs"] = float(epochs)
-        return metrics
 
 
 class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
@@ -125,12 +95,15 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
         return Update(metrics, count=1, samples=samples)
 
     @abstractmethod
-    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[M]:
-        """Disjoint minibatches that cover every valid row once, in an order that `generator` gives."""
+    def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[M]:
+        """Disjoint minibatches that cover every valid row once, as `order` mixes so many of them."""
 
     @abstractmethod
     def _evaluate(self, minibatch: M) -> Scored:
         """What the policy says of what was done."""
+
+    def _shuffled(self, index: int, epoch: int, count: int) -> Tensor:
+        return torch.from_numpy(self._order(index, epoch, count))
 
     def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
         """One pass, whose numbers go to `steps`; the rows learned from, and whether it was all of them.
@@ -138,7 +111,7 @@ class ClippedLearner(Clipped[P], ABC, Generic[P, M]):
         The shuffled copy of the rollout goes with the pass, before the next one makes its own.
         """
         samples = 0
-        for minibatch in self._minibatches(batch, self._shuffler(batch.index, epoch)):
+        for minibatch in self._minibatches(batch, partial(self._shuffled, batch.index, epoch)):
             row = self._step(minibatch)
             if row is None:
                 return samples, False

@@ -19,12 +19,13 @@ from rlox.configs.schedules import is_known
 from rlox.devices import moved
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
+from rlox.networks import begun
 from rlox.networks.noisy import stream_factors
 from rlox.optim import Adam, TargetNetwork
+from rlox.policies.engine import counted, told_where
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
 from rlox.policies.native_exploring import NativeGreedy
 from rlox.policies.native_q import NativeQ
-from rlox.policies.plain import counted, told_where
 from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.runs.algorithm import Algorithm
@@ -208,7 +209,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
 
     def compose(env: VectorEnv) -> OffPolicy:
-        online, target = (_network(algo, env).to(tools.device) for _ in range(2))
+        online, target = (_network(config, env).to(tools.device) for _ in range(2))
         given = (online, target, algo, config.seed)
         learner = choice.learner(
             online, lambda: NativeDQNLearner(*given), lambda: DQNLearner(*given)
@@ -251,7 +252,8 @@ class DQN(Algorithm):
         super().__init__(config, env_id, None, logger, callbacks)
 
 
-def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
+def _network(run: RunConfig, env: VectorEnv) -> QPolicy:
+    config = cast(DQNConfig, run.algo)
     kind = MaskedQPolicy if env.observations.masked else QPolicy
     encoding = encoding_of(config, env.observations)
     policy = kind(
@@ -264,6 +266,7 @@ def _network(config: DQNConfig, env: VectorEnv) -> QPolicy:
         _returns(config),
         config.noisy_sigma if config.noisy else None,
     )
+    policy = begun(policy, run.seed)
     policy.q = encoding.before(policy.q)
     return policy
 

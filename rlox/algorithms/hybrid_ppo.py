@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from rlox.algorithms.on_policy import collector_of, on_policy_parts
-from rlox.algorithms.ppo import PPOLearner
+from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
 from rlox.envs.make import EnvSource, require_native
@@ -35,7 +35,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """PPO's learner on rollouts that are collected in Rust."""
     algo = cast(HybridPPOConfig, config.algo)
     require_native(config.env, algo.name, tools.env)
-    if tools.device.type != "cpu":
+    if tools.device_name != "cpu":
         raise ConfigError(
             f"device={config.device}: hybrid_ppo acts in Rust on the memory that torch learns in, which "
             "is the CPU's; use device=cpu, or algo=ppo"

@@ -1,59 +1,75 @@
-"""PPO's update in Rust, on the parameters, moments and minibatches that torch's has."""
+"""PPO's update in Rust, on the minibatches that torch's has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from rlox._core import Iteration
-from rlox.algorithms.clipped import NAMES, Clipped
-from rlox.algorithms.on_policy import explained_in_rust, where
+from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
+from rlox.algorithms.on_policy import where
+from rlox.algorithms.ppo_schedule import NAMES, Scheduled
 from rlox.configs import PPOConfig
-from rlox.policies import ActorCritic
+from rlox.optim.native import NativeOptimizer
+from rlox.policies.engine import Adams, stepped, told_where
 from rlox.policies.native import NativePolicy, unmasked
-from rlox.policies.plain import Adams, stepped, told_where
 from rlox.rng import Streams
 from rlox.types import Clock, Iterated, Rollout, Update
 
 __all__ = ["NativePPOLearner"]
 
+ADAM_EPS = 1e-5
 
-class NativePPOLearner(Clipped[ActorCritic]):
+
+@dataclass
+class Weights:
+    """What of the loss is scheduled."""
+
+    clip_eps: float
+    ent_coef: float
+
+
+class NativePPOLearner(NativeLearner, Scheduled):
     """What one rollout does to the weights, in one call.
 
     Differs from `PPOLearner` by rounding only: the same minibatches, and a state that each can go on from.
     """
 
-    def __init__(self, policy: ActorCritic, config: PPOConfig, streams: Streams) -> None:
-        super().__init__(policy, config, streams)
-        self.native = NativePolicy(policy, self.optimizer.flat)
+    def __init__(self, native: NativePolicy, config: PPOConfig, streams: Streams) -> None:
+        rate, moments = config.initial("learning_rate"), ("exp_avg", "exp_avg_sq")
+        super().__init__(
+            native, NativeOptimizer(native.layout, native.vector, moments, rate, ADAM_EPS)
+        )
+        self.config, self.streams = config, streams
+        self.loss = Weights(config.initial("clip_eps"), config.initial("ent_coef"))
 
-    @torch.no_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedules are read once, from the clock at its start."""
         self._schedule(clock)
-        shuffled = [batch.shuffled(generator) for generator in self._shufflers(batch.index)]
+        valid = valid_rows(batch)
+        order = self._orders(batch.index, len(batch) if isinstance(valid, slice) else len(valid))
         self.native.check()
-        update = where(batch.index, len(batch), clock)
-        with told_where(update), stepped(self.adam) as adam:
-            told = self._learn(batch, torch.stack(shuffled), adam)
-        rows = batch.rows()
-        return self._update(told, explained_in_rust(rows.values, rows.returns))
+        with told_where(where(batch.index, len(batch), clock)), stepped(self.optimizer) as adam:
+            told = self._learn(batch, order if isinstance(valid, slice) else valid[order], adam)
+        return self._update(told, explained(batch))
 
     def iterate(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> Iterated:
         """Collect rollout number `index`, of so many rows, and learn from it, with the bits of `update`."""
         self._schedule(clock)
-        shuffled = [torch.randperm(rows, generator=g) for g in self._shufflers(index)]
-        order = torch.stack(shuffled).numpy()
-        with told_where(where(index, rows, clock)), stepped(self.adam) as adam:
+        order = self._orders(index, rows)
+        with told_where(where(index, rows, clock)), stepped(self.optimizer) as adam:
             told = iteration.ppo(*adam, order, **self._settings())
         return Iterated(self._update(told, told["explained_variance"]), told["seconds"])
 
-    def _shufflers(self, index: int) -> Iterator[torch.Generator]:
-        """Of each pass over rollout number `index`."""
-        return (self._shuffler(index, epoch) for epoch in range(self.config.n_epochs))
+    def _orders(self, index: int, rows: int) -> NDArray[np.int64]:
+        """Of each pass over rollout number `index`, `[n_epochs, rows]`."""
+        order = partial(self._order, index, count=rows)
+        return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 
     def _update(self, told: Mapping[str, float], explained: float) -> Update:
         """What the engine said, by the names of the metrics."""
@@ -61,17 +77,17 @@ class NativePPOLearner(Clipped[ActorCritic]):
         metrics = self._metrics(explained, means, int(told["epochs"]))
         return Update(metrics, count=1, samples=int(told["samples"]))
 
-    def _learn(self, batch: Rollout, order: torch.Tensor, adam: Adams) -> dict[str, float]:
+    def _learn(self, batch: Rollout, order: NDArray[np.int64], adam: Adams) -> dict[str, float]:
         obs, mask = unmasked(batch)
         return self.native.engine.ppo(
             *adam,
             obs,
-            batch.actions.numpy(),
-            batch.log_probs.numpy(),
-            batch.values.numpy(),
-            batch.advantages.numpy(),
-            batch.returns.numpy(),
-            order.numpy(),
+            np.asarray(batch.actions),
+            np.asarray(batch.log_probs),
+            np.asarray(batch.values),
+            np.asarray(batch.advantages),
+            np.asarray(batch.returns),
+            order,
             mask=mask,
             **self._settings(),
         )
@@ -81,13 +97,13 @@ class NativePPOLearner(Clipped[ActorCritic]):
         config, loss = self.config, self.loss
         return {
             "batch_size": config.batch_size,
-            "learning_rate": self.adam.lr,
+            "learning_rate": self.optimizer.lr,
             "clip_eps": loss.clip_eps,
-            "vf_coef": loss.vf_coef,
+            "vf_coef": config.vf_coef,
             "ent_coef": loss.ent_coef,
             "max_grad_norm": config.max_grad_norm,
             "clip_vloss": config.clip_vloss,
             "normalize_advantages": config.normalize_advantages,
             "target_kl": config.target_kl,
-            "adam_eps": self.adam.eps,
+            "adam_eps": self.optimizer.eps,
         }

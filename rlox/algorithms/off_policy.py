@@ -19,7 +19,7 @@ from rlox.envs.make import Stages, make_vec, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
-from rlox.networks.encoders import Cost
+from rlox.parameters.cost import Cost
 from rlox.policies.base import Policy
 from rlox.policies.native_exploring import Explores
 from rlox.runs.preflight import LEARNED, require_memory, require_networks

@@ -3,98 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-import torch
-from torch import Tensor, nn
-
-from rlox import _core
-from rlox.algorithms.encoding import NO_COST, Encoding, encoding_of
-from rlox.collectors import NativeCollector, RolloutCollector
+from rlox.algorithms.encoding import Encoding, encoding_of
 from rlox.collectors.fused import FusedSource, Iterates
+from rlox.collectors.native import NativeCollector
+from rlox.collectors.rollout import RolloutCollector
 from rlox.configs import RunConfig
-from rlox.configs.code import Code, name_of
+from rlox.configs.code import Code
 from rlox.configs.on_policy import OnPolicyConfig
-from rlox.configs.params import is_object_name, object_name
+from rlox.configs.params import object_name
+from rlox.devices import is_module
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import Stages
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError
-from rlox.importing import made
-from rlox.networks.encoders import Cost
-from rlox.policies import (
-    ActorCritic,
-    ContinuousPolicy,
-    DiscretePolicy,
-    FactoredPolicy,
-    MaskedDiscretePolicy,
-    MaskedFactoredPolicy,
-    SDEPolicy,
-    as_actor_critic,
-    require_takes,
-)
-from rlox.policies.native import Acts, NativePolicy
+from rlox.parameters.cost import NO_COST, Cost
+from rlox.policies.engine import refused
+from rlox.policies.native import Acts, NativePolicy, Sizes
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.arena import Arena
 from rlox.sources.collector import SCORE_IMAGES, SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
-from rlox.training.actor import Actor
+from rlox.training.actor import Actor, ActorOf, NativeActor
+from rlox.training.backend import BY_TORCH, Choice
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import torch_threads
 from rlox.types import Clock, Rollout
 
-__all__ = [
-    "collector_of",
-    "explained_in_rust",
-    "explained_variance",
-    "make_policy",
-    "on_policy_parts",
-    "own_policy",
-    "rollout_bytes",
-    "where",
-]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import nn
+
+    from rlox.policies.base import ActorCritic
+
+__all__ = ["Engine", "collector_of", "on_policy_parts", "own_policy", "rollout_bytes", "where"]
 
 
-def make_policy(
-    config: OnPolicyConfig, obs_dim: int, actions: ActionCodec, masked: bool = False
-) -> ActorCritic:
-    """The policy that `config` describes for this observation and action space.
+@dataclass(frozen=True)
+class Engine:
+    """What may learn in torch's place: whether it does, and the learner of its policy."""
 
-    `masked` where a mask of the actions is behind the `obs_dim` numbers of an observation.
-    """
-    shared: dict[str, Any] = {
-        "net_arch": config.net_arch,
-        "critic_net_arch": config.critic_net_arch,
-        "activation": config.activation,
-        "ortho_init": config.ortho_init,
-    }
-    if actions.choices and config.use_sde:
-        said = "Discrete" if actions.discrete else short(actions.space)
-        raise ConfigError(
-            f"algo.use_sde=true needs Box actions, this environment's are {said}; leave algo.use_sde out"
-        )
-    if actions.discrete:
-        kind = MaskedDiscretePolicy if masked else DiscretePolicy
-        return kind(obs_dim, actions.size, **shared)
-    if actions.choices:
-        of = MaskedFactoredPolicy if masked else FactoredPolicy
-        parts = actions.choices, actions.vector
-        return of(obs_dim, *parts, log_std_init=config.log_std_init, **shared)
-    if config.use_sde:
-        frequency = config.sde_sample_freq
-        return SDEPolicy(
-            obs_dim, actions.size, log_std_init=config.log_std_init, sample_freq=frequency, **shared
-        )
-    return ContinuousPolicy(obs_dim, actions.size, log_std_init=config.log_std_init, **shared)
+    choice: Choice
+    make_learner: Callable[[NativePolicy], Learner[Rollout]]
 
 
 @runtime_checkable
 class Native(Protocol):
-    """What learns in Rust, whose policy acts there too."""
+    """What acts in Rust."""
 
     native: NativePolicy
 
@@ -105,11 +64,13 @@ def on_policy_parts(
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
     minibatch: int | None = None,
     orders: int = 0,
+    engine: Engine | None = None,
 ) -> Parts:
     """Rollouts of `algo.n_steps`, of the user's policy or of the one that `config` describes.
 
     `minibatch` rows at a time are what the learner reads of a rollout that it shuffles; `None`: all
-    rows at once, where they lie. `orders` of all rows are held at the same time.
+    rows at once, where they lie. `orders` of all rows are held at the same time. `engine` is what may learn
+    in torch's place.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     kind = RolloutCollector if algo.backend == "torch" else NativeCollector
@@ -117,7 +78,7 @@ def on_policy_parts(
         env_config.id if tools.env is None else tools.env,
         env_config.n_envs,
         config.seed,
-        tools.device,
+        tools.device_name,
         algo.gamma,
         algo.gae_lambda,
         config=env_config,
@@ -129,77 +90,123 @@ def on_policy_parts(
     wished = (algo, seen, config.env.id, algo.share_encoder)
     encoding = Encoding(seen.seen) if own else encoding_of(*wished)
     require_memory(
-        rollout_bytes(algo, env, tools.device, minibatch, widths, encoding.cost)
+        rollout_bytes(algo, env, tools.device_name == "cpu", minibatch, widths, encoding.cost)
         + 8 * orders * algo.n_steps * env.n_envs,
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps or env.n_envs",
     )
-    if own:
-        policy = as_actor_critic(tools.policy or _named_policy(config, algo, tools, env))
-        require_takes(policy, torch.from_numpy(seen.rows(2)), env.actions, config.env.id)
-    else:
+    if not own:
+        _require_vectors(algo, env.actions)
         heads, features = (env.actions.size, 1), encoding.features
         require_networks(
             *((features, *hidden, out) for hidden, out in zip(widths, heads, strict=True)),
             more=encoding.cost.parameters * (1 if algo.share_encoder else 2),
         )
-        with (
-            tools.streams.default("init", device=tools.device),
-            torch_threads(config.torch_threads),
-        ):
-            policy = make_policy(algo, features, env.actions, seen.masked > 0)
-            policy = encoding.around(policy, seen.masked, algo.share_encoder, algo.ortho_init)
-    policy = policy.to(tools.device)
-    learner = make_learner(policy)
-    actor = Actor(policy, env.observations, env.actions, collector.obs_normalizer, tools.device)
+    learner, policy = _learner(config, tools, env, encoding, make_learner, engine)
+    acts: type[ActorOf[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
+    normalizer = collector.obs_normalizer
+    actor = acts(policy, env.observations, env.actions, normalizer, tools.device_name)
     source = _source(collector, policy, learner, algo.n_steps)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
-    return Parts(source, learner, actor, evaluator, encoding.said)
+    backend = engine.choice.made if engine else BY_TORCH
+    return Parts(source, learner, actor, evaluator, encoding.said, backend)
+
+
+def _learner(
+    config: RunConfig,
+    tools: Tools,
+    env: VectorEnv,
+    encoding: Encoding,
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    engine: Engine | None,
+) -> tuple[Learner[Rollout], Acts]:
+    """What learns, and whose policy it is."""
+    algo = cast(OnPolicyConfig, config.algo)
+    own = tools.policy is not None or algo.policy is not None
+    if engine is not None and not own:
+        sizes = _sizes(algo, encoding.features, env.actions)
+        native = engine.choice.native(
+            sizes.widest, lambda: _in_rust(config, tools, env, encoding, sizes)
+        )
+        if native is not None:
+            return engine.make_learner(native), native
+    from rlox.algorithms.torch_on_policy import described_policy, own_module
+
+    if not own:
+        policy = described_policy(config, tools, env, encoding)
+        return make_learner(policy), policy
+    policy = own_module(config, tools, env)
+    if engine is None:
+        return make_learner(policy), policy
+    make = engine.make_learner
+    learner = engine.choice.learner(
+        policy, lambda: make(NativePolicy.of(policy)), lambda: make_learner(policy)
+    )
+    return learner, learner.native if isinstance(learner, Native) else policy
+
+
+def _sizes(algo: OnPolicyConfig, features: int, actions: ActionCodec) -> Sizes:
+    """Of the networks that are configured."""
+    kind = "choices" if actions.choices else "sde" if algo.use_sde else "numbers"
+    kept = algo.sde_sample_freq if algo.use_sde else 1
+    actor, critic = algo.widths
+    return Sizes(
+        kind, actions.size, features, actor, critic, algo.activation, kept if kept > 0 else None
+    )
+
+
+def _in_rust(
+    config: RunConfig, tools: Tools, env: VectorEnv, encoding: Encoding, sizes: Sizes
+) -> NativePolicy:
+    """The policy that is configured, in Rust; ConfigError for one that it does not know."""
+    algo, actions, masked = cast(OnPolicyConfig, config.algo), env.actions, env.observations.masked
+    if encoding.make is not None:
+        raise refused("behind an encoder of images, not a built-in policy of vectors")
+    if actions.choices and not actions.discrete:
+        raise refused("of actions of several parts, not a built-in policy of vectors")
+    if tools.device_name != "cpu":
+        raise refused(f"on {tools.device_name}, not in float32 on the CPU")
+
+    def module() -> ActorCritic:
+        from rlox.algorithms.torch_on_policy import make_policy
+
+        return make_policy(algo, encoding.features, actions, masked > 0)
+
+    return NativePolicy.begun(sizes, config.seed, algo.ortho_init, algo.log_std_init, module)
 
 
 def _source(
-    collector: RolloutCollector, policy: ActorCritic, learner: Learner[Rollout], n_steps: int
+    collector: RolloutCollector, policy: Acts, learner: Learner[Rollout], n_steps: int
 ) -> RolloutSource:
     """Rollouts of the policy, or of what acts for it in Rust, where they may be learned from as well."""
-    if isinstance(learner, Iterates):
+    if isinstance(learner, Iterates) and isinstance(collector, NativeCollector):
         return FusedSource(collector, learner.native, n_steps, learner)
     acts: Acts = learner.native if isinstance(learner, Native) else policy
     return RolloutSource(collector, acts, n_steps)
+
+
+def _require_vectors(algo: OnPolicyConfig, actions: ActionCodec) -> None:
+    """`ConfigError` for gSDE of choices."""
+    if actions.choices and algo.use_sde:
+        said = "Discrete" if actions.discrete else short(actions.space)
+        raise ConfigError(
+            f"algo.use_sde=true needs Box actions, this environment's are {said}; leave algo.use_sde out"
+        )
 
 
 def own_policy(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
     """A policy that a façade was given as an object; its name, or what makes one, goes to the `options`."""
     if policy is None:
         return None
-    held = policy if isinstance(policy, nn.Module) else None
+    held = policy if is_module(policy) else None
     options["policy"] = policy if held is None else object_name(held)
     return held
-
-
-def _named_policy(
-    config: RunConfig, algo: OnPolicyConfig, tools: Tools, env: VectorEnv
-) -> nn.Module:
-    """The policy that `algo.policy` names, made of the spaces and its own arguments."""
-    assert algo.policy is not None
-    if not callable(algo.policy) and is_object_name(name_of(algo.policy)):
-        raise ConfigError(
-            f"algo.policy={name_of(algo.policy)}: an object, which is not saved; give it again: "
-            "from_checkpoint(path, policy=...)"
-        )
-    with tools.streams.default("init", device=tools.device), torch_threads(config.torch_threads):
-        policy = made(algo.policy, "algo.policy", env.observation_space, env.action_space)
-    if not isinstance(policy, nn.Module):
-        raise ConfigError(
-            f"algo.policy={name_of(algo.policy)} gave a {type(policy).__name__}, expected a "
-            "torch.nn.Module"
-        )
-    return policy
 
 
 def rollout_bytes(
     config: OnPolicyConfig,
     env: VectorEnv,
-    device: torch.device,
+    on_cpu: bool,
     minibatch: int | None,
     widths: tuple[Sequence[int], Sequence[int]],
     encoders: Cost = NO_COST,
@@ -210,12 +217,12 @@ def rollout_bytes(
     order (with `minibatch`) and what the gradient needs of the rows learned from at once, which is
     what each hidden layer of actor and critic keeps (`widths`; none for a policy of the user's own,
     which nobody knows), the gradients of the widest, and what `encoders` keep. All but the arena is
-    memory of `device`, which is not counted unless it is the CPU's.
+    memory of a device, which is not counted unless it is the CPU's.
     """
     actions, seen = env.actions, env.observations
     rows = config.n_steps * env.n_envs
     arena = Arena.bytes_of(config.n_steps, env.n_envs, seen.dim, actions, seen.dtype)
-    if device.type != "cpu":
+    if not on_cpu:
         return arena
     hidden = [*widths[0], *widths[1]]
     widest, heads = max(hidden, default=0), 8 * (actions.scored + 1)  # numbers a row; heads roughly
@@ -243,16 +250,3 @@ def collector_of(algorithm: Algorithm) -> RolloutCollector:
 def where(index: int, rows: int, clock: Clock) -> str:
     """Which update a message is about: that of rollout number `index`, of so many rows."""
     return f"update of rollout {index} (env_steps {clock.env_steps + rows})"
-
-
-def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(R - V) / Var(R); 0 when the returns do not vary."""
-    variance = returns.var(correction=0)
-    if not float(variance):
-        return 0.0
-    return float(1.0 - (returns - values).var(correction=0) / variance)
-
-
-def explained_in_rust(values: Tensor, returns: Tensor) -> float:
-    """The same of columns on the CPU as iterations in Rust say it, whose sums are of float64."""
-    return _core.explained_variance(values.numpy(), returns.numpy())

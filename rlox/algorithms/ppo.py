@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch import nn
-
-from rlox.algorithms.clipped import ClippedLearner
 from rlox.algorithms.native_ppo import NativePPOLearner
-from rlox.algorithms.on_policy import collector_of, on_policy_parts, own_policy
+from rlox.algorithms.on_policy import Engine, collector_of, on_policy_parts, own_policy
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import PPOConfig, RunConfig
 from rlox.configs.code import Code
 from rlox.envs.make import EnvSource
-from rlox.policies import ActorCritic, Scored
+from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import Choice
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, environment_of
-from rlox.types import Minibatch, Rollout
+from rlox.types import Rollout
 
-__all__ = ["PPO", "PPOLearner"]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import nn
+
+    from rlox.policies.base import ActorCritic
+
+__all__ = ["PPO"]
 
 MANY = 2**30  # bytes of the orders in which all epochs of an update go through a rollout
 
 
-class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
-    """The rows of a rollout in any order: each says all that the policy reads."""
+def by_torch(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
+    """What makes the learner of a module."""
 
-    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Minibatch]:
-        return batch.sample_minibatches(self.config.batch_size, True, generator)
+    def made(policy: ActorCritic) -> Learner[Rollout]:
+        from rlox.algorithms.torch_ppo import PPOLearner
 
-    def _evaluate(self, minibatch: Minibatch) -> Scored:
-        return self.policy.scored(minibatch.obs, minibatch.actions)
+        return PPOLearner(policy, config, streams)
+
+    return made
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:
@@ -47,14 +48,14 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         f"the orders of {algo.n_epochs:,} epochs take {held / 2**30:.1f} GiB" if held > MANY else ""
     )
     choice = Choice(algo.backend, config, algo.batch_size, tools.backend, much)
-
-    def learner(policy: ActorCritic) -> Learner[Rollout]:
-        given = (policy, algo, tools.streams)
-        return choice.learner(policy, lambda: NativePPOLearner(*given), lambda: PPOLearner(*given))
-
-    orders = 0 if choice.surely_torch else algo.n_epochs
-    parts = on_policy_parts(config, tools, learner, minibatch=algo.batch_size, orders=orders)
-    return replace(parts, backend=choice.made)
+    return on_policy_parts(
+        config,
+        tools,
+        by_torch(algo, tools.streams),
+        minibatch=algo.batch_size,
+        orders=0 if choice.surely_torch else algo.n_epochs,
+        engine=Engine(choice, lambda native: NativePPOLearner(native, algo, tools.streams)),
+    )
 
 
 class PPO(Algorithm):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource, Stages
 from rlox.errors import ConfigError
-from rlox.networks.encoders import Cost
+from rlox.parameters.cost import Cost
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
@@ -54,8 +54,8 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, Sequences]):
         is_first = batch.extras["is_first"].cpu()
         return super().update(replace(batch, extras={**batch.extras, "is_first": is_first}), clock)
 
-    def _minibatches(self, batch: Rollout, generator: torch.Generator) -> Iterator[Sequences]:
-        return sequence_minibatches(batch, self.config.batch_size, generator)
+    def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Sequences]:
+        return sequence_minibatches(batch, self.config.batch_size, order(batch.n_envs))
 
     def _evaluate(self, minibatch: Sequences) -> Scored:
         def evaluate() -> tuple[Tensor, Tensor, Tensor]:
@@ -146,7 +146,7 @@ def recurrent_bytes(
 ) -> int:
     """As `rollout_bytes`, with what recurrences keep of the rows learned from, or scored, at once."""
     minibatch = max(config.batch_size, config.n_steps)
-    plain = rollout_bytes(config, env, device, minibatch, config.widths, encoders)
+    plain = rollout_bytes(config, env, device.type == "cpu", minibatch, config.widths, encoders)
     if device.type != "cpu":
         return plain
     rows = config.n_steps * env.n_envs

@@ -22,12 +22,18 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
 from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_target
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, inference
+from rlox.networks import (
+    EnsembleMLP,
+    SquashedGaussianPolicy,
+    SquashedSDEPolicy,
+    begun,
+    inference,
+)
 from rlox.optim import Adam, TargetNetwork
+from rlox.policies.engine import stepped, told_where
 from rlox.policies.exploration import NoisyExploration, SampledChoices
 from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeSquashed
-from rlox.policies.plain import stepped, told_where
 from rlox.policies.soft import CategoricalSoftPolicy, SoftPolicy, SquashedPolicy
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import Choice
@@ -236,8 +242,9 @@ def _vectors(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
         else SquashedGaussianPolicy(dim, size, net_arch=net_arch, activation=algo.activation)
     )
     critic = EnsembleMLP(algo.n_critics, (dim + size, *critic_net_arch, 1), algo.activation)
-    actor.net = encoding.before(actor.net)
-    policy = SquashedPolicy(actor, encoding.ensemble(critic)).to(tools.device)
+    policy = begun(SquashedPolicy(actor, critic), config.seed)
+    policy.actor.net, policy.critic = encoding.before(actor.net), encoding.ensemble(critic)
+    policy = policy.to(tools.device)
     shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
     once = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
     every = once if algo.use_sde else 1
@@ -262,7 +269,7 @@ def _choices(config: RunConfig, algo: SACConfig, env: VectorEnv, tools: Tools) -
         )
     encoding = encoding_of(algo, env.observations)
     sizes = (encoding.features, env.actions.size, algo.n_critics, *algo.widths)
-    policy = CategoricalSoftPolicy(*sizes, algo.activation)
+    policy = begun(CategoricalSoftPolicy(*sizes, algo.activation), config.seed)
     policy.actor.net = encoding.before(policy.actor.net)
     policy.critic = encoding.ensemble(policy.critic)
     policy = policy.to(tools.device)

@@ -19,13 +19,13 @@ from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import EnvSource
 from rlox.losses import critics_gradient, critics_loss, td_target
-from rlox.networks import ActionValues, inference
+from rlox.networks import ActionValues, begun, inference
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.engine import stepped, told_where
 from rlox.policies.exploration import NoisyExploration
 from rlox.policies.native_exploring import NativeExploration
 from rlox.policies.native_vectors import NativeDeterministic
-from rlox.policies.plain import stepped, told_where
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import Choice
 from rlox.training.finite import require_finite, require_finite_parameters
@@ -200,7 +200,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         actions = env.actions.unit(config.env.id, algo.name)
         encoding = encoding_of(algo, env.observations)
         sizes = (encoding.features, actions.size, algo.n_critics, *algo.widths)
-        policy = DeterministicPolicy(*sizes, algo.activation)
+        policy = begun(DeterministicPolicy(*sizes, algo.activation), config.seed)
         policy.actor = encoding.before(policy.actor)
         policy.critic = encoding.ensemble(policy.critic)
         policy = policy.to(tools.device)

@@ -1,7 +1,23 @@
 """Rollouts with advantages, as a training loop of one's own uses them."""
 
-from rlox.collectors.candle import CandleCollector
-from rlox.collectors.native import NativeCollector
-from rlox.collectors.rollout import RolloutCollector
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlox.later import later
+
+if TYPE_CHECKING:
+    from rlox.collectors.candle import CandleCollector
+    from rlox.collectors.native import NativeCollector
+    from rlox.collectors.rollout import RolloutCollector
 
 __all__ = ["CandleCollector", "NativeCollector", "RolloutCollector"]
+
+__getattr__ = later(
+    __name__,
+    {
+        "candle": ("CandleCollector",),
+        "native": ("NativeCollector",),
+        "rollout": ("RolloutCollector",),
+    },
+)

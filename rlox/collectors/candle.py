@@ -21,6 +21,7 @@ from rlox.devices import torch_threads
 from rlox.envs.actions import ActionCodec
 from rlox.envs.native import native_engine
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.networks import begun
 from rlox.optim import FlatParameters
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.native import NativePolicy
@@ -122,7 +123,7 @@ class CandleCollector:
         _require_dims(asked.env_id, obs_dim, n_actions, seen, actions)
         kind = DiscretePolicy if actions.discrete else ContinuousPolicy
         with Streams(asked.seed).default("init"), torch_threads(1):
-            policy = kind(seen, actions.size, asked.hidden)
+            policy = begun(kind(seen, actions.size, asked.hidden), asked.seed, orthogonal=True)
         self._policy = NativePolicy(policy, FlatParameters(policy))
         self._weights = Weights(policy)
         self.parameter_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType(

@@ -33,13 +33,14 @@ class FusedSource(RolloutSource):
     which of the two changes no bit.
     """
 
+    collector: NativeCollector
     learner: Iterates
 
     def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
         """Collect the next rollout, and learn from it where that is one call."""
         learn = partial(self.learner.iterate, clock)
-        if isinstance(self.collector, NativeCollector):
-            iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
-            if iterated is not None:
-                return iterated, self.collector.progress
-        return super().next(clock)
+        iterated = self.collector.iterate(self.learner.native, self.n_steps, learn)
+        return super().next(clock) if iterated is None else (iterated, self.collector.progress)
+
+    def _collected(self) -> Rollout:
+        return self.collector.arrays(self.learner.native, self.n_steps)

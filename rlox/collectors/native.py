@@ -12,6 +12,7 @@ from rlox.collectors.rollout import RolloutCollector
 from rlox.envs.base import VectorEnv
 from rlox.envs.native import NativeVecEnv
 from rlox.policies.native import Acts, NativePolicy
+from rlox.sources.advantages import gae
 from rlox.sources.arena import Arena, Ended
 from rlox.sources.collector import look_ahead
 from rlox.types import Episode, Iterated, Rollout
@@ -36,6 +37,15 @@ class NativeCollector(RolloutCollector):
         """As `collect`, but where the environments wrote it: on the CPU, in the arena's memory."""
         if not isinstance(policy, NativePolicy):
             return super().gather(policy, n_steps)
+        return self._gathered(policy, n_steps, tensors=True)
+
+    def arrays(self, policy: NativePolicy, n_steps: int) -> Rollout:
+        """As `collect`, with NumPy's arrays where tensors are: what a learner in Rust reads."""
+        rollout = self._gathered(policy, n_steps, tensors=False)
+        gae(rollout, self.gamma, self.gae_lambda)
+        return rollout
+
+    def _gathered(self, policy: NativePolicy, n_steps: int, tensors: bool) -> Rollout:
         policy.check()
         arena = self._arena_of(n_steps)
         self._start(arena)
@@ -46,7 +56,7 @@ class NativeCollector(RolloutCollector):
             self._value(policy, arena, ended)
         else:
             ended, episodes = self._collect(policy, arena, core)
-        return self._finished(arena, ended, episodes)
+        return self._finished(arena, ended, episodes, tensors)
 
     def iterate(self, policy: NativePolicy, n_steps: int, learn: Learn) -> Iterated | None:
         """Collect the next rollout and learn from it in one call, where Rust does all that is done to it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import VectorEnv
@@ -11,6 +11,9 @@ from rlox.policies.native import Acts
 from rlox.sources.advantages import gae
 from rlox.sources.collector import Collector
 from rlox.types import Rollout
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
 
 __all__ = ["RolloutCollector"]
 

@@ -66,9 +66,9 @@ class OffPolicyConfig(AlgorithmConfig):
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     backend: str = param(
-        "torch",
-        "engine of the update; native: in Rust, for plain networks of vectors on the CPU; "
-        "auto: the one that was measured to be faster",
+        "auto",
+        "engine of the update; native is in Rust, for plain networks of vectors on the CPU; "
+        "auto takes it where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )
     inference: str = param(

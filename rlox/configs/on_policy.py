@@ -64,9 +64,9 @@ class OnPolicyConfig(AlgorithmConfig):
         -1, "steps between new gSDE noise matrices; -1: once a rollout", within="[-1, inf)"
     )
     backend: str = param(
-        "torch",
-        "engine of rollouts and updates; native: in Rust, for the built-in policies of vectors on the CPU; "
-        "auto: the one that was measured to be faster",
+        "auto",
+        "engine of rollouts and updates; native is in Rust, for the built-in policies of vectors on the CPU; "
+        "auto takes it where it was measured to be faster",
         choices=("auto", "torch", "native"),
     )
     inference: str = param(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -25,7 +26,7 @@ from rlox.envs.spaces import BinaryCodec, ObservationCodec, short
 from rlox.export.arithmetic import Bounds, Moments, acted, difference, said
 from rlox.export.networks import Network, network_of, refused
 from rlox.runs.algorithm import Algorithm
-from rlox.training.actor import Actor
+from rlox.training.actor import Forgetful
 
 __all__ = ["FORMAT", "TOLERANCE", "Exported", "Golden", "exported"]
 
@@ -106,14 +107,14 @@ def exported(algorithm: Algorithm, told: Mapping[str, str] | None = None) -> Exp
     several parts, choices among observations, and Boxes of whole numbers.
     """
     actor = algorithm.parts.actor
-    if not isinstance(actor, Actor):
+    if not isinstance(actor, Forgetful):
         raise refused("a memory")
     _require_numbers(actor.observations)
     start, bounds = _action(actor.actions)
-    network = network_of(actor.policy)
+    network = network_of(actor.module)
     moments = _moments(actor.normalizer)
     obs = _golden_observations(actor.observations.space, actor.observations.dim, moments)
-    with actor.ready():
+    with torch.inference_mode(), actor.ready():
         outputs = network.says(actor.seen(obs)).cpu().numpy()
         actions = actor.act(obs)
     golden = Golden(obs, outputs, actions.reshape(len(obs), -1) if bounds else actions)

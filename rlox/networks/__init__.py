@@ -12,7 +12,7 @@ from rlox.networks.encoders import (
     orthogonal_encoder,
 )
 from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import hooked, inference, mlp, orthogonal_init, trace
+from rlox.networks.mlp import begun, hooked, inference, mlp, orthogonal_init, trace
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import Recurrence
 from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
@@ -33,6 +33,7 @@ __all__ = [
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
     "Traced",
+    "begun",
     "behind",
     "cost_of",
     "gradient_of",

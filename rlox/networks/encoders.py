@@ -17,6 +17,7 @@ from rlox.errors import ConfigError, ShapeError
 from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.noisy import apply
 from rlox.networks.traced import Graph, Traced
+from rlox.parameters.cost import Cost
 
 __all__ = [
     "CONVOLUTIONS",
@@ -226,15 +227,6 @@ def orthogonal_encoder(encoder: Encoder) -> None:
             nn.init.orthogonal_(layer.weight, math.sqrt(2))
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
-
-
-class Cost(NamedTuple):
-    """What an encoder takes: numbers, of 4 bytes in float32."""
-
-    parameters: int
-    kept: int  # of a row, for going back
-    widest: int  # of a row, at once, where nobody goes back
-    features: int = 0  # that it gives
 
 
 def cost_of(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.networks.layers import FUSED, Layers
 from rlox.networks.traced import Graph, Traced
+from rlox.parameters.initial import initial
 
-__all__ = ["ACTIVATIONS", "inference", "mlp", "orthogonal_init", "trace"]
+__all__ = ["ACTIVATIONS", "begun", "inference", "mlp", "orthogonal_init", "trace"]
+
+M = TypeVar("M", bound=nn.Module)
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
@@ -106,3 +110,13 @@ def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:
         last = layer is linear[-1]
         nn.init.orthogonal_(layer.weight, head_gain if last else math.sqrt(2))
         nn.init.zeros_(layer.bias)
+
+
+@torch.no_grad()
+def begun(module: M, seed: int, orthogonal: bool = False) -> M:
+    """`module` with the weights that its linear layers have at the start of a run: `initial`."""
+    parameters = dict(module.named_parameters())
+    shapes = [(name, tuple(p.shape)) for name, p in parameters.items()]
+    for name, values in initial(shapes, seed, orthogonal):
+        parameters[name].copy_(torch.from_numpy(values))
+    return module

@@ -12,20 +12,22 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError
 from rlox.networks.traced import way_back
+from rlox.parameters.layout import Layout
 
 __all__ = ["FlatParameters"]
-
-ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
 
 
 class FlatParameters:
     """The trainable parameters of `module`, which become views of `vector`, as their `grad` do of `gradient`.
 
     Build it after the module is on its device; loading a state dict into the module afterwards works
-    as ever. `learned=False`: nothing is, and there are no gradients.
+    as ever. `learned=False`: nothing is, and there are no gradients. A `vector` of this layout that is given
+    has the parameters, in place of the module's own.
     """
 
-    def __init__(self, module: nn.Module, learned: bool = True) -> None:
+    def __init__(
+        self, module: nn.Module, learned: bool = True, vector: Tensor | None = None
+    ) -> None:
         named = {n: p for n, p in module.named_parameters() if p.requires_grad}
         kinds = sorted({f"{p.dtype} on {p.device}" for p in named.values()})
         if not kinds:
@@ -37,15 +39,14 @@ class FlatParameters:
                 f"the policy's trainable parameters must share one dtype and device, got {', '.join(kinds)}"
             )
         self.parameters = list(named.values())
-        self._slices: dict[str, slice] = {}
-        start = 0
-        for name, parameter in named.items():
-            self._slices[name] = slice(start, start + parameter.numel())
-            start += -(-parameter.numel() // ALIGN) * ALIGN
-        self.vector = self.parameters[0].detach().new_zeros(start)
-        self._shapes = {name: p.shape for name, p in named.items()}
+        self.layout = Layout((name, tuple(p.shape)) for name, p in named.items())
+        given = vector is not None
+        self.vector = (
+            self.parameters[0].detach().new_zeros(self.layout.size) if vector is None else vector
+        )
         for parameter, view in zip(self.parameters, self.views(self.vector).values(), strict=True):
-            view.copy_(parameter.detach())
+            if not given:
+                view.copy_(parameter.detach())
             parameter.data = view
         self.gradient = torch.zeros_like(self.vector) if learned else self.vector.new_empty(0)
         self._gradients = list(self.views(self.gradient).values()) if learned else []
@@ -79,7 +80,9 @@ class FlatParameters:
 
     def _frozen(self) -> str:
         names = [
-            n for n, p in zip(self._slices, self.parameters, strict=True) if not p.requires_grad
+            n
+            for n, p in zip(self.layout.slices, self.parameters, strict=True)
+            if not p.requires_grad
         ]
         return (
             f"{', '.join(names)}: no gradient is wanted any more (requires_grad=False), but the optimizer "
@@ -88,4 +91,4 @@ class FlatParameters:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of such a vector by the parameters' names, in their shapes."""
-        return {n: vector[at].view(self._shapes[n]) for n, at in self._slices.items()}
+        return self.layout.views(vector)

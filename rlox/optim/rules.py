@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rlox.errors import CheckpointError
 from rlox.optim.flat import FlatParameters
+from rlox.parameters.layout import restored
 from rlox.stopping import check
 
 __all__ = ["Adam", "Optimizer", "RMSprop"]
@@ -70,21 +70,12 @@ class Optimizer(ABC):
         return {"steps": self.steps, "moments": moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`; names or shapes that do not fit are an error."""
-        moments, names = state["moments"], self.flat.views(self.flat.vector).keys()
-        if moments.keys() != names:
-            odd = sorted(moments.keys() ^ names)[0]
-            raise CheckpointError(f"optimizer state and policy differ in parameter '{odd}'")
-        for key, vector in self._moments.items():
-            for name, view in self.flat.views(vector).items():
-                saved = moments[name][key]
-                if saved.shape != view.shape:
-                    raise CheckpointError(
-                        f"optimizer state {key} of {name} has shape {tuple(saved.shape)}, "
-                        f"expected {tuple(view.shape)}"
-                    )
-                view.copy_(saved)
-        self.steps = int(state["steps"])
+        """Continue from `state()`, also of a `NativeOptimizer`; others that do not fit are an error."""
+        self.steps = restored(state, self.flat.layout, self._moments, _copy)
+
+
+def _copy(view: Tensor, saved: Any) -> None:
+    view.copy_(torch.as_tensor(saved))
 
 
 class Adam(Optimizer):

@@ -1,12 +1,19 @@
 """Policies: what maps observations to actions, log-probabilities and values."""
 
-from rlox.policies.base import ActorCritic
-from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
-from rlox.policies.discrete import DiscretePolicy
-from rlox.policies.factored import FactoredPolicy, MaskedFactoredPolicy
-from rlox.policies.masking import MaskedDiscretePolicy
-from rlox.policies.scored import Scored
-from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlox.later import later
+
+if TYPE_CHECKING:
+    from rlox.policies.base import ActorCritic
+    from rlox.policies.continuous import ContinuousPolicy, SDEPolicy
+    from rlox.policies.discrete import DiscretePolicy
+    from rlox.policies.factored import FactoredPolicy, MaskedFactoredPolicy
+    from rlox.policies.masking import MaskedDiscretePolicy
+    from rlox.policies.scored import Scored
+    from rlox.policies.user import UserPolicy, as_actor_critic, require_takes
 
 __all__ = [
     "ActorCritic",
@@ -21,3 +28,16 @@ __all__ = [
     "as_actor_critic",
     "require_takes",
 ]
+
+__getattr__ = later(
+    __name__,
+    {
+        "base": ("ActorCritic",),
+        "continuous": ("ContinuousPolicy", "SDEPolicy"),
+        "discrete": ("DiscretePolicy",),
+        "factored": ("FactoredPolicy", "MaskedFactoredPolicy"),
+        "masking": ("MaskedDiscretePolicy",),
+        "scored": ("Scored",),
+        "user": ("UserPolicy", "as_actor_critic", "require_takes"),
+    },
+)

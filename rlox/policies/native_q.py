@@ -9,7 +9,8 @@ from torch import nn
 from rlox._core import DQNEngine, Explorer, ReplayIteration
 from rlox.networks import DuelingMLP
 from rlox.optim import FlatParameters
-from rlox.policies.plain import Plain, refused
+from rlox.policies.engine import refused
+from rlox.policies.plain import Plain
 from rlox.policies.q import QPolicy
 from rlox.policies.returns import Expectation
 

@@ -14,7 +14,8 @@ from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import FlatParameters
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.plain import Plain, refused
+from rlox.policies.engine import refused
+from rlox.policies.plain import Plain
 from rlox.policies.soft import SoftPolicy, SquashedPolicy
 
 __all__ = ["NativeDeterministic", "NativeSquashed"]

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
-from rlox.errors import ConfigError, NonFiniteError
 from rlox.networks.mlp import ACTIVATIONS
-from rlox.optim import Adam, FlatParameters, Optimizer
-from rlox.policies import golden
+from rlox.optim import FlatParameters
+from rlox.policies.engine import refused, require_right
 
-__all__ = [
-    "Adams",
-    "NativeRefused",
-    "NativeWrong",
-    "Plain",
-    "counted",
-    "refused",
-    "stepped",
-    "told_where",
-]
-
-
-# What Adam steps, what it knows of that, and the steps so far, int64 `[1]`: as an engine takes it.
-Adams = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]
+__all__ = ["Plain"]
 
 
 class Plain:
@@ -61,8 +44,7 @@ class Plain:
         methods: Sequence[str],
         flat: FlatParameters,
     ) -> None:
-        if (told := golden.wrong()) is not None:
-            raise NativeWrong(told)
+        require_right()
         vector = flat.vector
         if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
             raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
@@ -117,58 +99,3 @@ def _name(layer: nn.Module) -> str | None:
     found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
     plain = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
     return next(found, None) if plain else None
-
-
-@contextmanager
-def told_where(where: str) -> Iterator[None]:
-    """A number that is none is told with the update in which it was found, and what helps."""
-    try:
-        yield
-    except NonFiniteError as error:
-        raise NonFiniteError(
-            f"{error}, in the {where}; lower algo.learning_rate or algo.max_grad_norm, or check the "
-            "environment's rewards"
-        ) from None
-
-
-@contextmanager
-def stepped(optimizer: Adam) -> Iterator[Adams]:
-    """What Adam steps and knows of that, and where the engine counts, also in a training that failed."""
-    with counted(optimizer) as steps:
-        moments = (optimizer.moment(name).numpy() for name in ("exp_avg", "exp_avg_sq"))
-        yield (optimizer.vector.numpy(), *moments, steps)  # type: ignore[misc]
-
-
-@contextmanager
-def counted(optimizer: Optimizer) -> Iterator[NDArray[np.int64]]:
-    """Where the engine counts the optimizer's steps, those of an update that failed too."""
-    steps = np.array([optimizer.steps])
-    try:
-        yield steps
-    finally:
-        optimizer.steps = int(steps[0])
-
-
-class NativeRefused(ConfigError):
-    """A policy that only torch learns; `what` it is."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
-        )
-        self.why = f"the policy is {what}"
-
-
-class NativeWrong(NativeRefused):
-    """An engine that nobody should learn with here; `told` is what it gives and what it should."""
-
-    def __init__(self, told: str) -> None:
-        self.why = f"the native engine is wrong on this machine: {told}"
-        ConfigError.__init__(
-            self, f"algo.backend=native: {self.why}; please report it, and use algo.backend=torch"
-        )
-
-
-def refused(what: str) -> NativeRefused:
-    """An error that says what the policy is."""
-    return NativeRefused(what)

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, cast
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.callbacks import (
@@ -42,18 +39,22 @@ from rlox.runs.progress import reporter, shown
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import InMemory, Noted, Nowhere, Segments, Store
-from rlox.training.actor import Actor
+from rlox.training.actor import Forgetful
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Hook, Timings, fit
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import (
     DEFAULT_ENV,
     environment_of,
-    torch_device,
     torch_threads,
     tuned_arguments,
+    usable_device,
 )
 from rlox.types import Clock, Progress, Update
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import nn
 
 __all__ = ["Algorithm"]
 
@@ -86,21 +87,22 @@ class Algorithm(ABC):
         self.config = with_object(replace(config, total_steps=config.rounded_steps), policy)
         self.env_id = config.env.id
         self.streams = Streams(config.seed)
-        source = None if env is None or isinstance(env, str) else env
-        on = torch_device(config.device)
-        tools = Tools(on, self.streams, source, policy, dataset, replay, backend)
+        given = (None if isinstance(env, str) else env, policy, dataset, replay, backend)
+        tools = Tools(usable_device(config.device), self.streams, *given)
         self.parts = type(self).make(self.config, tools)
         self.source: Any = self.parts.source
         self.learner: Any = self.parts.learner
-        self.policy = self.parts.actor.policy
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
-        self.recent = RecentEpisodes()
-        self.timings = Timings()
-        self._exact = Exactness()
+        self.recent, self.timings, self._exact = RecentEpisodes(), Timings(), Exactness()
         self.stop_reason: str | None = None
         self.origin: dict[str, Any] | None = None  # of the weights, where they are another run's
         if config.init_from is not None:
             self.begin_from(config.init_from)
+
+    @property
+    def policy(self) -> Any:
+        """The policy as torch has it, which a run of the native engine makes when it is asked for."""
+        return self.parts.actor.module
 
     @classmethod
     def of(
@@ -177,7 +179,7 @@ class Algorithm(ABC):
             )
         given = Given(env_id, env_kwargs, policy, wrappers, reward_wrappers, schedules, trust)
         config = given.config(config, Path(path))
-        rest = (logger, callbacks, replay, dataset, saved.state.get("backend"))
+        rest = (logger, callbacks, replay, dataset, saved.backend)
         begun = replace(config, init_from=None)  # the weights are in the checkpoint
         algorithm = cls.of(begun, env_id, given.module, *rest)
         algorithm.config = replace(algorithm.config, init_from=config.init_from)
@@ -277,7 +279,7 @@ class Algorithm(ABC):
         """
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)
-        return cast(Actor, self.parts.actor).predict(obs, generator, action_masks)
+        return cast(Forgetful[Any], self.parts.actor).predict(obs, generator, action_masks)
 
     def evaluate(
         self,

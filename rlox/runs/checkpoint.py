@@ -77,6 +77,11 @@ class Checkpoint:
     )
 
     @property
+    def backend(self) -> str:
+        """What learned: of earlier versions, which do not say so, torch."""
+        return str(self.state.get("backend", "torch"))
+
+    @property
     def store(self) -> Store:
         """What its source fills its buffer from."""
         return self.replay or InMemory()

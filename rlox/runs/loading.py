@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.configs import RunConfig, leaves, make, make_run, require_device
 from rlox.configs.code import Code, named, require_trusted
 from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule, other_ways, scheduled
 from rlox.configs.secrets import filled, looked_up
+from rlox.devices import is_module
 from rlox.envs.make import EnvSource
 from rlox.errors import CheckpointError, ConfigError
 from rlox.training.setup import env_name, first_line
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import nn
 
 __all__ = ["Given", "fitting", "reread", "with_object"]
 
@@ -41,7 +43,7 @@ class Given:
     @property
     def module(self) -> nn.Module | None:
         """The policy, if it is an object."""
-        return self.policy if isinstance(self.policy, nn.Module) else None
+        return self.policy if is_module(self.policy) else None
 
     def config(self, saved: RunConfig, path: Path) -> RunConfig:
         """What the checkpoint's configuration becomes; `ConfigError` for what is missing.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 import safetensors.numpy
-import torch
 from numpy.typing import NDArray
 
 from rlox.disk import replace_file
@@ -19,6 +18,9 @@ from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.training.actor import ActorOf
 from rlox.training.setup import env_name, torch_threads
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
 
 __all__ = ["record", "write_dataset"]
 

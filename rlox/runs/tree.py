@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlox.errors import CheckpointError
 
@@ -29,7 +28,8 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
         return {str(k): pack(v, arrays, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
-    if isinstance(tree, Tensor):
+    torch: Any = sys.modules.get("torch")  # without which there are no tensors
+    if torch is not None and isinstance(tree, torch.Tensor):
         arrays[path] = tree.detach().cpu().contiguous().numpy()
         return {_TENSOR: path}
     if isinstance(tree, np.ndarray):
@@ -51,6 +51,11 @@ def unpack(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             name = tree[mark]
             if not isinstance(name, str) or name not in arrays:
                 raise CheckpointError(f"the checkpoint has no array {name!r}")
-            copy = arrays[name].copy()
-            return torch.from_numpy(copy) if mark == _TENSOR else copy
+            return _tensor(arrays[name].copy()) if mark == _TENSOR else arrays[name].copy()
     return {k: unpack(v, arrays) for k, v in tree.items()}
+
+
+def _tensor(array: NDArray[Any]) -> Any:
+    import torch
+
+    return torch.from_numpy(array)

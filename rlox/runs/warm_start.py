@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from rlox.configs import RunConfig, make_run
 from rlox.envs.normalize import ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
@@ -63,7 +61,7 @@ def warm_start(
     }
 
 
-def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Tensor]) -> None:
+def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     for name in [*here, *there]:
         shapes = [list(w[name].shape) if name in w else "missing" for w in (there, here)]
         if shapes[0] != shapes[1]:

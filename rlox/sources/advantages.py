@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlox._core import compute_gae_time_major
 from rlox.types import Rollout
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import Tensor
 
 __all__ = ["gae"]
 
@@ -25,8 +28,7 @@ def gae(rollout: Rollout, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """
 
     def grid(column: Tensor) -> NDArray[Any]:
-        array: NDArray[Any] = column.numpy()
-        return array.reshape(rollout.n_steps, rollout.n_envs)
+        return np.asarray(column).reshape(rollout.n_steps, rollout.n_envs)
 
     compute_gae_time_major(
         grid(rollout.rewards),

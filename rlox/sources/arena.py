@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals
 from rlox.envs.spaces import FLOAT
 from rlox.types import FinalObs, Rollout
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import Tensor
 
 __all__ = ["Arena", "Ended"]
 
@@ -62,8 +65,20 @@ class Arena:
         )
         self.finals: list[tuple[int, Finals]] = []  # t and what ended then
         self.valid: NDArray[np.bool_] | None = None  # None: every row is a transition
-        self.obs_rows: tuple[Tensor, ...] = torch.from_numpy(self.obs).unbind(0)
-        self.action_rows: tuple[Tensor, ...] = torch.from_numpy(self.actions).unbind(0)
+
+    @cached_property
+    def obs_rows(self) -> tuple[Tensor, ...]:
+        """Torch views of the observations of each step."""
+        import torch
+
+        return torch.from_numpy(self.obs).unbind(0)
+
+    @cached_property
+    def action_rows(self) -> tuple[Tensor, ...]:
+        """Torch views of the actions of each step."""
+        import torch
+
+        return torch.from_numpy(self.actions).unbind(0)
 
     @staticmethod
     def bytes_of(
@@ -116,13 +131,20 @@ class Arena:
 
     def flat(self, column: NDArray[np.generic]) -> Tensor:
         """A torch view `[T*N, ...]` of a column's first T rows."""
-        rows = column[: self.shape[0]]
-        return torch.from_numpy(rows.reshape(-1, *rows.shape[2:]))
+        return _tensor(self._rows(column))
 
-    def rollout(self, ended: Ended | None, index: int) -> Rollout:
-        """Views of all columns, as rollout number `index`."""
+    def _rows(self, column: NDArray[np.generic]) -> NDArray[Any]:
+        rows = column[: self.shape[0]]
+        return rows.reshape(-1, *rows.shape[2:])
+
+    def rollout(self, ended: Ended | None, index: int, tensors: bool = True) -> Rollout:
+        """Views of all columns, as rollout number `index`; NumPy's where they are not to be `tensors`."""
         n_steps, n_envs = self.shape
-        flat = self.flat
+        seen: Callable[[NDArray[Any]], Any] = _tensor if tensors else lambda column: column
+
+        def flat(column: NDArray[Any]) -> Any:
+            return seen(self._rows(column))
+
         return Rollout(
             obs=flat(self.obs),
             actions=flat(self.actions),
@@ -134,13 +156,19 @@ class Arena:
             next_values=flat(self.next_values),
             advantages=flat(self.advantages),
             returns=flat(self.returns),
-            last_obs=torch.from_numpy(self.obs[n_steps]),
-            last_values=torch.from_numpy(self.values[n_steps]),
+            last_obs=seen(self.obs[n_steps]),
+            last_values=seen(self.values[n_steps]),
             n_envs=n_envs,
             index=index,
-            final_obs=None if ended is None else FinalObs(*map(torch.from_numpy, ended)),
+            final_obs=None if ended is None else FinalObs(*map(seen, ended)),
             valid=None if self.valid is None else flat(self.valid),
         )
+
+
+def _tensor(column: NDArray[Any]) -> Tensor:
+    import torch
+
+    return torch.from_numpy(column)
 
 
 def _in_order(tables: list[tuple[int, Finals]]) -> list[tuple[int, Finals]]:

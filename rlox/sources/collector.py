@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import NOBODY, Finals, VectorEnv
 from rlox.envs.make import EnvSource, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError, NonFiniteError
-from rlox.policies import ActorCritic, as_actor_critic
-from rlox.policies.base import Sampler, acting
 from rlox.policies.native import Acts, NativePolicy
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, Ended
@@ -26,6 +22,12 @@ from rlox.sources.engine import engine_of, go_on
 from rlox.sources.episodes import EpisodeTracker
 from rlox.stopping import check
 from rlox.types import Episode, Progress, Rollout
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import nn
+
+    from rlox.policies.base import ActorCritic, Sampler
 
 __all__ = ["Collector", "look_ahead"]
 
@@ -68,7 +70,7 @@ class Collector:
         source = None if isinstance(env_id, str) else env_id
         self.env = env or make_vec(self.config, seed, source)
         self.n_envs = self.env.n_envs
-        self.device = torch.device(device)
+        self._device = device
         self.rollouts = 0
         self.env_steps = 0
         self.obs_normalizer = (
@@ -85,6 +87,13 @@ class Collector:
         self._at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         self._started = False
 
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the policy runs and the rollout is returned."""
+        import torch
+
+        return torch.device(self._device)
+
     def collect(self, policy: Acts, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
         return self.gather(policy, n_steps).to(self.device)
@@ -96,6 +105,8 @@ class Collector:
                 f"a NativePolicy does not act in torch, as a {type(self).__name__} asks for; collect with a "
                 "NativeCollector"
             )
+        from rlox.policies.user import as_actor_critic
+
         actor = as_actor_critic(policy)
         arena = self._arena_of(n_steps)
         explore = partial(actor.sampler, n_steps, self.n_envs)
@@ -109,6 +120,10 @@ class Collector:
         score: Callable[[Arena, Ended | None], None],
     ) -> Rollout:
         """The next rollout: steps with the actions that `explore` gives, then what `score` fills in."""
+        import torch
+
+        from rlox.policies.base import acting
+
         with torch.inference_mode(), acting(policy):
             self._start(arena)
             generator = self.streams.generator("action", self.rollouts, str(self.device))
@@ -117,12 +132,14 @@ class Collector:
             score(arena, ended)
         return self._finished(arena, ended, episodes)
 
-    def _finished(self, arena: Arena, ended: Ended | None, episodes: list[Episode]) -> Rollout:
+    def _finished(
+        self, arena: Arena, ended: Ended | None, episodes: list[Episode], tensors: bool = True
+    ) -> Rollout:
         """The rollout whose columns are filled."""
         self._check_finite(arena)
         self.progress = self.tracker.progress(arena.shape[0] * self.n_envs, episodes)
         self.rollouts += 1
-        rollout = arena.rollout(ended, self.rollouts - 1)
+        rollout = arena.rollout(ended, self.rollouts - 1, tensors)
         if masked := self.env.observations.masked:
             return replace(rollout, extras={"action_mask": rollout.obs[:, -masked:] != 0})
         return rollout
@@ -257,6 +274,8 @@ class Collector:
         look_ahead(arena, ended, lambda cut, last: self._values(actor, last))
 
     def _values(self, actor: ActorCritic, obs: NDArray[Any]) -> NDArray[np.float32]:
+        import torch
+
         values = [
             actor.get_value(rows.to(self.device)).cpu()
             for rows in torch.split(torch.from_numpy(obs), self._at_once)

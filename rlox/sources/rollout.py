@@ -32,9 +32,12 @@ class RolloutSource:
 
     def next(self, clock: Clock) -> tuple[Rollout | Iterated | None, Progress]:
         """Collect the next rollout; `None` where no row of it is a transition: nothing to learn from."""
-        rollout = self.collector.collect(self.policy, self.n_steps)
+        rollout = self._collected()
         learned = rollout.valid is None or bool(rollout.valid.any())
         return rollout if learned else None, self.collector.progress
+
+    def _collected(self) -> Rollout:
+        return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:
         """Nothing to feed back: the collector acts with the learner's own module."""

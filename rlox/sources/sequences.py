@@ -32,16 +32,13 @@ class Sequences(NamedTuple):
     returns: Tensor  # [V]
 
 
-def sequence_minibatches(
-    rollout: Rollout, batch_size: int, generator: torch.Generator | None = None
-) -> Iterator[Sequences]:
+def sequence_minibatches(rollout: Rollout, batch_size: int, order: Tensor) -> Iterator[Sequences]:
     """Disjoint minibatches covering every environment once, each from its stored first state.
 
     A minibatch has as many environments as `batch_size` transitions hold whole sequences of, at least
-    one; the last may have fewer, and one without a valid row is left out. Their order comes from
-    `generator` (torch's default one unless given).
+    one; the last may have fewer, and one without a valid row is left out. `order` are the numbers of the
+    environments, int64 `[n_envs]`.
     """
-    order = torch.randperm(rollout.n_envs, generator=generator)
     for envs in torch.split(order, max(1, batch_size // rollout.n_steps)):
         some = _sequences(rollout, envs)
         if some.valid is None or len(some.valid):

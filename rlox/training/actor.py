@@ -6,22 +6,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, RloxError, ShapeError
-from rlox.policies.base import Policy, acting
+from rlox.policies.native import NativePolicy
 
-__all__ = ["Actor", "ActorOf", "Player"]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import Tensor
 
-P = TypeVar("P", bound=nn.Module)
+    from rlox.policies.base import Policy
+
+
+__all__ = ["Actor", "ActorOf", "Forgetful", "NativeActor", "Player"]
+
+P = TypeVar("P")
 
 
 class Player(Protocol):
@@ -45,28 +50,47 @@ class ActorOf(ABC, Generic[P]):
     observations: ObservationCodec
     actions: ActionCodec
     normalizer: Normalizer | None
-    device: torch.device
+    device: torch.device | str
 
     @contextmanager
     def ready(self) -> Iterator[None]:
         """The block in which `act` is called: once around many calls, as it looks at every module."""
-        with torch.inference_mode(), acting(self.policy):
+        import torch
+
+        from rlox.policies.base import acting
+
+        policy: Any = self.policy
+        with torch.inference_mode(), acting(policy):
             yield
 
     @abstractmethod
     def player(self, places: int) -> Player:
         """What plays that many episodes side by side."""
 
-    def seen(self, rows: NDArray[Any]) -> Tensor:
+    @property
+    def module(self) -> Any:
+        """The policy as torch has it."""
+        return self.policy
+
+    def normalized(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Encoded observations `[B, obs_dim]`, which stay as they are, as the policy sees them."""
         if self.normalizer:
             rows = rows.copy()
             self.normalizer.apply(rows)
-        return torch.from_numpy(rows).to(self.device)
+        return rows
+
+    def seen(self, rows: NDArray[Any]) -> Tensor:
+        """The same as a tensor on the policy's device."""
+        import torch
+
+        return torch.from_numpy(self.normalized(rows)).to(self.device)
 
     def given(self, chosen: Tensor) -> Any:
         """What the policy chose as environments take it, `ActionCodec.to_env`."""
-        actions: NDArray[Any] = chosen.cpu().numpy()
+        return self.taken(chosen.cpu().numpy())
+
+    def taken(self, actions: NDArray[Any]) -> Any:
+        """The same of an array; NonFiniteError for numbers that are none."""
         if actions.dtype.kind == "f" and not np.isfinite(actions).all():
             raise NonFiniteError(
                 "the policy's action is not finite; look at its weights and at the observation"
@@ -107,18 +131,15 @@ class ActorOf(ABC, Generic[P]):
         return int(first) if self.actions.discrete else first
 
 
-class Actor(ActorOf[Policy]):
+class Forgetful(ActorOf[P]):
     """An actor without a memory: an action depends on nothing but what is seen."""
 
+    @abstractmethod
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, which stay as they are; inside `ready`.
 
         The best ones, or sampled ones if there is a generator to sample with.
         """
-        policy, seen = self.policy, self.seen(rows)
-        return self.given(
-            policy.mode(seen) if generator is None else policy.sample(seen, generator)
-        )
 
     def player(self, places: int) -> Player:
         """What plays that many episodes side by side."""
@@ -134,11 +155,52 @@ class Actor(ActorOf[Policy]):
         return self.told(actions, single)
 
 
+class Actor(Forgetful[Any]):
+    """A module of torch."""
+
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
+        """The best actions, or sampled ones."""
+        policy: Policy = self.policy
+        seen = self.seen(rows)
+        return self.given(
+            policy.mode(seen) if generator is None else policy.sample(seen, generator)
+        )
+
+
+class NativeActor(Forgetful[NativePolicy]):
+    """A policy in Rust. Its module is asked to sample, and where the engine would pass over what it has."""
+
+    @property
+    def module(self) -> Any:
+        """The policy as torch has it."""
+        return self.policy.module
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Nothing has to be made ready."""
+        yield
+
+    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
+        """The best actions, or sampled ones."""
+        if generator is not None or not self.policy.plays:
+            return self._by_module(rows, generator)
+        obs, mask, masked = self.normalized(rows), None, self.observations.masked
+        if masked:
+            obs, mask = obs[:, :-masked], obs[:, -masked:] != 0
+        return self.taken(self.policy.best(obs, mask))
+
+    def _by_module(self, rows: NDArray[Any], generator: torch.Generator | None) -> Any:
+        parts = (self.observations, self.actions, self.normalizer, self.device)
+        actor = Actor(self.policy.module, *parts)
+        with actor.ready():
+            return actor.act(rows, generator)
+
+
 @dataclass(frozen=True)
 class _Forgetful:
     """Nothing to keep between steps."""
 
-    actor: Actor
+    actor: Forgetful[Any]
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)

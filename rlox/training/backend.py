@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.configs import RunConfig
-from rlox.policies.plain import NativeRefused
+from rlox.policies.engine import NativeRefused
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import nn
 
 __all__ = ["BY_TORCH", "Backend", "Choice", "cpu_kind", "widest"]
 
@@ -78,24 +78,30 @@ class Choice:
 
     def learner(self, policy: nn.Module, native: Callable[[], L], otherwise: Callable[[], L]) -> L:
         """What `native` makes, or `otherwise`, of which torch is the engine."""
-        self.made = self._best(policy) if self._asked == AUTO else Backend(self._asked)
-        if self.made.name == NATIVE:
-            try:
-                return native()
-            except NativeRefused as error:
-                if self._asked != AUTO:
-                    raise
-                self.made = Backend(TORCH, error.why)
-        return otherwise()
+        found = self.native(lambda: widest(policy), native)
+        return otherwise() if found is None else found
 
-    def _best(self, policy: nn.Module) -> Backend:
+    def native(self, width: Callable[[], int], make: Callable[[], L]) -> L | None:
+        """What `make` makes where the engine of networks so wide is native; `None`: it is torch."""
+        self.made = self._best(width) if self._asked == AUTO else Backend(self._asked)
+        if self.made.name != NATIVE:
+            return None
+        try:
+            return make()
+        except NativeRefused as error:
+            if self._asked != AUTO:
+                raise
+            self.made = Backend(TORCH, error.why)
+            return None
+
+    def _best(self, wide: Callable[[], int]) -> Backend:
         if self._why_torch:
             return Backend(TORCH, self._why_torch)
         if self._kept is not None:
             return Backend(self._kept, "as when the run began")
         if self._threads > 1:
             return Backend(TORCH, f"torch_threads={self._threads}, native's updates take one")
-        kind, width = cpu_kind(), widest(policy)
+        kind, width = cpu_kind(), wide()
         measured = _table().get(kind, {}).get("algorithms", {}).get(self._algo)
         if measured is None:
             return Backend(TORCH, f"native was not measured on this kind of CPU, {kind}")
@@ -118,16 +124,37 @@ def widest(policy: nn.Module) -> int:
 @cache
 def cpu_kind() -> str:
     """Architecture, vendor and the vectors that torch uses, as far as they are known."""
-    return " ".join((platform.machine(), _vendor(), torch.backends.cpu.get_cpu_capability()))
+    return " ".join((platform.machine(), _vendor(), _vectors()))
 
 
-def _vendor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+CPUINFO = Path("/proc/cpuinfo")
+
+# What torch asks of a CPU for its kernels of that kind (c10/utils/cpuid, of x86).
+VECTORS = {
+    "AVX512": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"),
+    "AVX2": ("avx2", "fma"),
+}
+
+
+def _vendor(cpuinfo: Path = CPUINFO) -> str:
+    return _said(cpuinfo, "vendor_id") or platform.processor() or "unknown"
+
+
+def _vectors(cpuinfo: Path = CPUINFO) -> str:
+    """As `torch.backends.cpu.get_cpu_capability()` says it, without torch."""
+    flags = _said(cpuinfo, "flags").split()
+    found = (kind for kind, needed in VECTORS.items() if set(needed) <= set(flags))
+    return next(found, "DEFAULT")
+
+
+def _said(cpuinfo: Path, key: str) -> str:
+    """What the kernel says of the first CPU; nothing where there is no such file or line."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    said = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
-    return next(said, platform.processor() or "unknown")
+        return ""
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in pairs if name.strip() == key), "")
 
 
 @cache

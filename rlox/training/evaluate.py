@@ -15,11 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rlox.envs.films import frame_of, write_mp4
@@ -29,6 +28,9 @@ from rlox.envs.stages import Stage
 from rlox.errors import ConfigError
 from rlox.statistics import bootstrap_ci, iqm
 from rlox.training.actor import ActorOf
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
 
 __all__ = ["Evaluation", "Evaluator"]
 

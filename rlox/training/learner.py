@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rlox._core import Stream
+from rlox.devices import moved
 from rlox.optim import Optimizer, TargetNetwork
 from rlox.rng import Streams
 from rlox.training.finite import require_finite
@@ -25,6 +28,7 @@ __all__ = [
     "learn_each",
     "learned",
     "seen",
+    "tensors",
 ]
 
 # Standard normal numbers of an update, by its number: in a shape, of the kind of a tensor.
@@ -46,11 +50,11 @@ class PolicyLearner(Generic[P]):
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones."""
-        self.policy.load_state_dict(dict(weights))
+        self.policy.load_state_dict(tensors(weights))
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
+        self.policy.load_state_dict(tensors(state["weights"]))
         self.optimizer.restore(state["optimizer"])
 
 
@@ -91,6 +95,11 @@ class ActorCriticLearner(Generic[P]):
             part.restore(state["optimizer"][name])
 
 
+def tensors(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights as torch takes them; a native learner's are arrays."""
+    return {name: torch.as_tensor(value) for name, value in weights.items()}
+
+
 def copy_weights(module: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers by name, apart from those that go on changing."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -104,8 +113,9 @@ class UpdateNoise:
 
     def __call__(self, update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Those of an update, of the dtype and on the device of `like`."""
-        generator = self._streams.generator("noise", update, str(like.device))
-        return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+        stream = Stream(self._streams.seed, "noise", update)
+        drawn = torch.from_numpy(stream.standard_normal(math.prod(shape)).reshape(shape))
+        return moved(drawn.to(like.dtype), like.device)
 
 
 def seen(obs: Tensor, like: Tensor) -> Tensor:

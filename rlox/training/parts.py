@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.envs.make import EnvSource
@@ -17,6 +15,10 @@ from rlox.training.actor import ActorOf
 from rlox.training.backend import BY_TORCH, Backend
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import Learner, Source
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    import torch
+    from torch import nn
 
 __all__ = ["Evaluate", "Parts", "Tools"]
 
@@ -54,10 +56,17 @@ class Parts:
 class Tools:
     """What a run hands to the algorithm that it is made of."""
 
-    device: torch.device
+    device_name: str  # that there is: `require_device`
     streams: Streams
     env: EnvSource | None = None  # an environment, or what makes one, in place of the config's id
     policy: nn.Module | None = None  # the user's own
     dataset: OfflineDatasetBuffer | None = None  # in place of the one at `buffer.path`
     replay: bool = True  # whether a buffer is going to be filled, so that there must be room for it
     backend: str | None = None  # what `auto` took when the run began
+
+    @cached_property
+    def device(self) -> torch.device:
+        """As torch has it."""
+        import torch
+
+        return torch.device(self.device_name)

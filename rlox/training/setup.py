@@ -9,7 +9,6 @@ from os import PathLike, fspath
 from typing import Any
 
 import gymnasium as gym
-import torch
 
 from rlox.configs import (
     ALGO_CONFIGS,
@@ -34,9 +33,9 @@ __all__ = [
     "env_name",
     "environment_of",
     "first_line",
-    "torch_device",
     "torch_threads",
     "tuned_arguments",
+    "usable_device",
 ]
 
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given none
@@ -167,18 +166,19 @@ def _buffer_keys(kind: str) -> set[str]:
     return (keys - set(_RENAMED.values())) | renamed
 
 
-def torch_device(name: str) -> torch.device:
-    """The device of `device=name`; auto is the CPU, where small networks are fastest."""
-    if name == "auto":
-        return torch.device("cpu")
+def usable_device(name: str) -> str:
+    """The device of `device=name`, if it is there; auto is the CPU, where small networks are fastest."""
+    if name in ("auto", "cpu"):
+        return "cpu"
+    import torch
+
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(0, device=torch.device(name))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
             f"device={name} is not available here, device=cpu is: {first_line(error)}"
         ) from error
-    return device
+    return name
 
 
 def first_line(error: BaseException) -> str:

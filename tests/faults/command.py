@@ -97,7 +97,7 @@ def _announce(phase: str, count: int) -> None:
         return
     import rlox.runs.session as session
     from rlox import build
-    from rlox.algorithms.ppo import PPOLearner
+    from rlox.algorithms.torch_ppo import PPOLearner
     from rlox.collectors import RolloutCollector
     from rlox.runs.checkpoint_store import CheckpointStore
     from rlox.training.evaluate import Evaluator

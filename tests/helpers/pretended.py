@@ -107,8 +107,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streams, "generator", made)
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
     monkeypatch.setattr(devices, "PINNED", (DEVICE.type,))
-    real = algorithm.torch_device
-    monkeypatch.setattr(algorithm, "torch_device", lambda n: DEVICE if n == "cuda" else real(n))
+    real = algorithm.usable_device
+    monkeypatch.setattr(
+        algorithm, "usable_device", lambda n: str(DEVICE) if n == "cuda" else real(n)
+    )
     # inside of `inference_mode` operators come here whole that are made of others
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
 

@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors disk rng devices configs stopping importing plugins",
-    "envs networks losses optim statistics",
+    "_core types errors disk rng devices configs stopping importing plugins later",
+    "envs networks losses optim parameters statistics",
     "policies sources collectors loggers callbacks presets",
     "training",
     "runs",

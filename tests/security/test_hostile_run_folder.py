@@ -188,7 +188,7 @@ def test_a_folder_whose_configuration_is_harmless_and_whose_checkpoint_is_not_ge
     commands = [["resume", "job", "total_steps=128"], ["evaluate", "job"]]
     found = audited(tmp_path, commands, ["job"])
     assert found["events"] == []
-    assert [end[0] for end in found["ends"]] == [2, 2, "ConfigError"]
+    assert [end[0] for end in found["ends"]] == [2, 2, "ConfigError"], found["ends"]
 
 
 def test_code_that_is_given_again_in_python_is_not_asked_for(

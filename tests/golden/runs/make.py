@@ -7,8 +7,10 @@ version that wrote it: today's has to read it.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from rlox.algorithms import (
     RecurrentPPO,
 )
 from rlox.runs.algorithm import Algorithm
+from rlox_cli.main import main as rlox
 from rlox_cli.provenance import cpu_model
 
 HERE = Path(__file__).parent
@@ -154,7 +157,18 @@ def machine() -> Arrays:
     return {"machine": np.array([cpu, torch.__version__, np.__version__])}
 
 
+def continued() -> None:
+    """The weights at 512 steps of the run folder, of 256 and of an earlier version."""
+    with TemporaryDirectory() as place:
+        run = shutil.copytree(HERE / "folder", Path(place) / "run", symlinks=True)
+        assert rlox(["train", f"resume={run}", "total_steps=512"]) == 0
+        weights = run / "checkpoints" / "last" / "weights.safetensors"
+        shutil.copy(weights, HERE / "folder.after.safetensors")
+
+
 def main(names: list[str]) -> None:
+    if not names:
+        continued()
     for name in names or CASES:
         run = made(name)
         found = trace(run)

@@ -27,7 +27,7 @@ def test_a_rollout_is_that_of_the_native_engine_and_its_update_torchs(env_id: st
     hybrid, native, learner = (
         HybridPPO(env_id, **SMALL),
         PPO(env_id, backend="native", **SMALL),
-        PPO(env_id, **SMALL),
+        PPO(env_id, backend="torch", **SMALL),
     )
     assert torch.equal(weights(hybrid), weights(native))
     ours, rollout = (run.collector.collect(run.learner.native, 40) for run in (hybrid, native))

@@ -94,7 +94,7 @@ def test_either_backend_goes_on_from_a_checkpoint_of_the_other(tmp_path: Path) -
     went_on["native"].save(tmp_path / "native")
     back = PPO.from_checkpoint(tmp_path / "native", backend="torch")
     assert torch.equal(weights(back), weights(went_on["native"]))
-    assert back.learner.adam.steps == went_on["native"].learner.adam.steps > 0
+    assert back.learner.optimizer.steps == went_on["native"].learner.optimizer.steps > 0
 
 
 def test_epochs_end_early_at_the_target_of_the_kl_in_both() -> None:
@@ -147,7 +147,7 @@ def test_steps_that_were_taken_are_counted_where_an_update_fails() -> None:
     run = PPO("CartPole-v1", backend="native", **{**SMALL, "learning_rate": 1e18})
     with pytest.raises(NonFiniteError):
         run.train(STEP)
-    assert 1 <= run.learner.adam.steps < 18
+    assert 1 <= run.learner.optimizer.steps < 18
 
 
 def test_the_backend_of_algorithms_that_have_but_one_cannot_be_changed(tmp_path: Path) -> None:

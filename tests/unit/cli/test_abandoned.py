@@ -15,7 +15,7 @@ from helpers.cli import TINY, Cli
 from rlox import stopping
 from rlox.algorithms.dqn import DQNLearner
 from rlox.algorithms.native_ppo import NativePPOLearner
-from rlox.algorithms.ppo import PPOLearner
+from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.envs.native import NativeVecEnv
 from rlox.runs.saver import Saver
 from rlox_cli.run_folder import read_status

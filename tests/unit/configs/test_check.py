@@ -25,7 +25,7 @@ def test_the_defaults_of_ppo_are_the_fixed_ones() -> None:
         "ent_coef": 0.0, "max_grad_norm": 0.5, "target_kl": None, "net_arch": [64, 64],
         "critic_net_arch": None, "policy": None, "encoder": "auto", "encoder_features": None,
         "image_channels": "auto", "share_encoder": True, "activation": "tanh", "ortho_init": True,
-        "log_std_init": 0.0, "use_sde": False, "sde_sample_freq": -1, "backend": "torch", "inference": "auto",
+        "log_std_init": 0.0, "use_sde": False, "sde_sample_freq": -1, "backend": "auto", "inference": "auto",
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from helpers.exported import KINDS, VARIANTS, met
 from numpy.typing import NDArray
 from safetensors import safe_open
@@ -39,7 +40,7 @@ class Played(NamedTuple):
 def played(algorithm: Algorithm) -> Played:
     policy, obs = exported(algorithm), met(algorithm, RECORDED)
     actor = algorithm.parts.actor
-    with actor.ready():
+    with torch.inference_mode(), actor.ready():
         outputs = policy.network.says(actor.seen(obs)).numpy()
         return Played(policy, obs, outputs, np.asarray(actor.act(obs)))
 

@@ -230,9 +230,7 @@ def test_looking_at_a_policy_draws_nothing_and_leaves_it_in_its_mode() -> None:
 
 def test_a_checkpoint_of_other_spaces_says_which_sizes_differ(tmp_path: Path) -> None:
     PPO(**SMALL).save(tmp_path / "saved")
-    with pytest.raises(
-        CheckpointError, match=r"on Acrobot-v1: .*size mismatch for \S+: .*\[4, 4\].*\[4, 6\]"
-    ):
+    with pytest.raises(CheckpointError, match=r"on Acrobot-v1: .*\[4, 4\].*\[4, 6\]"):
         PPO.from_checkpoint(tmp_path / "saved", env_id="Acrobot-v1")
 
 

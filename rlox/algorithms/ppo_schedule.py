@@ -1,0 +1,66 @@
+"""What PPO's updates share whatever learns: schedules, the orders of their passes, what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox._core import Stream
+from rlox.configs import PPOConfig
+from rlox.configs.schedules import is_constant
+from rlox.rng import Streams
+from rlox.types import Clock
+
+__all__ = ["NAMES", "Scheduled"]
+
+# Means over the minibatches of an update, by their names in the metrics.
+NAMES = (
+    "loss/policy",
+    "loss/value",
+    "policy/entropy",
+    "policy/approx_kl",
+    "policy/clip_fraction",
+    "loss/total",
+    "train/grad_norm",
+)
+
+
+class Loss(Protocol):
+    """What of the loss is scheduled."""
+
+    clip_eps: float
+    ent_coef: float
+
+
+class Scheduled:
+    """The schedules of an optimizer and a loss, and what an update says of itself."""
+
+    config: PPOConfig
+    streams: Streams
+    optimizer: Any
+    loss: Any  # a `Loss`
+
+    def _order(self, index: int, epoch: int, count: int) -> NDArray[np.int64]:
+        """In which order a pass over rollout number `index` goes through so many, `[count]`."""
+        stream = Stream(self.streams.seed, "shuffle", index * self.config.n_epochs + epoch)
+        return stream.permutation(count)
+
+    def _schedule(self, clock: Clock) -> None:
+        left = clock.remaining
+        self.optimizer.lr = self.config.at("learning_rate", left)
+        self.loss.clip_eps = self.config.at("clip_eps", left)
+        self.loss.ent_coef = self.config.at("ent_coef", left)
+
+    def _metrics(
+        self, explained: float, means: Mapping[str, float], epochs: int
+    ) -> dict[str, float]:
+        metrics = {"value/explained_variance": explained, **means}
+        metrics["train/learning_rate"] = self.optimizer.lr
+        metrics["train/clip_eps"] = self.loss.clip_eps
+        if not is_constant(self.config.ent_coef):
+            metrics["train/ent_coef"] = self.loss.ent_coef
+        metrics["train/epochs"] = float(epochs)
+        return metrics

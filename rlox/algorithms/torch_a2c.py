@@ -1,0 +1,73 @@
+"""A2C's update in torch."""
+
+from __future__ import annotations
+
+import torch
+
+from rlox.algorithms.a2c_schedule import NAMES, RMS_DECAY, Scheduled
+from rlox.algorithms.on_policy import where
+from rlox.algorithms.torch_on_policy import explained_variance
+from rlox.configs import A2CConfig
+from rlox.losses import policy_gradient, standardize, value_loss
+from rlox.optim import Adam, RMSprop
+from rlox.policies import ActorCritic
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import PolicyLearner
+from rlox.types import Clock, Minibatch, Rollout, Update
+
+__all__ = ["A2CLearner"]
+
+
+class A2CLearner(Scheduled, PolicyLearner[ActorCritic]):
+    """What one rollout does to the weights: one step along the gradient of the whole of it."""
+
+    def __init__(self, policy: ActorCritic, config: A2CConfig) -> None:
+        self.optimizer: Adam | RMSprop = _optimizer(policy, config)
+        super().__init__(policy, self.optimizer)
+        self.config = config
+
+    @torch.no_grad()
+    def update(self, batch: Rollout, clock: Clock) -> Update:
+        """Learn from one rollout; the schedule is read once, from the clock at its start."""
+        ent_coef = self._schedule(clock)
+        rows = batch.rows()
+        told = self._step(rows, ent_coef, where(batch.index, len(batch), clock))
+        explained = explained_variance(rows.values, rows.returns)
+        return self._update(told, explained, ent_coef, len(rows.obs))
+
+    def _step(self, rows: Minibatch, ent_coef: float, where: str) -> dict[str, float]:
+        """One step along the gradient of all rows; the numbers `NAMES` of it."""
+        config = self.config
+        advantages = (
+            standardize(rows.advantages) if config.normalize_advantages else rows.advantages
+        )
+        scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
+        values, entropy = scored.values, scored.entropy.mean()
+        policy, value = (
+            policy_gradient(scored.log_probs, advantages),
+            value_loss(values, rows.returns),
+        )
+        total = policy + config.vf_coef * value - ent_coef * entropy
+        scored.learn(
+            advantages * (-1.0 / n),
+            torch.full_like(values, -ent_coef / n) if ent_coef else None,
+            (values - rows.returns) * (2.0 * config.vf_coef / n),
+        )
+        norm = self.optimizer.clip(config.max_grad_norm)
+        self.optimizer.step()
+        row = torch.stack([policy, value, entropy, total, norm])
+        require_finite(row[None], NAMES, where)
+        require_finite_parameters(self.policy, self.optimizer.vector, where)
+        return dict(zip(NAMES, row.tolist(), strict=True))
+
+
+def _optimizer(policy: ActorCritic, config: A2CConfig) -> Adam | RMSprop:
+    if not config.use_rms_prop:
+        return Adam(policy, config.initial("learning_rate"))
+    return RMSprop(
+        policy,
+        config.initial("learning_rate"),
+        alpha=RMS_DECAY,
+        eps=config.rms_prop_eps,
+        tf_like=config.rms_prop_tf_like,
+    )

@@ -1,0 +1,23 @@
+"""PPO's update in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from rlox.algorithms.clipped import ClippedLearner
+from rlox.policies import ActorCritic, Scored
+from rlox.types import Minibatch, Rollout
+
+__all__ = ["PPOLearner"]
+
+
+class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
+    """The rows of a rollout in any order: each says all that the policy reads."""
+
+    def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Minibatch]:
+        return batch.minibatches(batch.ordered(order), self.config.batch_size)
+
+    def _evaluate(self, minibatch: Minibatch) -> Scored:
+        return self.policy.scored(minibatch.obs, minibatch.actions)

@@ -1,0 +1,60 @@
+"""What an optimizer keeps where the engine steps it: the vectors of torch's, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.parameters.layout import Layout, restored
+
+__all__ = ["NativeOptimizer"]
+
+
+class NativeOptimizer:
+    """Adam's or RMSprop's vectors beside that of the parameters; its state is what torch's has.
+
+    Attributes
+    ----------
+    vector : of the parameters, float32
+    moments : names of the vectors that the rule keeps, which are torch's
+    lr, eps : of the next steps
+    steps : how many were made
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        vector: NDArray[np.float32],
+        moments: Sequence[str],
+        lr: float,
+        eps: float,
+        start: float = 0.0,
+    ) -> None:
+        self.vector, self.moments = vector, tuple(moments)
+        self.lr, self.eps, self.steps = lr, eps, 0
+        self._layout = layout
+        self._moments = {name: np.full_like(vector, start) for name in moments}
+
+    def moment(self, name: str) -> NDArray[np.float32]:
+        """The vector of this name in `moments`, which lies as the parameters do."""
+        return self._moments[name]
+
+    def state(self) -> dict[str, Any]:
+        """Step count and copies of the moments, by parameter name."""
+        views = {name: self._layout.views(vector) for name, vector in self._moments.items()}
+        moments = {
+            parameter: {name: views[name][parameter].copy() for name in self.moments}
+            for parameter in self._layout.shapes
+        }
+        return {"steps": self.steps, "moments": moments}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`, also of torch's; names or shapes that do not fit are an error."""
+        self.steps = restored(state, self._layout, self._moments, _copy)
+
+
+def _copy(view: NDArray[np.float32], saved: Any) -> None:
+    view[...] = np.asarray(saved)

@@ -1,0 +1,57 @@
+"""PPO and A2C in the native engine import no torch, from the shell to a scored run, and on from there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Whoever imports torch in such a process is told that there is none.
+WITHOUT = """
+import sys
+sys.modules["torch"] = None
+from rlox_cli.main import main
+sys.argv = ["rlox", *sys.argv[1:]]
+sys.exit(main())
+"""
+QUICK = ("run_root=runs", "tuned=null", "eval.episodes=2", "algo.net_arch=[8]", "logger=jsonl")
+PPO = ("algo=ppo", "algo.n_steps=32", "env.n_envs=2", "total_steps=256", "algo.n_epochs=2")
+A2C = ("algo=a2c", "algo.n_steps=8", "env.n_envs=2", "total_steps=160")
+
+
+def rlox(folder: Path, *arguments: str) -> str:
+    """What the command says, without torch."""
+    command = [sys.executable, "-c", WITHOUT, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (*PPO, "env=CartPole-v1"),
+        (*PPO, "env=Pendulum-v1", "algo.use_sde=true", "algo.sde_sample_freq=4"),
+        (*PPO, "env=Pendulum-v1", "env.normalize_obs=true", "env.normalize_reward=true"),
+        (*PPO, "env=CartPole-v1", "env.backend=gymnasium", "eval.every=128"),
+        (*A2C, "env=CartPole-v1", "checkpoint.every=80"),
+        (*A2C, "env=Pendulum-v1", "algo.use_rms_prop=false"),
+    ],
+    ids=["ppo", "gsde", "normalised", "gymnasium", "a2c", "adam"],
+)
+def test_a_run_a_resume_and_an_evaluation_import_no_torch(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert "score" in rlox(tmp_path, "train", *options, *QUICK, "algo.backend=native")
+    (run,) = (path.parent for path in tmp_path.rglob("result.json"))
+    assert "score" in rlox(tmp_path, "train", f"resume={run}", "total_steps=512")
+    assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
+
+
+def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT, "train", *PPO, *QUICK, "algo.backend=torch"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "torch" in done.stderr

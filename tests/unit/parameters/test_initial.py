@@ -1,0 +1,88 @@
+"""What weights begin as: a function of the seed and of where a parameter stands, whatever learns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlox.algorithms import ALGORITHMS
+from rlox.networks import EnsembleMLP, NoisyMLP, begun, mlp
+from rlox.parameters.initial import initial
+
+ACTOR_CRITIC = [
+    ("log_std", (2,)),
+    ("actor.0.weight", (64, 3)),
+    ("actor.0.bias", (64,)),
+    ("actor.2.weight", (2, 64)),
+    ("actor.2.bias", (2,)),
+    ("critic.0.weight", (64, 3)),
+    ("critic.0.bias", (64,)),
+    ("critic.2.weight", (1, 64)),
+    ("critic.2.bias", (1,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [("actor.0", math.sqrt(2)), ("actor.2", 0.01), ("critic.0", math.sqrt(2)), ("critic.2", 1.0)],
+)
+def test_orthogonal_weights_have_their_gains_and_biases_are_zero(name, gain):
+    values = dict(initial(ACTOR_CRITIC, 4, orthogonal=True))
+    weight = values[f"{name}.weight"].astype(np.float64)
+    few = weight if weight.shape[0] <= weight.shape[1] else weight.T
+    np.testing.assert_allclose(few @ few.T, gain**2 * np.eye(len(few)), atol=gain**2 * 1e-6)
+    assert not values[f"{name}.bias"].any()
+    assert "log_std" not in values
+
+
+def test_other_weights_and_biases_are_uniform_as_torch_begins_linear_layers():
+    values = dict(initial(ACTOR_CRITIC, 4))
+    for name, inputs in (("actor.0", 3), ("critic.0", 3), ("actor.2", 64)):
+        bound = 1 / math.sqrt(inputs)
+        numbers = np.concatenate([values[f"{name}.{of}"].ravel() for of in ("weight", "bias")])
+        assert np.abs(numbers).max() <= bound
+        # of uniform numbers in +-b the variance is b^2 / 3; five standard errors of it
+        assert abs(numbers.var() / bound**2 - 1 / 3) < 5 * math.sqrt(4 / 45 / numbers.size)
+    reference = nn.Linear(64, 1024)
+    assert 0.95 / 8 < reference.weight.abs().max() <= 1 / 8  # torch's own bound
+
+
+def test_members_of_an_ensemble_begin_apart_and_each_as_a_network_would():
+    critics = begun(EnsembleMLP(2, (5, 32, 1)), 3)
+    assert not torch.equal(*critics.weights[0])
+    assert critics.weights[0].abs().max() <= 1 / math.sqrt(5)
+    assert critics.biases[1].abs().max() <= 1 / math.sqrt(32)
+    assert critics.weights[0].abs().max() > 0.9 / math.sqrt(5)
+
+
+def test_deviations_of_noisy_layers_stay_as_they_were_made():
+    net = begun(NoisyMLP((4, 16, 2), "relu", 0.5), 0)
+    assert (net.layers[1].weight_sigma == 0.5 / math.sqrt(16)).all()
+    assert net.layers[1].weight.abs().max() <= 1 / math.sqrt(16)
+
+
+def test_weights_are_a_function_of_the_seed_and_of_nothing_drawn_before():
+    torch.manual_seed(1)
+    first = begun(mlp((4, 8, 2)), 7)
+    torch.manual_seed(2)
+    again, other = begun(mlp((4, 8, 2)), 7), begun(mlp((4, 8, 2)), 8)
+    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+
+
+@pytest.mark.parametrize(
+    ("algo", "env"),
+    [("ppo", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("sac", "Pendulum-v1"),
+     ("td3", "Pendulum-v1")],
+)  # fmt: skip
+def test_runs_begin_with_the_same_bits_whatever_learns(algo, env):
+    policies = [ALGORITHMS[algo](env, seed=5, backend=of).policy for of in ("torch", "native")]
+    torch_, native = (dict(policy.named_parameters()) for policy in policies)
+    assert torch_.keys() == native.keys()
+    for name, parameter in torch_.items():
+        assert torch.equal(parameter, native[name]), name

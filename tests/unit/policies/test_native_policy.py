@@ -1,0 +1,135 @@
+"""A policy in Rust has no module until somebody asks for it; then both are the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.masked import Masked
+
+from rlox.algorithms import A2C, PPO
+from rlox.errors import CheckpointError
+from rlox.training.backend import cpu_kind
+
+SMALL: dict[str, Any] = {
+    "n_envs": 3, "seed": 4, "n_steps": 20, "batch_size": 15, "n_epochs": 2, "net_arch": (9, 8),
+    "backend": "native",
+}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "choices": {"env_id": "CartPole-v1"},
+    "masked": {"env_id": Masked, "action_mask": "info"},
+    "numbers": {"env_id": "Pendulum-v1", "log_std_init": -0.5},
+    "sde": {"env_id": "Pendulum-v1", "use_sde": True, "sde_sample_freq": 5},
+}
+OF_KINDS = pytest.mark.parametrize("kind", KINDS)
+
+
+def made(kind: str, **options: Any) -> PPO:
+    return PPO(**{**SMALL, **KINDS[kind], **options})
+
+
+@OF_KINDS
+def test_the_module_has_the_names_the_shapes_and_the_memory_of_the_vector(kind: str) -> None:
+    run = made(kind)
+    run.train(60)
+    native = run.learner.native
+    named = dict(run.policy.named_parameters())
+    assert list(named) == list(native.state_dict())
+    for name, view in native.state_dict().items():
+        np.testing.assert_array_equal(named[name].detach().numpy(), view)
+        view += 1.0
+        np.testing.assert_array_equal(named[name].detach().numpy(), view)
+    with torch.no_grad():
+        named["actor.0.bias"].fill_(7.0)
+    assert (native.state_dict()["actor.0.bias"] == 7.0).all()
+    assert run.policy is run.policy is run.learner.policy
+
+
+@OF_KINDS
+def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
+    run = made(kind)
+    run.train(180)
+    collector = run.collector
+    rollout = collector.collect(run.learner.native, 20)
+    found = run.parts.actor.act(rollout.obs.numpy())
+    with torch.no_grad():
+        said = run.parts.actor.actions.to_env(run.policy.mode(rollout.obs).numpy())
+    np.testing.assert_allclose(found, said, rtol=1e-5, atol=1e-6)
+    if kind == "masked":
+        allowed = rollout.extras["action_mask"].numpy()
+        assert allowed[np.arange(len(found)), found].all()
+        assert not allowed.all()
+
+
+def test_a_hook_on_its_module_is_called_where_it_plays() -> None:
+    run = made("choices")
+    heard: list[int] = []
+    run.policy.actor.register_forward_hook(lambda *_: heard.append(1))
+    run.predict(np.zeros(4, np.float32))
+    assert heard
+
+
+def test_a_method_of_its_module_is_asked_where_it_plays() -> None:
+    run = made("choices")
+    best = run.predict(np.ones(4, np.float32))
+    run.policy.mode = lambda obs: run.policy.logits(obs).argmin(-1)
+    assert run.predict(np.ones(4, np.float32)) == 1 - best
+
+
+def test_nobodys_random_numbers_are_drawn_for_a_module() -> None:
+    run = made("numbers")
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    assert run.policy.log_std.tolist() == [-0.5]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_sampled_actions_are_those_of_the_module() -> None:
+    native, torchs = made("choices"), made("choices", backend="torch")
+    obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    sampled = [run.predict(obs, deterministic=False) for run in (native, torchs)]
+    np.testing.assert_array_equal(*sampled)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda w: w.pop("critic.0.bias"), r"critic\.0\.bias is missing there and \[9\] here"),
+        (lambda w: w.update(more=np.zeros(2)), r"more is \[2\] there and missing here"),
+        (
+            lambda w: w.update({"actor.0.weight": np.zeros((4, 9))}),
+            r"actor\.0\.weight is \[4, 9\] there and \[9, 4\] here",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_and_none_is_taken(change: Any, says: str) -> None:
+    native = made("choices").learner.native
+    before = native.vector.copy()
+    weights = {name: view + 1.0 for name, view in native.state_dict().items()}
+    change(weights)
+    with pytest.raises(CheckpointError, match=says):
+        native.load_state_dict(weights)
+    np.testing.assert_array_equal(native.vector, before)
+
+
+@pytest.mark.parametrize("facade", [PPO, A2C])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_rollout_of_arrays_is_the_rollout_of_tensors(facade: Any, normalize: bool) -> None:
+    options = {
+        k: v for k, v in SMALL.items() if facade is PPO or k not in ("batch_size", "n_epochs")
+    }
+    runs = [facade("MountainCar-v0", normalize_obs=normalize, **options) for _ in range(2)]
+    arrays = runs[0].collector.arrays(runs[0].learner.native, 250)
+    tensors = runs[1].collector.collect(runs[1].learner.native, 250)
+    for name in ("obs", "actions", "rewards", "truncated", "next_values", "advantages", "returns"):
+        found = getattr(arrays, name)
+        assert type(found) is np.ndarray, name
+        np.testing.assert_array_equal(found, getattr(tensors, name).numpy())
+    assert tensors.final_obs is not None
+    np.testing.assert_array_equal(arrays.final_obs.obs, tensors.final_obs.obs.numpy())
+
+
+def test_the_kind_of_cpu_is_what_torch_says_of_it() -> None:
+    assert cpu_kind().split()[-1] == torch.backends.cpu.get_cpu_capability()
