@@ -54,7 +54,13 @@ def epoch(batch_size: int, autograd: bool) -> Any:
     from rlox.types import Clock
 
     ppo = PPO(
-        "CartPole-v1", n_envs=N_ENVS, seed=0, n_steps=N_STEPS, batch_size=batch_size, n_epochs=1
+        "CartPole-v1",
+        n_envs=N_ENVS,
+        seed=0,
+        n_steps=N_STEPS,
+        batch_size=batch_size,
+        n_epochs=1,
+        backend="torch",
     )
     rollout = ppo.collector.collect(ppo.policy, N_STEPS)
     learner = ppo.learner

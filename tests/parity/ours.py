@@ -22,7 +22,7 @@ from rlox.configs import A2CConfig, DQNConfig, PPOConfig
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.q import QPolicy
 from rlox.rng import Streams
-from rlox.types import Clock, Minibatch, Rollout
+from rlox.types import Clock, Rollout
 
 
 def driven(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
@@ -42,11 +42,8 @@ class InOrder(Rollout):
 
     orders: Iterator[Tensor] = field(default_factory=lambda: iter(()))
 
-    def sample_minibatches(
-        self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
-    ) -> Iterator[Minibatch]:
-        for rows in next(self.orders).split(batch_size):
-            yield self._rows(rows)
+    def ordered(self, order: Callable[[int], Tensor]) -> Tensor:
+        return next(self.orders)
 
 
 def rollout(batch: Arrays, dtype: torch.dtype) -> Rollout:
