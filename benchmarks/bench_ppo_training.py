@@ -48,7 +48,6 @@ def run_rlox(steps: int, seed: int, backend: str) -> dict[str, Any]:
         clip_eps=0.2,
         anneal_clip=True,
         ent_coef=0.0,
-        backend="torch",
         backend=backend,
     )
     ppo.train(steps)
