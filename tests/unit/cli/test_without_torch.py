@@ -41,10 +41,12 @@ def rlox(folder: Path, *arguments: str) -> str:
     ],
     ids=["ppo", "gsde", "normalised", "gymnasium", "a2c", "adam"],
 )
-def test_a_run_a_resume_and_an_evaluation_import_no_torch(
-    options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_run_imports_no_torch(options: tuple[str, ...], tmp_path: Path) -> None:
     assert "score" in rlox(tmp_path, "train", *options, *QUICK, "algo.backend=native")
+
+
+def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
+    rlox(tmp_path, "train", *PPO, *QUICK, "env=CartPole-v1", "algo.backend=native")
     (run,) = (path.parent for path in tmp_path.rglob("result.json"))
     assert "score" in rlox(tmp_path, "train", f"resume={run}", "total_steps=512")
     assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
