@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
     from torch import Tensor, nn
 
-__all__ = ["is_module", "moved", "torch_threads"]
+__all__ = ["imported_torch", "is_module", "loaded_torch", "moved", "torch_threads"]
 
 # Kinds of devices to which pinned memory is copied while the host goes on.
 PINNED = ("cuda",)
@@ -28,15 +28,48 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
+def loaded_torch() -> Any:
+    """torch, if anybody has imported it, else None; one that a thread is importing just now is waited for."""
+    if sys.modules.get("torch") is None:
+        return None
+    import torch
+
+    return torch
+
+
+class _Late:
+    """What a block of `torch_threads` asked for where there was no torch, and what is put back after it."""
+
+    wanted: int | None = None
+    before: int | None = None
+
+
+def imported_torch() -> Any:
+    """torch, imported if nobody has; within `torch_threads` with the number that is asked for there."""
+    import torch
+
+    if _Late.wanted is not None and _Late.before is None:
+        _Late.before = torch.get_num_threads()
+        torch.set_num_threads(_Late.wanted)
+    return torch
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Run a block with `count` torch threads and put the caller's number back.
 
-    Where nobody has imported torch there is nothing to set.
+    Where nobody has imported torch it is set if `imported_torch` is called in the block.
     """
-    torch: Any = sys.modules.get("torch")
+    torch = loaded_torch()
     if torch is None:
-        yield
+        outer, _Late.wanted = _Late.wanted, count
+        try:
+            yield
+        finally:
+            _Late.wanted = outer
+            if _Late.before is not None and outer is None:
+                loaded_torch().set_num_threads(_Late.before)
+                _Late.before = None
         return
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -48,5 +81,5 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def is_module(given: object) -> TypeGuard[nn.Module]:
     """Whether that is a module of torch, which nothing is where nobody has imported torch."""
-    torch: Any = sys.modules.get("torch")
+    torch = loaded_torch()
     return torch is not None and isinstance(given, torch.nn.Module)

@@ -15,6 +15,8 @@ def later(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], A
     home = {name: module for module, names in homes.items() for name in names}
 
     def found(name: str) -> Any:
+        if name in homes:  # a module itself, as if it had been imported with the package
+            return importlib.import_module(f"{package}.{name}")
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)

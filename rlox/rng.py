@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rlox._core import stream_seed
+from rlox.devices import imported_torch
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
@@ -50,9 +51,8 @@ class Streams:
 
     def generator(self, name: str, counter: int = 0, device: str = "cpu") -> torch.Generator:
         """A torch generator at the start of the stream `(name, counter)`."""
-        import torch
-
-        return torch.Generator(device=device).manual_seed(self.key(name, counter))
+        generator: torch.Generator = imported_torch().Generator(device=device)
+        return generator.manual_seed(self.key(name, counter))
 
     def default(
         self, name: str, counter: int = 0, device: torch.device | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import ItemsView, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from rlox.configs import ALGO_CONFIGS
@@ -66,35 +66,18 @@ def _facade(offer: Offer, plugin: Any, told: str) -> type[Algorithm]:
 
 
 class _Facades(Plugged[type[Algorithm]]):
-    """The classes by name; one is imported when it is looked up, rlox has, when they are gone through."""
+    """The classes by name; one is imported when it is looked up, and all of rlox's own to go through them."""
 
     def __init__(self) -> None:
         super().__init__({}, "algo", _facade)
         self.own = frozenset(_FACADES)
+        self.update(dict.fromkeys(_FACADES))  # type: ignore[arg-type]
 
-    def __contains__(self, name: object) -> bool:
-        return name in _FACADES or super().__contains__(name)
-
-    def __missing__(self, name: str) -> type[Algorithm]:
-        if name not in _FACADES:
-            return super().__missing__(name)
-        self[name] = facade = __getattr__(_FACADES[name])
-        return facade  # type: ignore[no-any-return]
-
-    def _whole(self) -> dict[str, type[Algorithm]]:
-        own = {name: self[name] for name in _FACADES}
-        plugged = {name: self[name] for name in super().__iter__() if name not in own}
-        return own | plugged
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._whole())
-
-    def __len__(self) -> int:
-        return len(self._whole())
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
-        """The names."""
-        return self._whole().keys()
+    def __getitem__(self, name: str) -> type[Algorithm]:
+        found = super().__getitem__(name)
+        if found is None:
+            self[name] = found = __getattr__(_FACADES[name])
+        return found
 
     def values(self) -> ValuesView[type[Algorithm]]:  # type: ignore[override]
         """The classes."""
@@ -104,5 +87,15 @@ class _Facades(Plugged[type[Algorithm]]):
         """Names and classes."""
         return self._whole().items()
 
+    def _whole(self) -> dict[str, type[Algorithm]]:
+        return {name: self[name] for name in self}
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
 
 ALGORITHMS = _Facades()
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

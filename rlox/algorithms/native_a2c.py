@@ -12,14 +12,12 @@ from rlox.algorithms.a2c_schedule import NAMES, RMS_DECAY, Scheduled
 from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
 from rlox.algorithms.on_policy import where
 from rlox.configs import A2CConfig
-from rlox.optim.native import NativeOptimizer
+from rlox.optim.native import ADAM_EPS, NativeOptimizer
 from rlox.policies.engine import counted, told_where
 from rlox.policies.native import NativePolicy, unmasked
 from rlox.types import Clock, Iterated, Rollout, Update
 
 __all__ = ["NativeA2CLearner"]
-
-ADAM_EPS = 1e-5
 
 
 class NativeA2CLearner(NativeLearner, Scheduled):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from rlox._core import Iteration
 from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
 from rlox.algorithms.on_policy import where
-from rlox.algorithms.ppo_schedule import NAMES, Scheduled
+from rlox.algorithms.ppo_schedule import NAMES, Loss, Scheduled
 from rlox.configs import PPOConfig
-from rlox.optim.native import NativeOptimizer
+from rlox.optim.native import ADAM_EPS, NativeOptimizer
 from rlox.policies.engine import Adams, stepped, told_where
 from rlox.policies.native import NativePolicy, unmasked
 from rlox.rng import Streams
@@ -23,11 +23,9 @@ from rlox.types import Clock, Iterated, Rollout, Update
 
 __all__ = ["NativePPOLearner"]
 
-ADAM_EPS = 1e-5
-
 
 @dataclass
-class Weights:
+class Coefficients:
     """What of the loss is scheduled."""
 
     clip_eps: float
@@ -46,7 +44,7 @@ class NativePPOLearner(NativeLearner, Scheduled):
             native, NativeOptimizer(native.layout, native.vector, moments, rate, ADAM_EPS)
         )
         self.config, self.streams = config, streams
-        self.loss = Weights(config.initial("clip_eps"), config.initial("ent_coef"))
+        self.loss: Loss = Coefficients(config.initial("clip_eps"), config.initial("ent_coef"))
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; the schedules are read once, from the clock at its start."""

@@ -96,7 +96,7 @@ def on_policy_parts(
         "algo.n_steps or env.n_envs",
     )
     if not own:
-        _require_vectors(algo, env.actions)
+        _require_box_for_sde(algo, env.actions)
         heads, features = (env.actions.size, 1), encoding.features
         require_networks(
             *((features, *hidden, out) for hidden, out in zip(widths, heads, strict=True)),
@@ -185,7 +185,7 @@ def _source(
     return RolloutSource(collector, acts, n_steps)
 
 
-def _require_vectors(algo: OnPolicyConfig, actions: ActionCodec) -> None:
+def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
     """`ConfigError` for gSDE of choices."""
     if actions.choices and algo.use_sde:
         said = "Discrete" if actions.discrete else short(actions.space)

@@ -53,7 +53,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         tools,
         by_torch(algo, tools.streams),
         minibatch=algo.batch_size,
-        orders=0 if choice.surely_torch else algo.n_epochs,
+        orders=0 if choice.surely_torch or tools.device_name != "cpu" else algo.n_epochs,
         engine=Engine(choice, lambda native: NativePPOLearner(native, algo, tools.streams)),
     )
 

@@ -14,7 +14,7 @@ from rlox.configs.schedules import is_constant
 from rlox.rng import Streams
 from rlox.types import Clock
 
-__all__ = ["NAMES", "Scheduled"]
+__all__ = ["NAMES", "Loss", "Scheduled"]
 
 # Means over the minibatches of an update, by their names in the metrics.
 NAMES = (
@@ -41,7 +41,7 @@ class Scheduled:
     config: PPOConfig
     streams: Streams
     optimizer: Any
-    loss: Any  # a `Loss`
+    loss: Loss
 
     def _order(self, index: int, epoch: int, count: int) -> NDArray[np.int64]:
         """In which order a pass over rollout number `index` goes through so many, `[count]`."""

@@ -45,6 +45,7 @@ def make_policy(
         "net_arch": config.net_arch,
         "critic_net_arch": config.critic_net_arch,
         "activation": config.activation,
+        "ortho_init": False,  # a run's weights are not torch's: `begun`
     }
     if actions.discrete:
         kind = MaskedDiscretePolicy if masked else DiscretePolicy

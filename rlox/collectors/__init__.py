@@ -21,3 +21,7 @@ __getattr__ = later(
         "rollout": ("RolloutCollector",),
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -21,3 +21,7 @@ __getattr__ = later(
         "target": ("TargetNetwork",),
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,9 @@ network follows by one interpolation.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
@@ -48,6 +50,9 @@ class FlatParameters:
             if not given:
                 view.copy_(parameter.detach())
             parameter.data = view
+        self._views = list(self.views(self.vector).values())
+        self._kept: NDArray[np.float32] | None = None
+        self._look()
         self.gradient = torch.zeros_like(self.vector) if learned else self.vector.new_empty(0)
         self._gradients = list(self.views(self.gradient).values()) if learned else []
         if learned:
@@ -66,8 +71,51 @@ class FlatParameters:
             self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         return norm
 
+    def keep(self) -> NDArray[np.float32]:
+        """The vector's memory, which it then has for good; it is on the CPU."""
+        self._kept = memory = self.vector.numpy()
+        return memory
+
+    @torch.no_grad()
+    def hold(self) -> None:
+        """Parameters are parts of the vector again, with their numbers, where others took their memory since.
+
+        As `torch.nn.utils.vector_to_parameters` and `load_state_dict(assign=True)` do. ConfigError for one of
+        another dtype, shape or device, and where all of a vector that is to keep its memory went elsewhere.
+        """
+        if self.vector.data_ptr() != self._address:
+            self._moved()
+        for name, parameter, view, address in zip(
+            self.layout.slices, self.parameters, self._views, self._addresses, strict=True
+        ):
+            if parameter.data_ptr() == address:
+                continue
+            was, now = _kind(view), _kind(parameter)
+            if was != now:
+                raise ConfigError(
+                    f"parameter {name} is {now}, expected {was}, as when its learner was made; make the "
+                    "learner of the policy as it is to be"
+                )
+            view.copy_(parameter.detach())
+            parameter.data = view
+
+    def _moved(self) -> None:
+        """Vector and parameters are views of a storage that has other memory, as `share_memory` gives it."""
+        if self._kept is not None:
+            raise ConfigError(
+                "the policy's parameters went to other memory (share_memory), where the native engine does "
+                "not learn; make the run with algo.backend=torch"
+            )
+        self._look()
+
+    def _look(self) -> None:
+        """Where the vector and its parts are now."""
+        self._address = self.vector.data_ptr()
+        self._addresses = [view.data_ptr() for view in self._views]
+
     def _adopt(self) -> None:
         """Parts of `gradient` are the parameters' `grad`, also where others took their place since."""
+        self.hold()
         for parameter, view in zip(self.parameters, self._gradients, strict=True):
             if not parameter.requires_grad:
                 raise ConfigError(self._frozen())
@@ -92,3 +140,7 @@ class FlatParameters:
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of such a vector by the parameters' names, in their shapes."""
         return self.layout.views(vector)
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from rlox.parameters.layout import Layout, restored
 
-__all__ = ["NativeOptimizer"]
+__all__ = ["ADAM_EPS", "NativeOptimizer"]
+
+ADAM_EPS = 1e-5  # of `rlox.optim.Adam` where nobody says otherwise
 
 
 class NativeOptimizer:
@@ -36,7 +38,9 @@ class NativeOptimizer:
         self.vector, self.moments = vector, tuple(moments)
         self.lr, self.eps, self.steps = lr, eps, 0
         self._layout = layout
-        self._moments = {name: np.full_like(vector, start) for name in moments}
+        self._moments = {name: layout.zeros() for name in moments}
+        for moment in self._moments.values():
+            moment += start
 
     def moment(self, name: str) -> NDArray[np.float32]:
         """The vector of this name in `moments`, which lies as the parameters do."""

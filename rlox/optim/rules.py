@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.optim.flat import FlatParameters
+from rlox.optim.native import ADAM_EPS
 from rlox.parameters.layout import restored
 from rlox.stopping import check
 
@@ -89,7 +90,7 @@ class Adam(Optimizer):
         lr: float,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-5,
+        eps: float = ADAM_EPS,
     ) -> None:
         super().__init__(module, lr)
         self.betas, self.eps = betas, eps

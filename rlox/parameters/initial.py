@@ -1,7 +1,7 @@
 """What the weights of a run begin as: a function of the run's seed and of where a parameter stands.
 
-From Rust's streams, so that every engine begins with the same bits, on every platform: torch's own
-orthogonal matrices are LAPACK's, which depend on the machine.
+Of linear layers alone, from Rust's streams, so that every engine begins with the same bits, on every
+platform: torch's own orthogonal matrices are LAPACK's, which depend on the machine.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rlox.errors import CheckpointError
 
 __all__ = ["Layout", "restored"]
@@ -24,6 +27,12 @@ class Layout:
             numbers = math.prod(shape)
             self.slices[name] = slice(self.size, self.size + numbers)
             self.size += -(-numbers // ALIGN) * ALIGN
+
+    def zeros(self) -> NDArray[np.float32]:
+        """Such a vector, which begins at a multiple of 64 bytes too."""
+        room = np.zeros(self.size + ALIGN, np.float32)
+        first = -room.ctypes.data % (4 * ALIGN) // 4
+        return room[first : first + self.size]
 
     def views(self, vector: Any) -> dict[str, Any]:
         """The parts of such a vector, of NumPy's or torch's, by name and in their shapes."""

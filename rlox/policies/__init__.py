@@ -41,3 +41,7 @@ __getattr__ = later(
         "user": ("UserPolicy", "as_actor_critic", "require_takes"),
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -85,7 +85,8 @@ class NativeRefused(ConfigError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"algo.backend=native: the policy is {what}; algo.backend=torch learns any policy"
+            f"algo.backend=native: the policy is {what}; make the run with algo.backend=torch, which "
+            "learns any policy"
         )
         self.why = f"the policy is {what}"
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import OnPolicyEngine, RolloutPolicy
-from rlox.errors import CheckpointError
+from rlox.devices import imported_torch
+from rlox.errors import CheckpointError, ConfigError
 from rlox.parameters.initial import initial
 from rlox.parameters.layout import Layout
-from rlox.policies.engine import NativeRefused, refused, require_right
+from rlox.policies.engine import refused, require_right
 from rlox.types import Minibatch, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -79,8 +81,7 @@ class NativePolicy:
         sizes, self._plain = _of_module(policy, flat)
         self._module: ActorCritic | None = policy
         self._make: Callable[[], ActorCritic] = lambda: policy
-        vector: NDArray[np.float32] = flat.vector.numpy()
-        self._of(sizes, self._plain.named, vector)
+        self._of(sizes, self._plain.named, flat.keep())
 
     @classmethod
     def of(cls, policy: ActorCritic) -> NativePolicy:
@@ -104,20 +105,21 @@ class NativePolicy:
         """
         require_right()
         native = cls.__new__(cls)
+        native._module, native._plain, native._make = None, None, make
         layout = Layout(sizes.named)
-        native._of(sizes, sizes.named, np.zeros(layout.size, np.float32))
+        native._of(sizes, sizes.named, layout.zeros())
         views = native.state_dict()
         if "log_std" in views:
             views["log_std"][...] = log_std
         for name, values in initial(sizes.named, seed, orthogonal):
             views[name][...] = values
-        native._module, native._plain, native._make = None, None, make
         return native
 
     def _of(
         self, sizes: Sizes, named: list[tuple[str, tuple[int, ...]]], vector: NDArray[np.float32]
     ) -> None:
-        self.sizes, self.layout, self.vector = sizes, Layout(named), vector
+        self.sizes, self.layout, self._vector = sizes, Layout(named), vector
+        self._making = Lock()
         self.engine = OnPolicyEngine(
             named,
             kind=sizes.kind,
@@ -130,11 +132,19 @@ class NativePolicy:
         self.actor = RolloutPolicy(self.engine, sizes.noise_kept)
 
     @property
+    def vector(self) -> NDArray[np.float32]:
+        """The parameters, with what somebody gave the module since it was made."""
+        if self._plain is not None:
+            self._plain.hold()
+        return self._vector
+
+    @property
     def module(self) -> ActorCritic:
         """The policy as torch has it, on the same memory; made when it is asked for."""
-        if self._module is None:
-            self._module, self._plain = _module_on(self._make, self.layout, self.vector)
-        return self._module
+        with self._making:
+            if self._module is None:
+                self._plain, self._module = _module_on(self._make, self.layout, self._vector)
+            return self._module
 
     def state_dict(self) -> dict[str, NDArray[np.float32]]:
         """The parameters by name: views of the vector."""
@@ -162,7 +172,7 @@ class NativePolicy:
             return True
         try:
             self.check()
-        except NativeRefused:
+        except ConfigError:
             return False
         return vars(self._module).keys().isdisjoint(("mode", "fast_logits"))
 
@@ -219,18 +229,19 @@ def _kinds() -> dict[type[Any], str]:
 
 def _module_on(
     make: Callable[[], ActorCritic], layout: Layout, vector: NDArray[np.float32]
-) -> tuple[ActorCritic, Plain]:
+) -> tuple[Plain, ActorCritic]:
     """A module whose parameters are this memory; nobody's random numbers are drawn for it."""
-    import torch
-
+    torch = imported_torch()
     from rlox.optim import FlatParameters
     from rlox.rng import keyed
 
-    with keyed(0):
+    # as if nobody was in a block of inference or of another device
+    with torch.inference_mode(False), torch.device("cpu"), keyed(0):
         module = make()
-    flat = FlatParameters(module, vector=torch.from_numpy(vector))
-    assert flat.layout.shapes == layout.shapes
-    return module, _of_module(module, flat)[1]
+        flat = FlatParameters(module, vector=torch.from_numpy(vector))
+        assert flat.layout.shapes == layout.shapes
+        flat.keep()
+        return _of_module(module, flat)[1], module
 
 
 # What a collector is given to act.

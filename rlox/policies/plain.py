@@ -49,6 +49,7 @@ class Plain:
         if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
             raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
         self._policy, self._nets, self._methods = policy, tuple(nets), tuple(methods)
+        self._kind, self._flat = type(policy), flat
         self._parameters = dict(policy.named_parameters())
         # Dicts that hooks are entered into. Looked at before every update, so not looked up again.
         self._hooks = [
@@ -62,13 +63,24 @@ class Plain:
             )
         ]
         self._layers = [tuple(net.children()) for net in nets]
+        self._held = [
+            (module._parameters, name, parameter)
+            for module in policy.modules()
+            for name, parameter in module._parameters.items()
+        ]
+        self._slopes = [m for m in policy.modules() if isinstance(m, nn.ELU)]
         self.check()
         self.named = [(name, tuple(p.shape)) for name, p in self._parameters.items()]
         self.linear = [[x for x in layers if type(x) is nn.Linear] for layers in self._layers]
         self.activation = self._one_kind()
 
     def check(self) -> None:
-        """Raise ConfigError for what an update would pass over; it costs some microseconds."""
+        """Raise ConfigError for what an update would pass over; it costs some microseconds.
+
+        Memory that somebody gave a parameter since is taken over: `FlatParameters.hold`.
+        """
+        if type(self._policy) is not self._kind:
+            raise refused(f"a {type(self._policy).__name__} now, of another class than it was")
         if own := [name for name in self._methods if name in self._policy.__dict__]:
             raise refused(f"one with a {own[0]} of its own")
         parameters = self._parameters.values()
@@ -80,6 +92,15 @@ class Plain:
         held = zip(self._nets, self._layers, strict=True)
         if any(tuple(net._modules.values()) != was for net, was in held):
             raise refused("of other layers than those that it was made of")
+        if any(of.get(name) is not parameter for of, name, parameter in self._held):
+            raise refused("of other parameters than those that it was made of")
+        if any(layer.alpha != 1.0 for layer in self._slopes):
+            raise refused("one with an ELU of another slope than torch's")
+        self._flat.hold()
+
+    def hold(self) -> None:
+        """Take over what somebody gave the parameters: `FlatParameters.hold`."""
+        self._flat.hold()
 
     def _one_kind(self) -> str:
         """The activation; ConfigError for other layers than such a network has."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.devices import loaded_torch
 from rlox.errors import CheckpointError
 
 __all__ = ["pack", "unpack"]
@@ -28,7 +28,7 @@ def pack(tree: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
         return {str(k): pack(v, arrays, f"{path}/{k}" if path else str(k)) for k, v in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [pack(v, arrays, f"{path}/{i}") for i, v in enumerate(tree)]
-    torch: Any = sys.modules.get("torch")  # without which there are no tensors
+    torch = loaded_torch()  # without which there are no tensors
     if torch is not None and isinstance(tree, torch.Tensor):
         arrays[path] = tree.detach().cpu().contiguous().numpy()
         return {_TENSOR: path}

@@ -70,7 +70,7 @@ class Collector:
         source = None if isinstance(env_id, str) else env_id
         self.env = env or make_vec(self.config, seed, source)
         self.n_envs = self.env.n_envs
-        self._device = device
+        self._device = device if device == "cpu" else _device(device)
         self.rollouts = 0
         self.env_steps = 0
         self.obs_normalizer = (
@@ -90,9 +90,7 @@ class Collector:
     @cached_property
     def device(self) -> torch.device:
         """Where the policy runs and the rollout is returned."""
-        import torch
-
-        return torch.device(self._device)
+        return _device(self._device)
 
     def collect(self, policy: Acts, n_steps: int) -> Rollout:
         """`n_steps` steps of every environment; `self.progress` has the steps and finished episodes."""
@@ -300,6 +298,13 @@ class Collector:
             seen = self.env.observations
             self._arena = Arena(n_steps, self.n_envs, seen.dim, self.env.actions, seen.dtype)
         return self._arena
+
+
+def _device(name: str | torch.device) -> torch.device:
+    """As torch has it, which refuses what is none."""
+    import torch
+
+    return torch.device(name)
 
 
 def look_ahead(

@@ -123,7 +123,7 @@ def widest(policy: nn.Module) -> int:
 
 @cache
 def cpu_kind() -> str:
-    """Architecture, vendor and the vectors that torch uses, as far as they are known."""
+    """Architecture, vendor and the widest vectors that torch would use, as far as they are known."""
     return " ".join((platform.machine(), _vendor(), _vectors()))
 
 

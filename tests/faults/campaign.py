@@ -29,7 +29,9 @@ from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SCRIPT = Path(sys.executable).with_name("rlox")
-_COMMON = ("train", "tuned=null", "env=CartPole-v1", "seed=5", "eval.episodes=2")
+_COMMON = (
+    "train", "tuned=null", "env=CartPole-v1", "seed=5", "eval.episodes=2", "algo.backend=torch",
+)  # fmt: skip
 # 12 updates of a moment, and two that are one minibatch of seconds each
 SMALL = (
     *_COMMON, "env.n_envs=8", "algo.n_steps=16", "algo.batch_size=64", "algo.n_epochs=2",

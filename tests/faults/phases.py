@@ -22,7 +22,7 @@ PLACES = {
     "compose": ("rlox_cli.validate", "run_config"),
     "build": ("rlox.build", "build"),
     "collect": ("rlox.collectors", "RolloutCollector.collect"),
-    "update": ("rlox.algorithms.ppo", "PPOLearner.update"),
+    "update": ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
     "evaluate": ("rlox.training.evaluate", "Evaluator.__call__"),
     "save": ("rlox.runs.checkpoint_store", "CheckpointStore.save"),
     "exit": ("rlox.runs.session", "Session._outcome"),

@@ -29,7 +29,9 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
             }
         }
         let norm = dot(vector, vector).sqrt();
-        vector.iter_mut().for_each(|x| *x /= norm);
+        for x in vector.iter_mut() {
+            *x /= norm;
+        }
     }
     Ok(if rows <= columns { basis } else { turned(&basis, long) })
 }

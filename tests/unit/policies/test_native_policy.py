@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +15,8 @@ import torch
 from helpers.masked import Masked
 
 from rlox.algorithms import A2C, PPO
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ConfigError
+from rlox.policies import DiscretePolicy
 from rlox.training.backend import cpu_kind
 
 SMALL: dict[str, Any] = {
@@ -61,6 +67,106 @@ def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
         allowed = rollout.extras["action_mask"].numpy()
         assert allowed[np.arange(len(found)), found].all()
         assert not allowed.all()
+
+
+def by_vector(policy: Any, numbers: torch.Tensor) -> None:
+    torch.nn.utils.vector_to_parameters(numbers, policy.parameters())
+
+
+def by_assigning(policy: Any, numbers: torch.Tensor) -> None:
+    other = copy.deepcopy(policy)
+    by_vector(other, numbers)
+    policy.load_state_dict(other.state_dict(), assign=False)
+    for mine, theirs in zip(policy.parameters(), other.parameters(), strict=True):
+        mine.data = theirs.data.clone()
+
+
+def by_sharing(policy: Any, numbers: torch.Tensor) -> None:
+    policy.share_memory()
+    with torch.no_grad():
+        torch.nn.utils.vector_to_parameters(numbers, policy.parameters())
+
+
+@pytest.mark.parametrize(
+    ("change", "backend"),
+    [
+        (by_vector, "native"), (by_vector, "torch"), (by_assigning, "native"), (by_assigning, "torch"),
+        (by_sharing, "torch"),
+    ],
+)  # fmt: skip
+def test_memory_that_its_parameters_are_given_is_taken_over(
+    change: Any, backend: str, tmp_path: Path
+) -> None:
+    run = made("choices", backend=backend)
+    run.train(60)
+    size = sum(p.numel() for p in run.policy.parameters())
+    numbers = torch.from_numpy(np.random.default_rng(0).normal(size=size).astype(np.float32))
+    change(run.policy, numbers)
+    obs = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
+    with torch.no_grad():
+        said = run.policy.mode(torch.from_numpy(obs)).numpy()
+    assert 0 < said.mean() < 1
+    np.testing.assert_array_equal(run.predict(obs), said)
+    run.save(tmp_path / "saved")
+    saved = PPO.from_checkpoint(tmp_path / "saved").policy
+    np.testing.assert_array_equal(flat(saved), numbers.numpy())
+    run.train(120)  # and it learns from there
+    moved = np.abs(flat(run.policy) - numbers.numpy())
+    assert 0 < moved.max() < 0.1
+
+
+def flat(policy: Any) -> Any:
+    return torch.nn.utils.parameters_to_vector(policy.parameters()).detach().numpy()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda p: setattr(p.actor[0], "weight", torch.nn.Parameter(torch.ones(9, 4))),
+            "of other parameters",
+        ),
+        (lambda p: torch.nn.utils.parametrizations.spectral_norm(p.actor[0]), "hooked|of other"),
+        (lambda p: p.double(), r"actor\.0\.weight is torch\.float64 .*expected torch\.float32"),
+        (lambda p: setattr(p, "__class__", Mine), "a Mine now"),
+        (lambda p: by_sharing(p, torch.linspace(-1, 1, 295)), "other memory"),
+    ],
+)
+def test_what_its_module_became_is_played_and_not_learned_over(change: Any, says: str) -> None:
+    run = made("choices")
+    change(run.policy)
+    obs = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    kind = next(run.policy.parameters()).dtype
+    with torch.no_grad():
+        said = run.policy.mode(torch.from_numpy(obs).to(kind)).numpy()
+    if kind == torch.float32:
+        np.testing.assert_array_equal(run.predict(obs), said)
+    with pytest.raises(ConfigError, match=says):
+        run.train(60)
+
+
+class Mine(DiscretePolicy):
+    """Somebody's own."""
+
+    def mode(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.actor(obs).argmin(-1)
+
+
+def test_a_module_that_is_asked_for_where_nothing_is_learned_can_learn() -> None:
+    run = made("numbers")
+    with torch.inference_mode():
+        policy = run.policy
+    policy.actor(torch.ones(1, 3)).sum().backward()
+    assert policy.actor[0].weight.grad is not None
+    with torch.device("meta"):
+        assert made("numbers").policy.log_std.device.type == "cpu"
+
+
+def test_threads_that_ask_for_the_module_at_once_get_one() -> None:
+    run = made("choices")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: run.policy, range(8)))
+    assert {id(policy) for policy in found} == {id(run.policy)}
 
 
 def test_a_hook_on_its_module_is_called_where_it_plays() -> None:
@@ -131,5 +237,9 @@ def test_a_rollout_of_arrays_is_the_rollout_of_tensors(facade: Any, normalize: b
     np.testing.assert_array_equal(arrays.final_obs.obs, tensors.final_obs.obs.numpy())
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or "ATEN_CPU_CAPABILITY" in os.environ,
+    reason="what is said is of x86, and torch was told otherwise where the variable is set",
+)
 def test_the_kind_of_cpu_is_what_torch_says_of_it() -> None:
     assert cpu_kind().split()[-1] == torch.backends.cpu.get_cpu_capability()

@@ -17,6 +17,7 @@ from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
 from rlox.build import build, resume
 from rlox.configs import make_run
 from rlox.errors import ConfigError
+from rlox.runs.checkpoint import read_checkpoint, write_checkpoint
 from rlox.training import backend
 from rlox.training.backend import TABLE, Backend, cpu_kind, widest
 
@@ -113,6 +114,19 @@ def test_threads_that_were_asked_for_are_torchs() -> None:
     algorithm = build(config)
     assert algorithm.parts.backend == Backend("torch", "torch_threads=2, native's updates take one")
     algorithm.close()
+
+
+def test_a_checkpoint_that_does_not_say_what_learned_goes_on_in_torch(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    table["ppo"] = [cell(1024, 1024, 3.0)]
+    run = PPO("CartPole-v1", n_envs=1, n_steps=16, batch_size=16)
+    assert run.parts.backend.name == "native"
+    run.save(tmp_path / "saved")
+    saved = read_checkpoint(tmp_path / "saved")
+    of_old = {name: part for name, part in saved.state.items() if name != "backend"}
+    write_checkpoint(tmp_path / "saved", replace(saved, state=of_old))
+    assert PPO.from_checkpoint(tmp_path / "saved").parts.backend.name == "torch"
 
 
 def test_orders_of_very_many_epochs_are_torchs_which_holds_one_at_a_time(
