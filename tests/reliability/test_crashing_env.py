@@ -129,7 +129,7 @@ def test_hangs_are_found_within_a_second_of_the_deadline_and_leave_nobody() -> N
 
 def test_ppo_learns_from_no_step_that_was_lost_and_reports_each() -> None:
     source = partial(Doomed, p_raise=0.01, p_kill=0.002)
-    small = {"n_steps": 32, "n_epochs": 1, "batch_size": 64, "net_arch": (8,)}
+    small = {"n_steps": 32, "n_epochs": 1, "batch_size": 64, "net_arch": (8,), "backend": "torch"}
     algorithm = PPO(source, n_envs=4, seed=1, **small, **ONE_EACH)
     update, left_out, shown = algorithm.learner.update, [], []
 
