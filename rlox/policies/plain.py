@@ -95,7 +95,7 @@ class Plain:
         if any(of.get(name) is not parameter for of, name, parameter in self._held):
             raise refused("of other parameters than those that it was made of")
         if any(layer.alpha != 1.0 for layer in self._slopes):
-            raise refused("one with an ELU of another slope than torch's")
+            raise refused("of other layers than those that it was made of")
         self._flat.hold()
 
     def hold(self) -> None:
