@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
     from torch import Tensor, nn
 
-__all__ = ["imported_torch", "is_module", "loaded_torch", "moved", "torch_threads"]
+__all__ = [
+    "imported_torch",
+    "inference_mode",
+    "is_module",
+    "loaded_torch",
+    "moved",
+    "torch_threads",
+]
 
 # Kinds of devices to which pinned memory is copied while the host goes on.
 PINNED = ("cuda",)
@@ -77,6 +84,12 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def inference_mode() -> AbstractContextManager[Any]:
+    """torch's, where anybody has imported torch; elsewhere there are no gradients to do without."""
+    torch = loaded_torch()
+    return nullcontext() if torch is None else torch.inference_mode()
 
 
 def is_module(given: object) -> TypeGuard[nn.Module]:

@@ -169,7 +169,8 @@ class FinalObs(NamedTuple):
 class Transitions:
     """`n` batches of `B` stored transitions, to be learned from one after the other.
 
-    On the CPU the tensors are memory of the source: they hold until its next batch.
+    On the CPU the tensors are memory of the source: they hold until its next batch. A learner in Rust is
+    given NumPy's arrays in their place.
     """
 
     obs: Tensor  # [n, B, obs_dim] float32

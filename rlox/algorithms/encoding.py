@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.parameters.cost import NO_COST, Cost
+from rlox.policies.engine import refused
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.networks import Encoder, EnsembleMLP
     from rlox.policies import ActorCritic
 
-__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of"]
+__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_vectors"]
 
 
 class Wishes(Protocol):
@@ -103,6 +104,14 @@ def encoding_of(
     from rlox.algorithms.pictures import encoding_of_images
 
     return encoding_of_images(algo, codec, name)
+
+
+def require_vectors(encoding: Encoding, device: str) -> None:
+    """`NativeRefused` for networks that Rust does not know, and for other devices than the CPU."""
+    if encoding.make is not None:
+        raise refused("behind an encoder of images, not a built-in policy of vectors")
+    if device != "cpu":
+        raise refused(f"on {device}, not in float32 on the CPU")
 
 
 def _require_unsaid(algo: Wishes, codec: ObservationCodec, name: str, shared: bool) -> None:

@@ -12,7 +12,7 @@ from rlox.algorithms.a2c_schedule import NAMES, RMS_DECAY, Scheduled
 from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
 from rlox.algorithms.on_policy import where
 from rlox.configs import A2CConfig
-from rlox.optim.native import ADAM_EPS, NativeOptimizer
+from rlox.optim.native import ADAM, ADAM_EPS, NativeOptimizer
 from rlox.policies.engine import counted, told_where
 from rlox.policies.native import NativePolicy, unmasked
 from rlox.types import Clock, Iterated, Rollout, Update
@@ -78,8 +78,8 @@ def _named(told: Mapping[str, float]) -> dict[str, float]:
 
 def _optimizer(native: NativePolicy, config: A2CConfig) -> NativeOptimizer:
     """RMSprop, whose squares begin at 1 as in TensorFlow where that is asked for, or Adam."""
-    lay, rate = (native.layout, native.vector), config.initial("learning_rate")
+    part, rate = native.parts[""], config.initial("learning_rate")
     if not config.use_rms_prop:
-        return NativeOptimizer(*lay, ("exp_avg", "exp_avg_sq"), rate, ADAM_EPS)
+        return NativeOptimizer(part, ADAM, rate, ADAM_EPS)
     start = 1.0 if config.rms_prop_tf_like else 0.0
-    return NativeOptimizer(*lay, ("square_avg",), rate, config.rms_prop_eps, start)
+    return NativeOptimizer(part, ("square_avg",), rate, config.rms_prop_eps, start)

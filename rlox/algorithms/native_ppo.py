@@ -15,7 +15,7 @@ from rlox.algorithms.native_learner import NativeLearner, explained, valid_rows
 from rlox.algorithms.on_policy import where
 from rlox.algorithms.ppo_schedule import NAMES, Loss, Scheduled
 from rlox.configs import PPOConfig
-from rlox.optim.native import ADAM_EPS, NativeOptimizer
+from rlox.optim.native import ADAM, ADAM_EPS, NativeOptimizer
 from rlox.policies.engine import Adams, stepped, told_where
 from rlox.policies.native import NativePolicy, unmasked
 from rlox.rng import Streams
@@ -39,10 +39,8 @@ class NativePPOLearner(NativeLearner, Scheduled):
     """
 
     def __init__(self, native: NativePolicy, config: PPOConfig, streams: Streams) -> None:
-        rate, moments = config.initial("learning_rate"), ("exp_avg", "exp_avg_sq")
-        super().__init__(
-            native, NativeOptimizer(native.layout, native.vector, moments, rate, ADAM_EPS)
-        )
+        rate = config.initial("learning_rate")
+        super().__init__(native, NativeOptimizer(native.parts[""], ADAM, rate, ADAM_EPS))
         self.config, self.streams = config, streams
         self.loss: Loss = Coefficients(config.initial("clip_eps"), config.initial("ent_coef"))
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
-from rlox.algorithms.encoding import encoding_of
+from rlox.algorithms.encoding import Encoding, encoding_of
 from rlox.collectors.replay import NativeReplaySource, Replays
 from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
@@ -20,21 +18,23 @@ from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import short
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.parameters.cost import Cost
-from rlox.policies.base import Policy
 from rlox.policies.native_exploring import Explores
+from rlox.policies.on_demand import OnDemand
 from rlox.runs.preflight import LEARNED, require_memory, require_networks
 from rlox.sources.goals import Goals
 from rlox.sources.memory import MAX_DRAWN, Memory, drawn_bytes, frames_of, make_buffer
 from rlox.sources.replay import TICK_BATCHES, Behaviour, Cadence, ReplaySource
-from rlox.training.actor import Actor
-from rlox.training.backend import Backend
+from rlox.training.actor import Actor, ActorOf, NativeActor
+from rlox.training.backend import Choice
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import torch_threads
 from rlox.types import Transitions
 
-__all__ = ["OffPolicy", "off_policy_parts"]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from rlox.policies.base import Policy
+
+__all__ = ["Compose", "OffPolicy", "off_policy_parts"]
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,17 @@ class OffPolicy:
     `actions` makes the environment's rows of the policy's, where they are not the same.
     """
 
-    policy: Policy
+    policy: Policy | OnDemand
     behaviour: Behaviour
     learner: Learner[Transitions]
-    backend: Backend
     actions: UnitCodec | None = None
 
 
-def off_policy_parts(
-    config: RunConfig,
-    tools: Tools,
-    compose: Callable[[VectorEnv], OffPolicy],
-) -> Parts:
+# Makes them for environments, of what is made of their observations, with the engine that it chooses.
+Compose = Callable[[VectorEnv, Encoding, Choice], OffPolicy]
+
+
+def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
     """Replayed transitions, from `config.buffer`, for what `compose` makes of the environment."""
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
@@ -70,8 +69,10 @@ def off_policy_parts(
     networks = algo.networks(encoding.features, env.actions.size, env.actions.discrete)
     more = encoding.cost.parameters * algo.seers
     require_networks(*networks, copies=LEARNED + 2, more=more)
-    with tools.streams.default("init"), torch_threads(config.torch_threads):
-        made = compose(env)
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
+    made = compose(env, encoding, choice)
+    native = isinstance(made.policy, OnDemand)
+    memory.arrays = native
     obs_normalizer = observation_normalizer(env.observations) if env_config.normalize_obs else None
     scales = (env.n_envs, algo.gamma, algo.n_step)
     rewards = RewardNormalizer(*scales) if env_config.normalize_reward else None
@@ -84,9 +85,10 @@ def off_policy_parts(
         else ReplaySource(*parts)
     )
     actions = made.actions or env.actions
-    actor = Actor(made.policy, env.observations, actions, obs_normalizer, tools.device)
+    acts: type[ActorOf[Any]] = NativeActor if native else Actor
+    actor = acts(made.policy, env.observations, actions, obs_normalizer, tools.device_name)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
-    return Parts(source, made.learner, actor, evaluator, encoding.said, made.backend)
+    return Parts(source, made.learner, actor, evaluator, encoding.said, choice.made)
 
 
 def _require_actions(config: RunConfig, env: VectorEnv) -> None:
@@ -130,7 +132,7 @@ def _memory(
     memory = Memory(buffer, buffer_config, *sizes, goals, frames)
     if tools.replay:
         said_by = "buffer.memory" if buffer_config.memory else "buffer.capacity"
-        _require_memory(algo, env, memory, said_by, tools.device, encoders)
+        _require_memory(algo, env, memory, said_by, tools.device_name == "cpu", encoders)
     return memory
 
 
@@ -139,7 +141,7 @@ def _require_memory(
     env: VectorEnv,
     memory: Memory,
     said_by: str,
-    device: torch.device,
+    on_cpu: bool,
     encoders: Cost,
 ) -> None:
     """`ConfigError` if the full buffer, or what is drawn from it at once besides, will not fit.
@@ -161,7 +163,7 @@ def _require_memory(
     rows = batches * drawn_bytes(env, memory.goals is not None)
     images = (algo.seers + 1) * (encoders.kept + encoders.widest)  # the target's too
     learned = 4 * (algo.learning_numbers(env.actions.size) + images)
-    if device.type != "cpu":
+    if not on_cpu:
         learned = 0
     require_memory(
         memory.full_bytes + algo.batch_size * (rows + learned),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from rlox.algorithms.encoding import Encoding, encoding_of
+from rlox.algorithms.encoding import Encoding, encoding_of, require_vectors
 from rlox.collectors.fused import FusedSource, Iterates
 from rlox.collectors.native import NativeCollector
 from rlox.collectors.rollout import RolloutCollector
@@ -160,12 +160,9 @@ def _in_rust(
 ) -> NativePolicy:
     """The policy that is configured, in Rust; ConfigError for one that it does not know."""
     algo, actions, masked = cast(OnPolicyConfig, config.algo), env.actions, env.observations.masked
-    if encoding.make is not None:
-        raise refused("behind an encoder of images, not a built-in policy of vectors")
+    require_vectors(encoding, tools.device_name)
     if actions.choices and not actions.discrete:
         raise refused("of actions of several parts, not a built-in policy of vectors")
-    if tools.device_name != "cpu":
-        raise refused(f"on {tools.device_name}, not in float32 on the CPU")
 
     def module() -> ActorCritic:
         from rlox.algorithms.torch_on_policy import make_policy

@@ -1,4 +1,4 @@
-"""What an optimizer keeps where the engine steps it: the vectors of torch's, without torch."""
+"""What optimizers and targets keep where the engine steps them: the vectors of torch's, without torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.parameters.layout import Layout, restored
+from rlox.parameters.layout import Part, fill, restored
 
-__all__ = ["ADAM_EPS", "NativeOptimizer"]
+__all__ = ["ADAM", "ADAM_EPS", "NativeOptimizer", "NativeTarget"]
 
+ADAM = ("exp_avg", "exp_avg_sq")  # its moments
 ADAM_EPS = 1e-5  # of `rlox.optim.Adam` where nobody says otherwise
 
 
@@ -28,17 +29,16 @@ class NativeOptimizer:
 
     def __init__(
         self,
-        layout: Layout,
-        vector: NDArray[np.float32],
+        part: Part,
         moments: Sequence[str],
         lr: float,
         eps: float,
         start: float = 0.0,
     ) -> None:
-        self.vector, self.moments = vector, tuple(moments)
+        self.vector, self.moments = part.vector, tuple(moments)
         self.lr, self.eps, self.steps = lr, eps, 0
-        self._layout = layout
-        self._moments = {name: layout.zeros() for name in moments}
+        self._layout = part.layout
+        self._moments = {name: part.layout.zeros() for name in moments}
         for moment in self._moments.values():
             moment += start
 
@@ -58,6 +58,39 @@ class NativeOptimizer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`, also of torch's; names or shapes that do not fit are an error."""
         self.steps = restored(state, self._layout, self._moments, _copy)
+
+
+class NativeTarget:
+    """A vector of parameters that begins as another is and follows it; its state is what torch's has."""
+
+    def __init__(self, online: Part) -> None:
+        self._online, self._own = online, Part.of(online.layout.shapes.items())
+        self.copy()
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """Its parameters, which lie as the others do."""
+        return self._own.vector
+
+    def copy(self) -> None:
+        """Become the other vector."""
+        self.vector[:] = self._online.vector
+
+    def follow(self, tau: float) -> None:
+        """target <- (1 - tau) target + tau online."""
+        if tau == 1.0:
+            self.copy()
+        else:
+            own = self.vector
+            own += np.float32(tau) * (self._online.vector - own)
+
+    def state(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the parameters by name."""
+        return {name: view.copy() for name, view in self._own.views().items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`, also of torch's; CheckpointError for names or shapes that do not fit."""
+        fill(self._own.views(), state)
 
 
 def _copy(view: NDArray[np.float32], saved: Any) -> None:

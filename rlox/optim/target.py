@@ -52,4 +52,4 @@ class TargetNetwork(Generic[M]):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.module.load_state_dict(dict(state))
+        self.module.load_state_dict({name: torch.as_tensor(value) for name, value in state.items()})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,9 @@ from numpy.typing import NDArray
 
 from rlox.errors import CheckpointError
 
-__all__ = ["Layout", "restored"]
+__all__ = ["Layout", "Named", "Part", "fill", "linear_layers", "restored", "widest"]
+
+Named = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 
 ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are fastest
 
@@ -19,7 +23,7 @@ ALIGN = 16  # parameters start at multiples of 64 bytes, where vector loads are 
 class Layout:
     """Parameters by name and shape, one after the other; `size` numbers in all."""
 
-    def __init__(self, named: Iterable[tuple[str, tuple[int, ...]]]) -> None:
+    def __init__(self, named: Iterable[Named]) -> None:
         self.shapes = dict(named)
         self.slices: dict[str, slice] = {}
         self.size = 0
@@ -37,6 +41,48 @@ class Layout:
     def views(self, vector: Any) -> dict[str, Any]:
         """The parts of such a vector, of NumPy's or torch's, by name and in their shapes."""
         return {name: vector[at].reshape(self.shapes[name]) for name, at in self.slices.items()}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Parameters that lie one after the other in a vector, float32."""
+
+    layout: Layout
+    vector: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, named: Iterable[Named]) -> Part:
+        """Zeros."""
+        layout = Layout(named)
+        return cls(layout, layout.zeros())
+
+    def views(self) -> dict[str, NDArray[np.float32]]:
+        """The parameters by name, in the vector's memory."""
+        return self.layout.views(self.vector)
+
+
+def linear_layers(prefix: str, sizes: Sequence[int]) -> list[Named]:
+    """The parameters of linear layers `sizes[0] -> ... -> sizes[-1]`, as those of `rlox.networks.mlp`."""
+    named: list[Named] = []
+    for i, (inputs, outputs) in enumerate(pairwise(sizes)):
+        named += [(f"{prefix}{2 * i}.weight", (outputs, inputs))]
+        named += [(f"{prefix}{2 * i}.bias", (outputs,))]
+    return named
+
+
+def widest(named: Iterable[Named]) -> int:
+    """The largest number of inputs or outputs that a layer of these has."""
+    return max((size for _, shape in named for size in shape[-2:]), default=1)
+
+
+def fill(views: Mapping[str, NDArray[np.float32]], saved: Mapping[str, Any]) -> None:
+    """Write arrays or tensors, by name, to `views`; CheckpointError for what does not fit."""
+    for name in [*views, *saved]:
+        shapes = [list(of[name].shape) if name in of else "missing" for of in (saved, views)]
+        if shapes[0] != shapes[1]:
+            raise CheckpointError(f"{name} is {shapes[0]} there and {shapes[1]} here")
+    for name, view in views.items():
+        view[...] = np.asarray(saved[name])
 
 
 def restored(

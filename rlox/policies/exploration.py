@@ -13,11 +13,12 @@ from torch import Tensor
 from rlox._core import Stream
 from rlox.devices import moved
 from rlox.policies.blocks import StepBlocks
+from rlox.policies.draws import NormalDraws
 
 __all__ = ["NoisyExploration", "SampledChoices"]
 
 
-class NoisyExploration:
+class NoisyExploration(NormalDraws):
     """Acts as `act(obs, noise)` does with standard normal `noise` `[N, *shape]`.
 
     Parameters
@@ -41,15 +42,9 @@ class NoisyExploration:
         device: torch.device,
         every: int = 1,
     ) -> None:
-        self._act = act
-        self._seed, self._device, self._every = seed, device, every
-        self._noise_shape, self._action_shape = (n_envs, *shape), (n_envs, act_dim)
+        super().__init__(shape, act_dim, n_envs, seed)
+        self._act, self._device, self._every = act, device, every
         self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
-
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Any vectors, `[N, act_dim]`, uniformly."""
-        u = Stream(self._seed, "random", step).uniform(math.prod(self._action_shape))
-        return (2.0 * u - 1.0).astype(np.float32).reshape(self._action_shape)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
         """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`; in inference mode."""
@@ -59,9 +54,7 @@ class NoisyExploration:
         return actions
 
     def _draw(self, block: int, rows: int) -> tuple[Tensor, ...]:
-        shape = (rows, *self._noise_shape)
-        drawn = Stream(self._seed, "explore", block).normal(math.prod(shape))
-        return moved(torch.from_numpy(drawn.reshape(shape)).float(), self._device).unbind(0)
+        return moved(torch.from_numpy(self._normal(block, rows)), self._device).unbind(0)
 
 
 class SampledChoices:

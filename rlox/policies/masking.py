@@ -89,7 +89,7 @@ class MaskedEpsilonGreedy(EpsilonGreedy):
 
     def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Any choice that is allowed, each as likely as the others, `[N]`."""
-        masks = obs[:, -self.policy.n_actions :] != 0
+        masks = obs[:, -self._n_actions :] != 0
         nth = (self._draws[step][1] * masks.sum(-1)).astype(np.int64)
         choices: NDArray[np.int64] = (masks.cumsum(-1) > nth[:, None]).argmax(-1)
         return choices

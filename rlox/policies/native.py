@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import OnPolicyEngine, RolloutPolicy
-from rlox.devices import imported_torch
-from rlox.errors import CheckpointError, ConfigError
-from rlox.parameters.initial import initial
-from rlox.parameters.layout import Layout
-from rlox.policies.engine import refused, require_right
+from rlox.parameters.layout import Layout, Named, Part, linear_layers, widest
+from rlox.policies.engine import refused
+from rlox.policies.on_demand import OnDemand, Watched
 from rlox.types import Minibatch, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -45,22 +41,19 @@ class Sizes:
 
     def widest(self) -> int:
         """The largest number of inputs or outputs that a layer has."""
-        return max(size for _, shape in self.named for size in shape[-2:])
+        return widest(self.named)
 
     @property
-    def named(self) -> list[tuple[str, tuple[int, ...]]]:
+    def named(self) -> list[Named]:
         """Names and shapes of the parameters, in the order of torch's modules."""
         features = (self.obs_dim, *self.actor)[-1]
         deviations = {"numbers": (self.size,), "sde": (features, self.size)}.get(self.kind)
-        named = [] if deviations is None else [("log_std", deviations)]
-        for net, hidden, out in (("actor", self.actor, self.size), ("critic", self.critic, 1)):
-            for i, (inputs, outputs) in enumerate(pairwise((self.obs_dim, *hidden, out))):
-                named += [(f"{net}.{2 * i}.weight", (outputs, inputs))]
-                named += [(f"{net}.{2 * i}.bias", (outputs,))]
-        return named
+        actor = linear_layers("actor.", (self.obs_dim, *self.actor, self.size))
+        critic = linear_layers("critic.", (self.obs_dim, *self.critic, 1))
+        return [*([("log_std", deviations)] if deviations else []), *actor, *critic]
 
 
-class NativePolicy:
+class NativePolicy(OnDemand):
     """An actor and a critic in Rust, over the vector of their parameters.
 
     Attributes
@@ -71,17 +64,17 @@ class NativePolicy:
     actor : acts in rollouts
     """
 
+    PLAYED = ("mode", "fast_logits")
+
     def __init__(self, policy: ActorCritic, flat: FlatParameters) -> None:
         """That of a module, on the memory of its parameters.
 
         Raises ConfigError for others than the built-in policies of vectors, and for what `Plain` refuses,
         all of which torch learns from.
         """
-        self._plain: Plain | None
-        sizes, self._plain = _of_module(policy, flat)
-        self._module: ActorCritic | None = policy
-        self._make: Callable[[], ActorCritic] = lambda: policy
-        self._of(sizes, self._plain.named, flat.keep())
+        sizes, plain = _of_module(policy, flat)
+        self._module, self._watched = policy, plain
+        self._of(sizes, Part(Layout(plain.named), flat.keep()), lambda: policy)
 
     @classmethod
     def of(cls, policy: ActorCritic) -> NativePolicy:
@@ -103,25 +96,19 @@ class NativePolicy:
 
         Raises ConfigError where the engine does not do what torch does (`golden`).
         """
-        require_right()
         native = cls.__new__(cls)
-        native._module, native._plain, native._make = None, None, make
-        layout = Layout(sizes.named)
-        native._of(sizes, sizes.named, layout.zeros())
+        native._of(sizes, Part.of(sizes.named), make)
+        native._begin(seed, orthogonal)
         views = native.state_dict()
         if "log_std" in views:
             views["log_std"][...] = log_std
-        for name, values in initial(sizes.named, seed, orthogonal):
-            views[name][...] = values
         return native
 
-    def _of(
-        self, sizes: Sizes, named: list[tuple[str, tuple[int, ...]]], vector: NDArray[np.float32]
-    ) -> None:
-        self.sizes, self.layout, self._vector = sizes, Layout(named), vector
-        self._making = Lock()
+    def _of(self, sizes: Sizes, part: Part, make: Callable[[], ActorCritic]) -> None:
+        self._on({"": part}, make)
+        self.sizes, self.layout = sizes, part.layout
         self.engine = OnPolicyEngine(
-            named,
+            list(part.layout.shapes.items()),
             kind=sizes.kind,
             size=sizes.size,
             obs_dim=sizes.obs_dim,
@@ -134,47 +121,11 @@ class NativePolicy:
     @property
     def vector(self) -> NDArray[np.float32]:
         """The parameters, with what somebody gave the module since it was made."""
-        if self._plain is not None:
-            self._plain.hold()
-        return self._vector
+        self.hold()
+        return self.parts[""].vector
 
-    @property
-    def module(self) -> ActorCritic:
-        """The policy as torch has it, on the same memory; made when it is asked for."""
-        with self._making:
-            if self._module is None:
-                self._plain, self._module = _module_on(self._make, self.layout, self._vector)
-            return self._module
-
-    def state_dict(self) -> dict[str, NDArray[np.float32]]:
-        """The parameters by name: views of the vector."""
-        return self.layout.views(self.vector)
-
-    def load_state_dict(self, weights: Mapping[str, Any]) -> None:
-        """Take over arrays or tensors, by name; CheckpointError for what does not fit."""
-        views = self.state_dict()
-        for name in [*views, *weights]:
-            shapes = [list(of[name].shape) if name in of else "missing" for of in (weights, views)]
-            if shapes[0] != shapes[1]:
-                raise CheckpointError(f"{name} is {shapes[0]} there and {shapes[1]} here")
-        for name, view in views.items():
-            view[...] = np.asarray(weights[name])
-
-    def check(self) -> None:
-        """Raise ConfigError for what the engine would pass over, which only a module can have."""
-        if self._plain is not None:
-            self._plain.check()
-
-    @property
-    def plays(self) -> bool:
-        """Whether `best` is what the module would do, where there is one: nothing of it is passed over."""
-        if self._module is None:
-            return True
-        try:
-            self.check()
-        except ConfigError:
-            return False
-        return vars(self._module).keys().isdisjoint(("mode", "fast_logits"))
+    def _watch(self, module: ActorCritic, flats: Mapping[str, FlatParameters]) -> Watched:
+        return _of_module(module, flats[""])[1]
 
     def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """The most likely choices, int64 `[n]`, of what `mask` `[n, size]` allows; or means, `[n, size]`.
@@ -225,23 +176,6 @@ def _kinds() -> dict[type[Any], str]:
         ContinuousPolicy: "numbers",
         SDEPolicy: "sde",
     }
-
-
-def _module_on(
-    make: Callable[[], ActorCritic], layout: Layout, vector: NDArray[np.float32]
-) -> tuple[Plain, ActorCritic]:
-    """A module whose parameters are this memory; nobody's random numbers are drawn for it."""
-    torch = imported_torch()
-    from rlox.optim import FlatParameters
-    from rlox.rng import keyed
-
-    # as if nobody was in a block of inference or of another device
-    with torch.inference_mode(False), torch.device("cpu"), keyed(0):
-        module = make()
-        flat = FlatParameters(module, vector=torch.from_numpy(vector))
-        assert flat.layout.shapes == layout.shapes
-        flat.keep()
-        return _of_module(module, flat)[1], module
 
 
 # What a collector is given to act.

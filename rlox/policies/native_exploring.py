@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlox._core import Explorer
-from rlox.policies.exploration import NoisyExploration
+from rlox.policies.blocks import StepBlocks
+from rlox.policies.draws import EpsilonDraws, NormalDraws
 from rlox.policies.native_q import NativeQ
 from rlox.policies.native_vectors import NativeDeterministic, NativeSquashed
-from rlox.policies.q import EpsilonGreedy, QPolicy
 from rlox.sources.replay import Behaviour
 
 __all__ = ["Explores", "NativeExploration", "NativeGreedy"]
@@ -40,19 +39,13 @@ class Explores(Behaviour, Protocol):
         """
 
 
-class NativeGreedy(EpsilonGreedy):
-    """An `EpsilonGreedy` whose network is asked in Rust; what is drawn is the same."""
+class NativeGreedy(EpsilonDraws):
+    """Explores with a network in Rust, by the draws of `rlox.policies.q.EpsilonGreedy`, as parameters are."""
 
     def __init__(
-        self,
-        native: NativeQ,
-        policy: QPolicy,
-        n_envs: int,
-        epsilon: Callable[[float], float],
-        seed: int,
-        device: torch.device,
+        self, native: NativeQ, n_envs: int, epsilon: Callable[[float], float], seed: int
     ) -> None:
-        super().__init__(policy, n_envs, epsilon, seed, device)
+        super().__init__(native.sizes.size, n_envs, epsilon, seed)
         self._native = native
         self.explorer = native.explorer
 
@@ -79,26 +72,30 @@ class NativeGreedy(EpsilonGreedy):
             decided[u >= epsilon[:, None]] = -1
 
 
-class NativeExploration(NoisyExploration):
-    """A `NoisyExploration` whose actor is asked in Rust; `deviation` is of a deterministic one's noise."""
+class NativeExploration(NormalDraws):
+    """Explores with an actor in Rust, by the draws of `rlox.policies.exploration.NoisyExploration`."""
 
     def __init__(
-        self,
-        native: NativeSquashed | NativeDeterministic,
-        act_dim: int,
-        n_envs: int,
-        seed: int,
-        device: torch.device,
-        deviation: float = 0.0,
+        self, native: NativeSquashed | NativeDeterministic, n_envs: int, seed: int
     ) -> None:
-        super().__init__(self._acted, (act_dim,), act_dim, n_envs, seed, device)
+        size = native.sizes.size
+        super().__init__((size,), size, n_envs, seed)
         self._native = native
-        self.explorer = Explorer(native.engine, deviation)
+        self.explorer = native.explorer
+        self._noise: StepBlocks[NDArray[np.float32]] = StepBlocks(
+            lambda block, rows: list(self._normal(block, rows)), math.prod(self._noise_shape)
+        )
 
     @property
     def vector(self) -> NDArray[np.float32]:
         """The parameters of the actor."""
         return self._native.vector
+
+    def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
+        """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`."""
+        actions = np.empty(self._action_shape, np.float32)
+        self.explorer.act(self.vector, obs, actions, self._noise[step])
+        return actions
 
     def ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
@@ -109,11 +106,4 @@ class NativeExploration(NoisyExploration):
             actions[t] = self.random(step + t, actions[t])
         if not elapsed:
             return None
-        drawn = [self._noise[at] for at in range(step + given, step + len(actions))]
-        noise: NDArray[np.float32] = torch.stack(drawn).numpy()
-        return noise
-
-    def _acted(self, obs: Tensor, noise: Tensor) -> Tensor:
-        actions = torch.empty(noise.shape)
-        self.explorer.act(self.vector, obs.numpy(), actions.numpy(), noise.numpy())
-        return actions
+        return np.stack([self._noise[at] for at in range(step + given, step + len(actions))])

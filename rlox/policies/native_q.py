@@ -2,70 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from rlox._core import DQNEngine, Explorer, ReplayIteration
-from rlox.networks import DuelingMLP
-from rlox.optim import FlatParameters
-from rlox.policies.engine import refused
-from rlox.policies.plain import Plain
-from rlox.policies.q import QPolicy
-from rlox.policies.returns import Expectation
+from rlox.parameters.layout import Named, Part, linear_layers, widest
+from rlox.policies.on_demand import OnDemand, Watched
 
-__all__ = ["NativeQ"]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from rlox.optim import FlatParameters
+    from rlox.policies.q import QPolicy
+
+__all__ = ["NativeQ", "QSizes"]
 
 ASKED = ("said", "by_choice", "trace", "forward", "worth")
 
 
-class NativeQ:
-    """The engine of a `QPolicy` of vectors, over the vector of its parameters.
+@dataclass(frozen=True)
+class QSizes:
+    """What a network of action values is; `hidden` are its widths."""
 
-    Raises ConfigError for any other policy, for noisy layers, distributions and masks, and for what `Plain`
-    refuses, all of which torch learns from.
+    size: int  # choices
+    obs_dim: int
+    hidden: tuple[int, ...]
+    activation: str
+    dueling: bool
+
+    @property
+    def named(self) -> list[Named]:
+        """Names and shapes of the parameters, in the order of torch's modules."""
+        sizes = (self.obs_dim, *self.hidden)
+        if not self.dueling:
+            return linear_layers("q.", (*sizes, self.size))
+        value, advantage = ((*sizes[-2:], out) for out in (1, self.size))
+        return [
+            *linear_layers("q.shared.", sizes[:-1]),
+            *linear_layers("q.value.", value),
+            *linear_layers("q.advantage.", advantage),
+        ]
+
+    def widest(self) -> int:
+        """The largest number of inputs or outputs that a layer has."""
+        return widest(self.named)
+
+
+class NativeQ(OnDemand):
+    """The engine of a `QPolicy` of vectors, over the vector of its parameters.
 
     Attributes
     ----------
+    sizes : of the network
     engine : learns
     learns : what a training asks: the engine, or what collects before it hands on to it
     explorer : acts
     """
 
-    def __init__(self, policy: QPolicy, flat: FlatParameters) -> None:
-        if type(policy) is not QPolicy:
-            raise refused(
-                f"a {type(policy).__name__}, not the built-in one of vectors without masks"
-            )
-        if policy.noise_size or not isinstance(policy.returns, Expectation):
-            raise refused("one of noisy layers or of distributions")
-        net = policy.q
-        nets: tuple[nn.Module, ...] = (net,)
-        if dueling := isinstance(net, DuelingMLP):
-            nets = (net.shared, net.value, net.advantage)
-        if not all(type(part) is nn.Sequential for part in nets):
-            raise refused(f"one with a {type(net).__name__}, not a network of vectors")
-        self._flat = flat
-        self._plain = plain = Plain(policy, nets, ASKED, flat)
-        shared, ends = plain.linear[0] if dueling else [], plain.linear[-1]
-        layers = [*shared, *ends]
+    def __init__(self, sizes: QSizes, seed: int, make: Callable[[], QPolicy]) -> None:
+        """One with the weights that a run begins with; `make` gives its module.
+
+        Raises ConfigError where the engine does not do what torch does (`golden`).
+        """
+        self.sizes = sizes
+        self._on({"": Part.of(sizes.named)}, make)
+        self._begin(seed)
         self.engine = DQNEngine(
-            plain.named,
-            size=layers[-1].out_features,
-            obs_dim=layers[0].in_features,
-            hidden=[layer.out_features for layer in layers[:-1]],
-            activation=plain.activation,
-            dueling=dueling,
+            sizes.named,
+            size=sizes.size,
+            obs_dim=sizes.obs_dim,
+            hidden=list(sizes.hidden),
+            activation=sizes.activation,
+            dueling=sizes.dueling,
         )
         self.learns: DQNEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The parameters, which torch's modules have views of."""
-        vector: NDArray[np.float32] = self._flat.vector.numpy()
-        return vector
+        """The parameters, with what somebody gave the module since it was made."""
+        self.hold()
+        return self.parts[""].vector
 
-    def check(self) -> None:
-        """Raise ConfigError for what a training would pass over."""
-        self._plain.check()
+    def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """The choices of the largest values, int64 `[n]`; `mask` is of engines that know masks."""
+        assert mask is None
+        chosen = np.full(len(obs), -1, np.int64)
+        self.explorer.act(self.vector, obs, chosen)
+        return chosen
+
+    def _watch(self, module: QPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
+        from rlox.networks import DuelingMLP
+        from rlox.policies.plain import Plain
+
+        net: Any = module.q
+        dueling = isinstance(net, DuelingMLP)
+        nets = (net.shared, net.value, net.advantage) if dueling else (net,)
+        return Plain(module, nets, ASKED, flats[""])

@@ -2,114 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from rlox._core import ReplayIteration, SACEngine, TD3Engine
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
-from rlox.networks.mlp import ACTIVATIONS
-from rlox.optim import FlatParameters
-from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.engine import refused
-from rlox.policies.plain import Plain
-from rlox.policies.soft import SoftPolicy, SquashedPolicy
+from rlox._core import Explorer, ReplayIteration, SACEngine, TD3Engine
+from rlox.parameters.layout import Named, Part, linear_layers, widest
+from rlox.policies.on_demand import OnDemand, Watched
 
-__all__ = ["NativeDeterministic", "NativeSquashed"]
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from rlox.optim import FlatParameters
+    from rlox.policies.deterministic import DeterministicPolicy
+    from rlox.policies.soft import SquashedPolicy
+
+__all__ = ["NativeDeterministic", "NativeSquashed", "VectorSizes"]
 
 E = TypeVar("E", SACEngine, TD3Engine)
 
 
-class Vectors:
-    """An actor's network and critics, and what is asked of them in a training."""
+@dataclass(frozen=True)
+class VectorSizes:
+    """What an actor of vectors and its critics are; `outputs` are the actor's, `size` an action's."""
 
-    def __init__(
-        self,
-        policy: nn.Module,
-        parts: Callable[[], tuple[nn.Module, nn.Module]],
-        vectors: tuple[FlatParameters, FlatParameters],
-        asked: Sequence[str],
-    ) -> None:
-        self._policy, self._parts, self._asked = policy, parts, tuple(asked)
-        self._were = actor, critic = parts()
-        if type(actor) is not nn.Sequential or type(critic) is not EnsembleMLP:
-            raise refused("of other layers than those that it was made of")
-        self._flat = vectors[0]
-        self.actor = Plain(actor, (actor,), ("forward",), vectors[0])
-        self.critic = Plain(critic, (), ("forward", "trace"), vectors[1])
+    obs_dim: int
+    size: int
+    outputs: int
+    members: int  # critics
+    actor: tuple[int, ...]  # hidden widths
+    critic: tuple[int, ...]
+    activation: str
+
+    def actors(self, prefix: str = "") -> list[Named]:
+        """Names and shapes of the actor's parameters, in the order of torch's modules."""
+        return linear_layers(prefix, (self.obs_dim, *self.actor, self.outputs))
+
+    @property
+    def critics(self) -> list[Named]:
+        """Those of the critics: of each layer the weights of all, then the biases."""
+        pairs = list(pairwise((self.obs_dim + self.size, *self.critic, 1)))
+        weights = [(self.members, outputs, inputs) for inputs, outputs in pairs]
+        biases = [(self.members, outputs) for _, outputs in pairs]
+        return [
+            *((f"weights.{i}", shape) for i, shape in enumerate(weights)),
+            *((f"biases.{i}", shape) for i, shape in enumerate(biases)),
+        ]
+
+    def widest(self) -> int:
+        """The largest number of inputs or outputs that a layer has."""
+        return widest([*self.actors(), *self.critics])
+
+
+class NativeVectors(OnDemand):
+    """The engine of an actor and critics, over the vectors of their parameters.
+
+    Attributes
+    ----------
+    sizes : of the networks
+    explorer : acts
+    """
+
+    sizes: VectorSizes
+    explorer: Explorer
 
     @property
     def vector(self) -> NDArray[np.float32]:
-        """The actor's parameters, which torch's modules have views of."""
-        vector: NDArray[np.float32] = self._flat.vector.numpy()
-        return vector
+        """The actor's parameters, with what somebody gave the module since it was made."""
+        self.hold()
+        return self.parts["actor"].vector
 
-    def check(self) -> None:
-        """Raise ConfigError for what a training would pass over; it costs some microseconds."""
-        if own := [name for name in self._asked if name in self._policy.__dict__]:
-            raise refused(f"one with a {own[0]} of its own")
-        if self._parts() != self._were:
-            raise refused("of other layers than those that it was made of")
-        self.actor.check()
-        self.critic.check()
+    def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """What the actor does without noise, float32 `[n, size]`; a `mask` is of choices."""
+        assert mask is None
+        actions = np.zeros((len(obs), self.sizes.size), np.float32)
+        self.explorer.act(self.vector, obs, actions, np.zeros_like(actions))
+        return actions
+
+    def _of(
+        self, sizes: VectorSizes, prefix: str, seed: int, make: Callable[[], Any], kind: type[E]
+    ) -> E:
+        """Take the weights that a run begins with; the engine of such networks."""
+        self.sizes = sizes
+        actor, critic = Part.of(sizes.actors(prefix)), Part.of(sizes.critics)
+        self._on({"actor": actor, "critic": critic}, make)
+        self._begin(seed)
+        return kind(
+            sizes.actors("actor."),
+            sizes.critics,
+            obs_dim=sizes.obs_dim,
+            size=sizes.size,
+            members=sizes.members,
+            actor=list(sizes.actor),
+            critic=list(sizes.critic),
+            activation=sizes.activation,
+        )
 
 
-class NativeDeterministic(Vectors):
-    """The engine of a `DeterministicPolicy` of vectors, over the vectors of its actor and of its critics.
-
-    Raises ConfigError for what `Plain` refuses, of actor or critics, all of which torch learns from.
-    """
+class NativeDeterministic(NativeVectors):
+    """The engine of a `DeterministicPolicy` of vectors; `deviation` is that of its exploring noise."""
 
     def __init__(
-        self, policy: DeterministicPolicy, actor: FlatParameters, critic: FlatParameters
+        self,
+        sizes: VectorSizes,
+        seed: int,
+        make: Callable[[], DeterministicPolicy],
+        deviation: float,
     ) -> None:
-        super().__init__(policy, lambda: (policy.actor, policy.critic), (actor, critic), ("act",))
-        size = self.actor.linear[0][-1].out_features
-        self.engine = _engine(TD3Engine, self.actor, policy.critic, size)
+        """One with the weights that a run begins with; `make` gives its module.
+
+        Raises ConfigError where the engine does not do what torch does (`golden`).
+        """
+        self.engine = self._of(sizes, "", seed, make, TD3Engine)
         self.learns: TD3Engine | ReplayIteration = self.engine
+        self.explorer = Explorer(self.engine, deviation)
+
+    def _watch(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
+        from rlox.policies.plain import PlainVectors
+
+        return PlainVectors(module, lambda: (module.actor, module.critic), flats, ("act",))
 
 
-class NativeSquashed(Vectors):
-    """The engine of a `SquashedPolicy` of vectors, over the vectors of its actor and of its critics.
+class NativeSquashed(NativeVectors):
+    """The engine of a `SquashedPolicy` of vectors without gSDE."""
 
-    Raises ConfigError for choices and gSDE, and for what `Plain` refuses, all of which torch learns from.
-    """
+    def __init__(self, sizes: VectorSizes, seed: int, make: Callable[[], SquashedPolicy]) -> None:
+        """One with the weights that a run begins with; `make` gives its module.
 
-    def __init__(self, policy: SoftPolicy, actor: FlatParameters, critic: FlatParameters) -> None:
-        if type(policy) is not SquashedPolicy:
-            raise refused(f"a {type(policy).__name__}, not one of vectors")
-        gaussian = policy.actor
-        if type(gaussian) is not SquashedGaussianPolicy:
-            raise refused(f"one with a {type(gaussian).__name__}, not a squashed Gaussian")
-        asked = ("draw", "value", "taken")
-        super().__init__(policy, lambda: (gaussian.net, policy.critic), (actor, critic), asked)
-        self._gaussian = Plain(gaussian, (), ("forward", "trace", "draw"), actor)
-        self.engine = _engine(SACEngine, self.actor, policy.critic, gaussian.act_dim)
+        Raises ConfigError where the engine does not do what torch does (`golden`).
+        """
+        self.engine = self._of(sizes, "net.", seed, make, SACEngine)
         self.learns: SACEngine | ReplayIteration = self.engine
+        self.explorer = Explorer(self.engine)
 
-    def check(self) -> None:
-        """Raise ConfigError for what a training would pass over."""
-        super().check()
-        self._gaussian.check()
+    def _watch(self, module: SquashedPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
+        from rlox.policies.plain import Plain, PlainVectors
 
+        asked = ("draw", "value", "taken")
+        also = Plain(module.actor, (), ("forward", "trace", "draw"), flats["actor"])
+        return PlainVectors(
+            module, lambda: (module.actor.net, module.critic), flats, asked, (also,)
+        )
 
-def _engine(kind: type[E], actor: Plain, critics: EnsembleMLP, size: int) -> E:
-    (layers,) = actor.linear
-    named = [(f"actor.{name}", shape) for name, shape in actor.named]
-    stacked = [(name, tuple(value.shape)) for name, value in critics.named_parameters()]
-    between = [name for name, made in ACTIVATIONS.items() if type(critics.activation) is made]
-    if not between or (len(layers) > 1 and between[0] != actor.activation):
-        raise refused("of other layers than those that it was made of")
-    return kind(
-        named,
-        stacked,
-        obs_dim=layers[0].in_features,
-        size=size,
-        members=len(critics.weights[0]),
-        actor=[layer.out_features for layer in layers[:-1]],
-        critic=[weight.shape[1] for weight in critics.weights][:-1],
-        activation=between[0],
-    )
+    def _asked(self) -> tuple[Any, ...]:
+        return self._module, self._module.actor

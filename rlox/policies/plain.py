@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import nn
 
@@ -120,3 +120,48 @@ def _name(layer: nn.Module) -> str | None:
     found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
     plain = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
     return next(found, None) if plain else None
+
+
+class PlainVectors:
+    """An actor's network and critics of one policy, held to what they were when this was made.
+
+    Raises ConfigError as `Plain` does.
+
+    Parameters
+    ----------
+    policy : whose networks these are
+    nets : gives the networks that the policy has now
+    flats : the vectors of the parameters of its parts `actor` and `critic`
+    methods : what is asked of the policy in an update
+    also : what else is held
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        nets: Callable[[], tuple[nn.Module, nn.Module]],
+        flats: Mapping[str, FlatParameters],
+        methods: Sequence[str],
+        also: Sequence[Plain] = (),
+    ) -> None:
+        self._policy, self._nets, self._methods = policy, nets, tuple(methods)
+        self._were = actor, critic = nets()
+        self._parts = (
+            Plain(actor, (actor,), ("forward",), flats["actor"]),
+            Plain(critic, (), ("forward", "trace"), flats["critic"]),
+            *also,
+        )
+
+    def check(self) -> None:
+        """Raise ConfigError for what a training would pass over; it costs some microseconds."""
+        if own := [name for name in self._methods if name in self._policy.__dict__]:
+            raise refused(f"one with a {own[0]} of its own")
+        if self._nets() != self._were:
+            raise refused("of other layers than those that it was made of")
+        for part in self._parts:
+            part.check()
+
+    def hold(self) -> None:
+        """Take over what somebody gave the parameters."""
+        for part in self._parts:
+            part.hold()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,18 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox._core import Stream
 from rlox.devices import moved
 from rlox.networks import DuelingMLP, NoisyMLP, inference, mlp, trace
 from rlox.networks.noisy import apply, factors, noise_size, stream_factors
 from rlox.networks.traced import Graph, Traced
 from rlox.policies.base import Policy
 from rlox.policies.blocks import StepBlocks
+from rlox.policies.draws import EpsilonDraws
 from rlox.policies.returns import Expectation, Returns
 
 __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]
-
-Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 class QPolicy(Policy):
@@ -114,7 +111,7 @@ class QPolicy(Policy):
         return torch.where(u[0] < self.epsilon, (u[1] * self.n_actions).long(), best)
 
 
-class EpsilonGreedy:
+class EpsilonGreedy(EpsilonDraws):
     """Explores with a `QPolicy`: the best choice, or with probability epsilon any.
 
     Parameters
@@ -134,17 +131,9 @@ class EpsilonGreedy:
         seed: int,
         device: torch.device,
     ) -> None:
-        self.policy = policy
-        self.epsilon = epsilon
-        self._n_envs = n_envs
-        self._seed = seed
+        super().__init__(policy.n_actions, n_envs, epsilon, seed)
         self._device = device
         self._values = policy.fast_values()
-        self._draws = StepBlocks(self._draw, n_envs)
-
-    def random(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Any choice, `[N]`."""
-        return self._draws[step][2]
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
         """Choices `[N]` for `obs` `[N, obs_dim]`; without gradients."""
@@ -155,13 +144,6 @@ class EpsilonGreedy:
         seen = torch.from_numpy(obs).to(self._device)
         best: NDArray[np.int64] = self._values(seen).argmax(-1).cpu().numpy()
         return np.where(exploring, choices, best) if exploring.any() else best
-
-    def _draw(self, block: int, rows: int) -> Sequence[Draws]:
-        """Of each step two uniform numbers an environment, `[N]`, and the choices that the second gives."""
-        shape = (2, rows, self._n_envs)
-        u, picks = Stream(self._seed, "explore", block).uniform(math.prod(shape)).reshape(shape)
-        choices: NDArray[np.int64] = (picks * self.policy.n_actions).astype(np.int64)
-        return list(zip(u, picks, choices, strict=True))
 
 
 class NoisyGreedy:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
@@ -30,7 +29,13 @@ class Memory:
     """A replay buffer with the sizes and discount of its batches.
 
     Drawn batches stay in the same memory from call to call.
+
+    Attributes
+    ----------
+    arrays : whether batches are arrays, as learners in Rust take them, and not tensors
     """
+
+    arrays = False
 
     def __init__(
         self,
@@ -50,7 +55,7 @@ class Memory:
         self.goals = goals
         self._draw: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
-        # by number of batches: the arrays, and tensors of the same memory
+        # by number of batches: what is drawn into, and the columns of the same memory
         self._out: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.last: dict[str, NDArray[Any]] = {}
 
@@ -99,14 +104,14 @@ class Memory:
         if self.goals is not None and isinstance(self.buffer, ReplayBuffer):
             gamma = self._draw["gamma"]
             self.last = self.goals.sample(self.buffer, self._batch_size, count, gamma)
-            tensors = _tensors(self.last)
-            return Transitions(**tensors, indices=self.last["indices"], env_steps=env_steps)
+            columns = self._columns(self.last)
+            return Transitions(**columns, indices=self.last["indices"], env_steps=env_steps)
         out = self._out.get(count)
         self.last = self.buffer.sample(
             self._batch_size, n_batches=count, out=out and out[0], **self._draw
         )
         if out is None:
-            out = self._out[count] = self.last, _tensors(self.last, self.frames)
+            out = self._out[count] = self.last, self._columns(self.last)
         return Transitions(**out[1], indices=self.last["indices"], env_steps=env_steps)
 
     def write(self, indices: NDArray[np.uint64], columns: Mapping[str, NDArray[Any]]) -> None:
@@ -116,6 +121,19 @@ class Memory:
                 self._prioritize(indices, values)
             else:
                 self.buffer.update(name, indices, values)
+
+    def _columns(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
+        """Views of what was drawn; stacks of frames are rows again."""
+        names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
+        columns = {name: drawn[name] for name in names if name in drawn}
+        if self.frames > 1:
+            for name in ("obs", "next_obs"):
+                columns[name] = columns[name].reshape(*columns[name].shape[:-2], -1)
+        if self.arrays:
+            return columns
+        import torch
+
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def close(self) -> None:
         """Close the environment that judges goals."""
@@ -210,12 +228,3 @@ def _rows_in(config: ReplayConfig, row_bytes: int, n_envs: int) -> int:
             f"{said}, a buffer at most {MAX_CAPACITY:,}: expected at most {largest}GB"
         )
     return rows
-
-
-def _tensors(drawn: Mapping[str, Any], frames: int = 1) -> dict[str, Any]:
-    """Views of what was drawn; stacks of frames are rows again."""
-    names = ("obs", "actions", "rewards", "next_obs", "discounts", "weights")
-    tensors = {name: torch.from_numpy(drawn[name]) for name in names if name in drawn}
-    if frames > 1:
-        tensors |= {name: tensors[name].flatten(-2) for name in ("obs", "next_obs")}
-    return tensors

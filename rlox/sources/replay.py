@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
+import numpy as np
 from numpy.typing import NDArray
 
+from rlox.devices import inference_mode
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import NOBODY, VectorEnv
 from rlox.envs.normalize import ObservationNormalizer, RewardNormalizer
@@ -200,7 +201,7 @@ class ReplaySource:
         self._begin(n_steps)
         began, told = self.steps, len(self._episodes)
         try:
-            with torch.inference_mode():
+            with inference_mode():
                 self._step(n_steps, clock)
             self._filled = n_steps
             self._chunk.require_finite(n_steps, before)
@@ -294,10 +295,9 @@ class ReplaySource:
         """Standardise drawn rows by what is known now, in place."""
         if self.obs_normalizer:
             for column in (batch.obs, batch.next_obs):
-                rows = column.reshape(-1, column.shape[-1]).numpy()
-                self.obs_normalizer.apply(rows)
+                self.obs_normalizer.apply(np.asarray(column.reshape(-1, column.shape[-1])))
         if self.reward_normalizer:
-            self.reward_normalizer.apply(batch.rewards.numpy())
+            self.reward_normalizer.apply(np.asarray(batch.rewards))
 
 
 def _episode(fields: Any) -> Episode:

@@ -15,7 +15,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import NonFiniteError, RloxError, ShapeError
-from rlox.policies.native import NativePolicy
+from rlox.policies.on_demand import OnDemand
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
@@ -167,7 +167,7 @@ class Actor(Forgetful[Any]):
         )
 
 
-class NativeActor(Forgetful[NativePolicy]):
+class NativeActor(Forgetful[OnDemand]):
     """A policy in Rust. Its module is asked to sample, and where the engine would pass over what it has."""
 
     @property

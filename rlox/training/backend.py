@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.configs import RunConfig
+from rlox.parameters.layout import widest
 from rlox.policies.engine import NativeRefused
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
-__all__ = ["BY_TORCH", "Backend", "Choice", "cpu_kind", "widest"]
+__all__ = ["BY_TORCH", "Backend", "Choice", "cpu_kind"]
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
 TABLE = Path(__file__).with_name("backend_table.json")
@@ -78,7 +79,8 @@ class Choice:
 
     def learner(self, policy: nn.Module, native: Callable[[], L], otherwise: Callable[[], L]) -> L:
         """What `native` makes, or `otherwise`, of which torch is the engine."""
-        found = self.native(lambda: widest(policy), native)
+        shapes = ((name, tuple(p.shape)) for name, p in policy.named_parameters())
+        found = self.native(lambda: widest(shapes), native)
         return otherwise() if found is None else found
 
     def native(self, width: Callable[[], int], make: Callable[[], L]) -> L | None:
@@ -114,11 +116,6 @@ class Choice:
             NATIVE if ratio > 1.0 else TORCH,
             f"native was measured at {ratio:g} times torch's speed, {at}",
         )
-
-
-def widest(policy: nn.Module) -> int:
-    """The largest number of inputs or outputs that a layer has."""
-    return max((size for p in policy.parameters() for size in p.shape[-2:]), default=1)
 
 
 @cache

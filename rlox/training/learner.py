@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox._core import Stream
 from rlox.devices import moved
 from rlox.optim import Optimizer, TargetNetwork
 from rlox.rng import Streams
 from rlox.training.finite import require_finite
+from rlox.training.learned import Stateful, learned, update_noise
 from rlox.types import Transitions, Update
 
 __all__ = [
     "ActorCriticLearner",
     "Noise",
     "PolicyLearner",
-    "Stateful",
     "UpdateNoise",
     "copy_weights",
     "learn_each",
-    "learned",
     "seen",
     "tensors",
 ]
@@ -58,16 +53,6 @@ class PolicyLearner(Generic[P]):
         self.optimizer.restore(state["optimizer"])
 
 
-class Stateful(Protocol):
-    """A part of a learner: an optimizer, a target network, a temperature."""
-
-    def state(self) -> dict[str, Any]:
-        """Copies of what it keeps."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-
-
 class ActorCriticLearner(Generic[P]):
     """A policy with `parts` by name, of which `targets` begin as the networks do that they follow."""
 
@@ -84,13 +69,13 @@ class ActorCriticLearner(Generic[P]):
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:
         """Begin with these weights in place of the initial ones, the targets too."""
-        self.policy.load_state_dict(dict(weights))
+        self.policy.load_state_dict(tensors(weights))
         for target in self._targets:
             target.copy()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self.policy.load_state_dict(dict(state["weights"]))
+        self.policy.load_state_dict(tensors(state["weights"]))
         for name, part in self._parts.items():
             part.restore(state["optimizer"][name])
 
@@ -113,8 +98,7 @@ class UpdateNoise:
 
     def __call__(self, update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Those of an update, of the dtype and on the device of `like`."""
-        stream = Stream(self._streams.seed, "noise", update)
-        drawn = torch.from_numpy(stream.standard_normal(math.prod(shape)).reshape(shape))
+        drawn = torch.from_numpy(update_noise(self._streams.seed, update, shape))
         return moved(drawn.to(like.dtype), like.device)
 
 
@@ -141,14 +125,3 @@ def learn_each(
     metrics = dict(zip(names, table.mean(0).tolist(), strict=True))
     found = None if batch.weights is None else torch.stack(errors).cpu().numpy()
     return learned(batch, metrics, found)
-
-
-def learned(
-    batch: Transitions, metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
-) -> Update:
-    """What a training of these batches did; the size of `errors` `[n, B]` becomes priorities of the rows."""
-    samples = batch.rewards.numel()
-    if batch.weights is None or errors is None:
-        return Update(metrics, len(batch), samples)
-    found = np.abs(errors.ravel()).astype(np.float64)
-    return Update(metrics, len(batch), samples, {"priorities": found}, batch.indices.ravel())

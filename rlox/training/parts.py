@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlox._core import OfflineDatasetBuffer
+from rlox.configs import RunConfig
+from rlox.devices import torch_threads
 from rlox.envs.make import EnvSource
 from rlox.rng import Streams
 from rlox.training.actor import ActorOf
@@ -70,3 +73,9 @@ class Tools:
         import torch
 
         return torch.device(self.device_name)
+
+    @contextmanager
+    def networks(self, config: RunConfig) -> Iterator[None]:
+        """The block in which torch makes networks, with random numbers of the run's own."""
+        with self.streams.default("init"), torch_threads(config.torch_threads):
+            yield

@@ -73,5 +73,5 @@ class LearnedTemperature(Temperature):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self._holder.load_state_dict({"log": state["log"]})
+        self._holder.load_state_dict({"log": torch.as_tensor(state["log"])})
         self.optimizer.restore(state["adam"])

@@ -101,7 +101,7 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly(tmp_path: Path) ->
     [
         ({"noisy": True}, "noisy layers or of distributions"),
         ({"distribution": "quantile"}, "noisy layers or of distributions"),
-        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "of other layers"),
+        ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "behind an encoder of images"),
         (
             {"env_id": lambda: telling("info"), "action_mask": "info"},
             "a MaskedQPolicy, not the built-in one",

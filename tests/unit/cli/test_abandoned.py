@@ -13,8 +13,8 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox import stopping
-from rlox.algorithms.dqn import DQNLearner
 from rlox.algorithms.native_ppo import NativePPOLearner
+from rlox.algorithms.torch_dqn import DQNLearner
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.envs.native import NativeVecEnv
 from rlox.runs.saver import Saver

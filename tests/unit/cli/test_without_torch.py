@@ -1,4 +1,4 @@
-"""PPO and A2C in the native engine import no torch, from the shell to a scored run, and on from there."""
+"""The native engine imports no torch, from the shell to a scored run, and on from there."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ sys.exit(main())
 QUICK = ("run_root=runs", "tuned=null", "eval.episodes=2", "algo.net_arch=[8]", "logger=jsonl")
 PPO = ("algo=ppo", "algo.n_steps=32", "env.n_envs=2", "total_steps=256", "algo.n_epochs=2")
 A2C = ("algo=a2c", "algo.n_steps=8", "env.n_envs=2", "total_steps=160")
+REPLAYED = (
+    "algo.batch_size=16",
+    "algo.learning_starts=32",
+    "buffer.capacity=256",
+    "total_steps=128",
+)
+DQN = ("algo=dqn", "env=CartPole-v1", *REPLAYED)
+SAC = ("algo=sac", "env=Pendulum-v1", *REPLAYED)
+TD3 = ("algo=td3", "env=Pendulum-v1", *REPLAYED)
 
 
 def rlox(folder: Path, *arguments: str) -> str:
@@ -41,11 +50,21 @@ def rlox(folder: Path, *arguments: str) -> str:
         (*PPO, "env=CartPole-v1", "env.backend=gymnasium", "eval.every=128"),
         (*A2C, "env=CartPole-v1", "checkpoint.every=80"),
         (*A2C, "env=Pendulum-v1", "algo.use_rms_prop=false"),
+        (*DQN, "algo.dueling=true", "algo.n_step=3", "buffer=prioritized", "eval.every=64"),
+        (*DQN, "env.backend=gymnasium", "env.normalize_obs=true", "algo.tau=0.5"),
+        (*SAC, "env.normalize_reward=true"),
+        (*SAC, "env.n_envs=3", "algo.ent_coef=0.1", "checkpoint.every=64"),
+        TD3,
+        (*REPLAYED, "algo=ddpg", "env=Pendulum-v1", "buffer=prioritized"),
     ],
-    ids=["ppo", "gsde", "normalised", "gymnasium", "a2c", "adam"],
-)
+    ids=[
+        "ppo", "gsde", "normalised", "gymnasium", "a2c", "adam", "dqn", "single steps", "sac",
+        "a temperature that stays", "td3", "ddpg",
+    ],
+)  # fmt: skip
 def test_a_run_imports_no_torch(options: tuple[str, ...], tmp_path: Path) -> None:
-    assert "score" in rlox(tmp_path, "train", *options, *QUICK, "algo.backend=native")
+    said = rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
+    assert "score" in said or "mean return of the last" in said
 
 
 def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
@@ -53,6 +72,14 @@ def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
     assert "backend native" in said
     (run,) = (path.parent for path in tmp_path.rglob("result.json"))
     assert "score" in rlox(tmp_path, "train", f"resume={run}", "total_steps=512")
+    assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
+
+
+@pytest.mark.parametrize("options", [DQN, SAC, TD3], ids=["dqn", "sac", "td3"])
+def test_so_do_those_of_replayed_transitions(options: tuple[str, ...], tmp_path: Path) -> None:
+    rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
+    (run,) = (path.parent for path in tmp_path.rglob("result.json"))
+    assert "192" in rlox(tmp_path, "train", f"resume={run}", "total_steps=192")
     assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
 
 

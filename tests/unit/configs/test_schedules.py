@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlox.algorithms import A2C, DQN, PPO
-from rlox.algorithms.dqn import epsilon
+from rlox.algorithms.dqn_schedule import epsilon
 from rlox.configs import DQNConfig, PPOConfig, make, make_run, plain
 from rlox.errors import ConfigError
 from rlox.presets import tuned_options

@@ -37,7 +37,7 @@ def drawn(algorithm: DQN) -> Transitions:
 
 
 def parts(algorithm: DQN, rows: Any) -> dict[str, Any]:
-    return algorithm.parts.actor.observations.split(rows.numpy())
+    return algorithm.parts.actor.observations.split(np.asarray(rows))
 
 
 def test_rewards_and_discounts_are_those_of_the_goal_that_a_drawn_row_has() -> None:
@@ -108,7 +108,7 @@ def test_a_new_goal_ends_the_rows_that_reach_it_and_a_fall_those_of_every_goal(
     algorithm = made(env, hindsight=strategy, train_freq=200, batch_size=4_000)
     batch = drawn(algorithm)
     after = parts(algorithm, batch.next_obs[0])
-    there, fell = met(after["achieved_goal"], after["desired_goal"]), batch.next_obs[0].numpy()
+    there, fell = met(after["achieved_goal"], after["desired_goal"]), np.asarray(batch.next_obs[0])
     fell = fell[:, algorithm.parts.actor.observations.parts["achieved_goal"]].all(-1)
     np.testing.assert_allclose(batch.discounts[0], np.where(there | fell, 0, 0.99), rtol=1e-6)
     assert (fell & ~there).sum() > 5

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 from helpers.small import SMALL_PPO
-from torch import nn
 
 from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3
 from rlox.build import build, resume
 from rlox.configs import make_run
 from rlox.errors import ConfigError
+from rlox.parameters.layout import linear_layers, widest
 from rlox.runs.checkpoint import read_checkpoint, write_checkpoint
 from rlox.training import backend
-from rlox.training.backend import TABLE, Backend, cpu_kind, widest
+from rlox.training.backend import TABLE, Backend, cpu_kind
 
 OFF = {"net_arch": (8,), "batch_size": 16, "learning_starts": 32, "buffer_size": 256}
 FACADES: dict[str, tuple[Any, str, dict[str, Any]]] = {
@@ -176,7 +176,7 @@ def test_a_run_goes_on_with_the_engine_that_it_began_with(
 
 
 def test_the_widest_layer_counts_its_inputs_too() -> None:
-    assert widest(nn.Sequential(nn.Linear(376, 64), nn.Linear(64, 17))) == 376
+    assert widest(linear_layers("", (376, 64, 17))) == 376
 
 
 def test_the_committed_table_has_every_algorithm_at_growing_sizes() -> None:

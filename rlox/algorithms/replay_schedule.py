@@ -1,0 +1,27 @@
+"""What updates of actors and critics of vectors share whatever learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rlox.configs.actor_critic import ActorCriticConfig
+from rlox.types import Clock, Update
+
+__all__ = ["Scheduled"]
+
+
+class Scheduled:
+    """The schedule of the step size of actor and critics, and what an update says of itself."""
+
+    config: ActorCriticConfig
+    actor: Any  # optimizers
+    critic: Any
+
+    def _schedule(self, clock: Clock) -> None:
+        """Set the step sizes."""
+        self.actor.lr = self.critic.lr = self.config.at("learning_rate", clock.remaining)
+
+    def _told(self, update: Update) -> Update:
+        """What an update says, with what is known beside it."""
+        return replace(update, metrics={**update.metrics, "train/learning_rate": self.actor.lr})

@@ -1,0 +1,38 @@
+"""What soft actor-critic's updates share whatever learns."""
+
+from __future__ import annotations
+
+import math
+
+from rlox.configs import SACConfig
+from rlox.envs.actions import ActionCodec
+from rlox.errors import ConfigError
+
+__all__ = ["NAMES", "target_entropy"]
+
+NAMES = (
+    "loss/critic",
+    "loss/actor",
+    "loss/temperature",
+    "value/q_mean",
+    "policy/entropy",
+    "policy/temperature",
+    "train/grad_norm",
+)
+
+
+def target_entropy(config: SACConfig, actions: ActionCodec) -> float:
+    """What is configured, or -dim(A), of choices 0.98 log|A|.
+
+    No policy has more than the uniform one: log|A|, or dim(A) log 2 over [-1, 1]; after more than that the
+    temperature grows for ever.
+    """
+    most = math.log(actions.size) if actions.discrete else actions.size * math.log(2.0)
+    if config.target_entropy is not None:
+        if config.target_entropy >= most:
+            raise ConfigError(
+                f"algo.target_entropy={config.target_entropy:g}: no policy gets there, the uniform one has "
+                f"{most:.3g}; give less, or leave it out"
+            )
+        return config.target_entropy
+    return 0.98 * most if actions.discrete else -float(actions.size)

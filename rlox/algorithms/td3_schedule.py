@@ -1,0 +1,43 @@
+"""What TD3's and DDPG's updates share whatever learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rlox.algorithms import replay_schedule
+from rlox.configs.td3 import DeterministicConfig
+from rlox.types import Update
+
+__all__ = ["NAMES", "Scheduled"]
+
+NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
+
+
+class Scheduled(replay_schedule.Scheduled):
+    """With the last loss of the actor, which is told where it does not learn.
+
+    What has a `state` of its own comes behind this among the bases.
+    """
+
+    config: DeterministicConfig
+    actor_loss: float | None = None  # the mean in the last update that had some
+
+    def _told(self, update: Update) -> Update:
+        told = super()._told(update)
+        if self.actor_loss is None:
+            return told
+        return replace(told, metrics={**told.metrics, "loss/actor": self.actor_loss})
+
+    def state(self) -> dict[str, Any]:
+        """With the last loss of the actor."""
+        state: dict[str, Any] = super().state()  # type: ignore[misc]
+        if self.actor_loss is not None:
+            state["optimizer"]["actor_loss"] = self.actor_loss
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        super().restore(state)  # type: ignore[misc]
+        self.actor_loss = state["optimizer"].get("actor_loss")

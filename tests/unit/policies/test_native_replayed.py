@@ -1,0 +1,159 @@
+"""Policies of replayed transitions in Rust: a module on the same memory where somebody asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlox.algorithms import DDPG, DQN, SAC, TD3
+from rlox.errors import CheckpointError, ConfigError
+
+SMALL: dict[str, Any] = {
+    "n_envs": 2, "seed": 4, "net_arch": (9, 8), "batch_size": 16, "learning_starts": 32,
+    "buffer_size": 256,
+}  # fmt: skip
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "values": (DQN, {"env_id": "CartPole-v1"}),
+    "dueling": (DQN, {"env_id": "CartPole-v1", "dueling": True}),
+    "dueling, one layer": (DQN, {"env_id": "CartPole-v1", "dueling": True, "net_arch": (9,)}),
+    "squashed": (SAC, {"env_id": "Pendulum-v1"}),
+    "deterministic": (TD3, {"env_id": "Pendulum-v1", "critic_net_arch": (7,)}),
+    "one critic": (DDPG, {"env_id": "Pendulum-v1"}),
+}
+OF_KINDS = pytest.mark.parametrize("kind", KINDS)
+
+
+def made(kind: str, backend: str = "native", **options: Any) -> Any:
+    facade, own = KINDS[kind]
+    return facade(**{**SMALL, **own, "backend": backend, **options})
+
+
+def observations(run: Any, count: int) -> Any:
+    size = run.parts.source.env.observations.dim
+    return np.random.default_rng(1).normal(size=(count, size)).astype(np.float32)
+
+
+@OF_KINDS
+def test_it_begins_with_the_names_the_shapes_and_the_numbers_of_torchs_module(kind: str) -> None:
+    native, torchs = made(kind), made(kind, "torch")
+    found, expected = native.learner.native.state_dict(), torchs.policy.state_dict()
+    assert list(found) == list(expected)
+    for name, view in found.items():
+        np.testing.assert_array_equal(view, expected[name].numpy())
+    state, theirs = native.learner.state(), torchs.learner.state()
+    assert layout(state) == layout(theirs)
+
+
+def layout(tree: Any) -> Any:
+    """The names of a tree, and the shapes of its numbers."""
+    if isinstance(tree, dict):
+        return {name: layout(value) for name, value in tree.items()}
+    return tuple(np.shape(tree))
+
+
+@OF_KINDS
+def test_the_module_has_the_memory_of_the_vectors(kind: str) -> None:
+    run = made(kind)
+    run.train(80)
+    native = run.learner.native
+    assert native._module is None
+    named = dict(run.policy.named_parameters())
+    assert list(named) == list(native.state_dict())
+    for name, view in native.state_dict().items():
+        view += 1.0
+        np.testing.assert_array_equal(named[name].detach().numpy(), view)
+    with torch.no_grad():
+        for parameter in named.values():
+            parameter.fill_(7.0)
+    assert all((view == 7.0).all() for view in native.state_dict().values())
+    run.train(160)
+    assert not all((view == 7.0).all() for view in native.state_dict().values())
+
+
+@OF_KINDS
+def test_what_it_does_best_is_what_its_module_says(kind: str) -> None:
+    run = made(kind)
+    run.train(160)
+    obs = observations(run, 64)
+    found = run.predict(obs)
+    actor = run.parts.actor
+    with torch.no_grad():
+        said = actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
+    np.testing.assert_allclose(found, said, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(found)) > 1
+
+
+@OF_KINDS
+def test_memory_that_its_parameters_are_given_is_taken_over(kind: str, tmp_path: Path) -> None:
+    run = made(kind)
+    run.train(80)
+    size = sum(p.numel() for p in run.policy.parameters())
+    numbers = torch.linspace(-0.5, 0.5, size)
+    torch.nn.utils.vector_to_parameters(numbers, run.policy.parameters())
+    obs = observations(run, 20)
+    with torch.no_grad():
+        said = run.parts.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
+    np.testing.assert_allclose(run.predict(obs), said, rtol=1e-5, atol=1e-6)
+    run.save(tmp_path / "saved")
+    saved = type(run).from_checkpoint(tmp_path / "saved", backend="torch").policy
+    assert torch.equal(torch.nn.utils.parameters_to_vector(saved.parameters()), numbers)
+    run.train(120)
+    moved = torch.nn.utils.parameters_to_vector(run.policy.parameters()) - numbers
+    assert 0 < moved.abs().max() < 0.2
+
+
+@pytest.mark.parametrize("kind", ["squashed", "deterministic"])
+def test_an_actor_that_is_exchanged_is_played_and_not_learned_over(kind: str) -> None:
+    run, other = made(kind), made(kind, seed=5)
+    run.policy.actor = other.policy.actor
+    obs = observations(run, 20)
+    np.testing.assert_allclose(run.predict(obs), other.predict(obs), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ConfigError, match="of other layers"):
+        run.train(80)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [("values", lambda p: p), ("squashed", lambda p: p), ("squashed", lambda p: p.actor)],
+)
+def test_a_method_of_its_module_is_asked_where_it_plays(kind: str, asked: Any) -> None:
+    run = made(kind)
+    obs = observations(run, 5)
+    before = run.predict(obs)
+    one = asked(run.policy)
+    mode = one.mode
+    one.mode = lambda obs: 1 - mode(obs)
+    found = run.predict(obs)
+    bounds = run.parts.actor.actions
+    actions = torch.from_numpy(obs)
+    with torch.no_grad():
+        expected = bounds.to_env(run.policy.mode(actions).numpy())
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert not np.allclose(found, before)
+
+
+def test_a_target_that_does_not_fit_is_refused() -> None:
+    target = made("deterministic").learner.target_actor
+    before = target.vector.copy()
+    state = target.state()
+    state["0.bias"] = np.zeros(3, np.float32)
+    with pytest.raises(CheckpointError, match=r"0\.bias is \[3\] there and \[9\] here"):
+        target.restore(state)
+    np.testing.assert_array_equal(target.vector, before)
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_a_target_follows_as_torchs_does(tau: float) -> None:
+    runs = [made("values", backend) for backend in ("native", "torch")]
+    for run in runs:
+        for value in run.learner.policy.parameters():
+            with torch.no_grad():
+                value += 0.1 * torch.arange(value.numel()).view_as(value)
+        run.learner.follower.follow(tau)
+    native, torchs = (run.learner.follower.state() for run in runs)
+    for name, value in native.items():
+        np.testing.assert_allclose(value, torchs[name].numpy(), rtol=1e-6, atol=1e-7)
