@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
 from rlox.configs import RunConfig, leaves, make_run, plain
+from rlox.configs.on_policy import OnPolicyConfig
 from rlox.errors import ConfigError
 from rlox_cli import messages
 from rlox_cli.help import value_text
@@ -96,6 +97,8 @@ def describe(change: Change, config: RunConfig) -> str:
     text = f"{change.key} {_shown(change.old)} -> {_shown(change.new)}"
     if change.key == "total_steps" and (config.algo.scheduled or config.buffer.scheduled):
         return f"{text} (schedules {'stretch' if change.new > change.old else 'shorten'})"
+    if change.key == "algo.backend" and isinstance(config.algo, OnPolicyConfig):
+        return f"{text} (another engine draws other actions)"
     return f"{text} (last digits may differ)" if change.key in NUMERIC else text
 
 

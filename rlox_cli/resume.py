@@ -186,7 +186,8 @@ def _continue(plan: Continuation, folder: RunFolder, call: Call) -> dict[str, An
         told = {"resumed_at": step, "resume_grade": grade, "backend": backend}
         _keep_previous(plan, {**origin, **told})
         _set_damaged_aside(plan.path, step)
-        call.voice.say("begun", f"{title(plan.config)}\n  folder  {plan.path}")
+        begun = f"{title(plan.config)}\n  folder  {plan.path}{algorithm.parts.backend.line}"
+        call.voice.say("begun", begun)
         for change in plan.changes:
             call.voice.say("begun", f"  changed {changes.describe(change, plan.config)}")
         where = _where(algorithm, saved, why)

@@ -132,7 +132,7 @@ class TrainTask:
             self.call.signals.settle()
             if config.dry_run:
                 fits = f"dry run: {_title(config, job)}: everything fits, nothing was trained"
-                self.call.voice.say("checked", fits)
+                self.call.voice.say("checked", fits + algorithm.parts.backend.line)
                 return {"status": "checked"}
             with RunFolder.create(config, job.place()) as folder:
                 job.folder = folder.path
@@ -146,7 +146,7 @@ class TrainTask:
                 folder.start(config, provenance.collect(config, self.call.line) | told)
                 jobs.save_hydra(folder.path, composed)
                 begun = f"{_title(config, job)}\n  folder  {folder.path}"
-                begun += f"\n  backend {backend.name}: {backend.reason}" if backend.reason else ""
+                begun += backend.line
                 begun += "".join(f"\n  image   {line}" for line in algorithm.parts.images)
                 self.call.voice.say("begun", begun)
                 return run_training(algorithm, config, folder, self.call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -25,12 +26,26 @@ class Follows(Stateful, Protocol):
 
 
 class Scheduled:
-    """The schedule of the step size and of the target network, and what an update says of itself."""
+    """The schedule of the step size and of the target network, and what an update says of itself.
+
+    What has a `state` of its own comes behind this among the bases.
+    """
 
     config: DQNConfig
     optimizer: Any
     follower: Follows
     copied: int = 0  # copies that were due by the environment steps so far
+
+    def state(self) -> dict[str, Any]:
+        """With how often the target network has followed."""
+        state: dict[str, Any] = super().state()  # type: ignore[misc]
+        state["optimizer"]["copied"] = self.copied
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
+        super().restore(state)  # type: ignore[misc]
+        self.copied = int(state["optimizer"]["copied"])
 
     def _schedule(self, env_steps: int, clock: Clock) -> None:
         """Set the step size, and make the copies to the target network that have become due.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["NativeDQNLearner", "composed"]
 
 
-class NativeDQNLearner(NativeReplayLearner, Scheduled):
+class NativeDQNLearner(Scheduled, NativeReplayLearner):
     """Differs from `DQNLearner` by rounding only, and has a state that each can go on from."""
 
     def __init__(self, native: NativeQ, config: DQNConfig) -> None:
@@ -37,17 +36,6 @@ class NativeDQNLearner(NativeReplayLearner, Scheduled):
         self.optimizer = NativeOptimizer(part, ADAM, lr, config.adam_eps)
         self.follower: NativeTarget = NativeTarget(part)
         super().__init__(native, {"adam": self.optimizer, "target": self.follower}, [self.follower])
-
-    def state(self) -> dict[str, Any]:
-        """With how often the target network has followed."""
-        state = super().state()
-        state["optimizer"]["copied"] = self.copied
-        return state
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        super().restore(state)
-        self.copied = int(state["optimizer"]["copied"])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step for each batch; the target network follows by the environment steps taken."""
@@ -85,9 +73,13 @@ def composed(
     """What learns, explores and acts; `NativeRefused` for a network that only torch learns."""
     algo = cast(DQNConfig, config.algo)
     if env.observations.masked:
-        raise refused("a MaskedQPolicy, not the built-in one of vectors without masks")
-    if algo.noisy or algo.distribution != "none":
-        raise refused("one of noisy layers or of distributions")
+        raise refused(
+            "a MaskedQPolicy (env.action_mask), not the built-in one of vectors without masks"
+        )
+    if algo.noisy:
+        raise refused("one of noisy layers (algo.noisy=true)")
+    if algo.distribution != "none":
+        raise refused(f"one of distributions (algo.distribution={algo.distribution})")
     require_vectors(encoding, tools.device_name)
 
     def module() -> QPolicy:

@@ -32,7 +32,7 @@ class NativeLearner:
 
     def state(self) -> dict[str, Any]:
         """Copies of the weights and optimizer moments, by parameter name."""
-        weights = {name: view.copy() for name, view in self.native.state_dict().items()}
+        weights = self.native.weights()
         return {"weights": weights, "optimizer": self.optimizer.state()}
 
     def begin_from(self, weights: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class NativeReplayLearner:
 
     def state(self) -> dict[str, Any]:
         """Copies of the weights, and the state of every part."""
-        weights = {name: view.copy() for name, view in self._native.state_dict().items()}
+        weights = self._native.weights()
         return {
             "weights": weights,
             "optimizer": {name: part.state() for name, part in self._parts.items()},

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["NativeSACLearner", "composed"]
 
 
-class NativeSACLearner(NativeReplayLearner, Scheduled):
+class NativeSACLearner(Scheduled, NativeReplayLearner):
     """Differs from `SACLearner` by rounding only, and has a state that each can go on from."""
 
     config: SACConfig
@@ -135,7 +135,7 @@ def composed(
     """What learns, explores and acts; `NativeRefused` for networks that only torch learns."""
     algo = cast(SACConfig, config.algo)
     if algo.use_sde:
-        raise refused("one with a SquashedSDEPolicy, not a squashed Gaussian")
+        raise refused("one with a SquashedSDEPolicy (algo.use_sde=true), not a squashed Gaussian")
     require_vectors(encoding, tools.device_name)
 
     def module() -> SquashedPolicy:

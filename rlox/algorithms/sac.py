@@ -67,9 +67,10 @@ def _choices(
         )
 
     def native() -> NoReturn:
-        raise refused("a CategoricalSoftPolicy, not one of vectors")
+        raise refused("a CategoricalSoftPolicy (of Discrete actions), not one of vectors")
 
-    sizes = encoding.features, env.actions.size, *algo.net_arch
+    actor, critic = algo.widths
+    sizes = encoding.features, env.actions.size, *actor, *critic
     choice.native(lambda: max(sizes), native)
     from rlox.algorithms.torch_sac import of_choices
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -24,15 +23,15 @@ from rlox.policies.q import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.returns import Atoms, Expectation, Quantiles, Returns
 from rlox.sources.replay import Behaviour
 from rlox.training.finite import require_finite_parameters
-from rlox.training.learned import where
-from rlox.training.learner import copy_weights, learn_each, tensors
+from rlox.training.learned import Stateful, where
+from rlox.training.learner import ActorCriticLearner, learn_each
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["DQNLearner", "composed", "described"]
 
 
-class DQNLearner(Scheduled):
+class DQNLearner(Scheduled, ActorCriticLearner[QPolicy]):
     """A value network, its target network, and what batches of transitions do to them.
 
     Of noisy networks each batch has noise of its own, numbers of streams of `seed`: for the values that are
@@ -40,11 +39,13 @@ class DQNLearner(Scheduled):
     """
 
     def __init__(self, policy: QPolicy, target: QPolicy, config: DQNConfig, seed: int = 0) -> None:
-        self.policy, self.target, self.config = policy, target, config
+        self.target, self.config = target, config
         self.returns = _returns(config)
         self._seed = seed
         self.optimizer = Adam(policy, config.initial("learning_rate"), eps=config.adam_eps)
-        self.follower = TargetNetwork(target, self.optimizer.flat)
+        self.follower: TargetNetwork[QPolicy] = TargetNetwork(target, self.optimizer.flat)
+        parts: dict[str, Stateful] = {"adam": self.optimizer, "target": self.follower}
+        super().__init__(policy, parts, [self.follower])
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
@@ -59,29 +60,6 @@ class DQNLearner(Scheduled):
         update = learn_each(batch, lambda i: self._step(batch, i, number + i), NAMES, where)
         require_finite_parameters(self.policy, self.optimizer.vector, where)
         return update
-
-    def state(self) -> dict[str, Any]:
-        """Copies of both networks' weights and of the optimizer's moments."""
-        return {
-            "weights": copy_weights(self.policy),
-            "optimizer": {
-                "adam": self.optimizer.state(),
-                "target": self.follower.state(),
-                "copied": self.copied,
-            },
-        }
-
-    def begin_from(self, weights: Mapping[str, Any]) -> None:
-        """Begin with these weights in place of the initial ones, in both networks."""
-        self.policy.load_state_dict(tensors(weights))
-        self.follower.copy()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.policy.load_state_dict(tensors(state["weights"]))
-        self.optimizer.restore(state["optimizer"]["adam"])
-        self.follower.restore(state["optimizer"]["target"])
-        self.copied = int(state["optimizer"]["copied"])
 
     def noise(self, stream: str, number: int) -> Tensor | None:
         """The noise of batch `number` of the run, by what it is for; None of plain networks."""

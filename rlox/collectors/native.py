@@ -111,15 +111,16 @@ class NativeCollector(RolloutCollector):
         n_steps, began = arena.shape[0], self.env_steps
         arena.obs[n_steps] = arena.obs[0]  # where the environments stand if the call is never made
         try:
-            told = policy.actor.collect(
-                policy.vector,
-                core,
-                *arena.written,
-                self.tracker.returns,
-                self.tracker.lengths,
-                seed=self.streams.seed,
-                rollout=self.rollouts,
-            )
+            with policy.using:
+                told = policy.actor.collect(
+                    policy.vector,
+                    core,
+                    *arena.written,
+                    self.tracker.returns,
+                    self.tracker.lengths,
+                    seed=self.streams.seed,
+                    rollout=self.rollouts,
+                )
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += n_steps * self.n_envs
@@ -140,7 +141,8 @@ class NativeCollector(RolloutCollector):
             if masked:
                 obs, mask = obs[:, :-masked], obs[:, -masked:] != 0
             columns = arena.actions[t], arena.log_probs[t], arena.values[t]
-            act(vector, obs, *columns, seed=seed, rollout=rollout, step=t, mask=mask)
+            with policy.using:
+                act(vector, obs, *columns, seed=seed, rollout=rollout, step=t, mask=mask)
 
         return acts
 
@@ -149,8 +151,9 @@ class NativeCollector(RolloutCollector):
         vector, masked = policy.vector, self.env.observations.masked
         seen = slice(None, -masked if masked else None)
         values = policy.actor.values
-        arena.values[-1] = values(vector, arena.obs[-1][:, seen])
-        look_ahead(arena, ended, lambda cut, last: values(vector, last[:, seen]))
+        with policy.using:
+            arena.values[-1] = values(vector, arena.obs[-1][:, seen])
+            look_ahead(arena, ended, lambda cut, last: values(vector, last[:, seen]))
 
 
 def core_of(env: VectorEnv, *normalizers: object) -> VecEnv | None:

@@ -129,7 +129,8 @@ class NativeReplaySource(ReplaySource):
         check()
         stretch, given = self._stretch(n_steps, clock)
         explorer, vector = self.behaviour.explorer, self.behaviour.vector
-        told = explorer.collect(vector, core, *stretch, given=given)
+        with self.learner.native.using:
+            told = explorer.collect(vector, core, *stretch, given=given)
         self._episodes += episodes_of(told, self.env_steps, self.env.n_envs)
         self.steps += n_steps
 

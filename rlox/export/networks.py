@@ -111,7 +111,7 @@ def network_of(policy: Any) -> Network:
 def refused(what: str) -> ConfigError:
     """An error that says what the policy has that no file can hold."""
     return ConfigError(
-        f"rlox export: the policy has {what}, expected one network of linear layers over the numbers of an "
+        f"the policy has {what}, expected one network of linear layers over the numbers of an "
         "observation, and one choice or one Box as action; play it from Python: from_checkpoint(path)"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.parameters.layout import Part, fill, restored
+from rlox.parameters.layout import Part, as_array, fill, restored
 
 __all__ = ["ADAM", "ADAM_EPS", "NativeOptimizer", "NativeTarget"]
 
@@ -37,7 +37,7 @@ class NativeOptimizer:
     ) -> None:
         self.vector, self.moments = part.vector, tuple(moments)
         self.lr, self.eps, self.steps = lr, eps, 0
-        self._layout = part.layout
+        self._layout, self.using = part.layout, part.using
         self._moments = {name: part.layout.zeros() for name in moments}
         for moment in self._moments.values():
             moment += start
@@ -94,4 +94,4 @@ class NativeTarget:
 
 
 def _copy(view: NDArray[np.float32], saved: Any) -> None:
-    view[...] = np.asarray(saved)
+    view[...] = as_array(saved)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.devices import loaded_torch
 from rlox.errors import CheckpointError
 
-__all__ = ["Layout", "Named", "Part", "fill", "linear_layers", "restored", "widest"]
+__all__ = ["Layout", "Named", "Part", "as_array", "fill", "linear_layers", "restored", "widest"]
 
 Named = tuple[str, tuple[int, ...]]  # a parameter's name and shape
 
@@ -49,6 +51,9 @@ class Part:
 
     layout: Layout
     vector: NDArray[np.float32]
+    using: Any = field(
+        default_factory=RLock, repr=False, compare=False
+    )  # to be held in calls of Rust
 
     @classmethod
     def of(cls, named: Iterable[Named]) -> Part:
@@ -82,7 +87,16 @@ def fill(views: Mapping[str, NDArray[np.float32]], saved: Mapping[str, Any]) -> 
         if shapes[0] != shapes[1]:
             raise CheckpointError(f"{name} is {shapes[0]} there and {shapes[1]} here")
     for name, view in views.items():
-        view[...] = np.asarray(saved[name])
+        view[...] = as_array(saved[name])
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """An array, or a tensor of any device and kind as one of float32."""
+    torch = loaded_torch()
+    if torch is None or not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    array: NDArray[np.float32] = values.detach().cpu().float().numpy()
+    return array
 
 
 def restored(

@@ -31,6 +31,7 @@ class Counts(Protocol):
     """An optimizer that counts."""
 
     steps: int
+    using: Any  # a lock
 
 
 class Stepped(Counts, Protocol):
@@ -72,12 +73,13 @@ def stepped(optimizer: Stepped) -> Iterator[Adams]:
 
 @contextmanager
 def counted(optimizer: Counts) -> Iterator[NDArray[np.int64]]:
-    """Where the engine counts the optimizer's steps, those of an update that failed too."""
+    """Where the engine counts the optimizer's steps, those of an update that failed too; nobody acts then."""
     steps = np.array([optimizer.steps])
-    try:
-        yield steps
-    finally:
-        optimizer.steps = int(steps[0])
+    with optimizer.using:
+        try:
+            yield steps
+        finally:
+            optimizer.steps = int(steps[0])
 
 
 class NativeRefused(ConfigError):
@@ -85,8 +87,7 @@ class NativeRefused(ConfigError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"algo.backend=native: the policy is {what}; make the run with algo.backend=torch, which "
-            "learns any policy"
+            f"algo.backend=native: the policy is {what}; make the run with algo.backend=torch"
         )
         self.why = f"the policy is {what}"
 

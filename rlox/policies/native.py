@@ -132,7 +132,8 @@ class NativePolicy(OnDemand):
 
         `obs` are `[n, obs_dim]`.
         """
-        outputs = self.actor.outputs(self.vector, obs)
+        with self.using:
+            outputs = self.actor.outputs(self.vector, obs)
         if self.sizes.kind != "choices":
             return outputs
         allowed = outputs if mask is None else np.where(mask, outputs, -np.inf)
@@ -149,7 +150,7 @@ def _of_module(policy: ActorCritic, flat: FlatParameters) -> tuple[Sizes, Plain]
     kind = _kinds().get(type(policy))
     if kind is None or not isinstance(policy, MLPActorCritic):
         raise refused(f"a {type(policy).__name__}, not a built-in policy of vectors")
-    plain = Plain(policy, (policy.actor, policy.critic), EVALUATING, flat)
+    plain = Plain(policy, (policy.actor, policy.critic), [(policy, EVALUATING)], [flat])
     actor, critic = plain.linear
     frequency = policy.sample_freq if isinstance(policy, SDEPolicy) else 1
     sizes = Sizes(

@@ -58,7 +58,8 @@ class NativeGreedy(EpsilonDraws):
         """Choices `[N]` for `obs` `[N, obs_dim]`."""
         u, _, choices = self._draws[step]
         chosen: NDArray[np.int64] = np.where(u < self.epsilon(elapsed), choices, -1)
-        self.explorer.act(self.vector, obs, chosen)
+        with self._native.using:
+            self.explorer.act(self.vector, obs, chosen)
         return chosen
 
     def ahead(self, step: int, actions: NDArray[np.int64], elapsed: Sequence[float]) -> None:
@@ -94,7 +95,8 @@ class NativeExploration(NormalDraws):
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
         """Vectors `[N, act_dim]` for `obs` `[N, obs_dim]`."""
         actions = np.empty(self._action_shape, np.float32)
-        self.explorer.act(self.vector, obs, actions, self._noise[step])
+        with self._native.using:
+            self.explorer.act(self.vector, obs, actions, self._noise[step])
         return actions
 
     def ahead(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["NativeQ", "QSizes"]
 
-ASKED = ("said", "by_choice", "trace", "forward", "worth")
+ASKED = ("said", "by_choice", "trace", "worth")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class NativeQ(OnDemand):
         """The choices of the largest values, int64 `[n]`; `mask` is of engines that know masks."""
         assert mask is None
         chosen = np.full(len(obs), -1, np.int64)
-        self.explorer.act(self.vector, obs, chosen)
+        with self.using:
+            self.explorer.act(self.vector, obs, chosen)
         return chosen
 
     def _watch(self, module: QPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
@@ -100,4 +101,4 @@ class NativeQ(OnDemand):
         net: Any = module.q
         dueling = isinstance(net, DuelingMLP)
         nets = (net.shared, net.value, net.advantage) if dueling else (net,)
-        return Plain(module, nets, ASKED, flats[""])
+        return Plain(module, nets, [(module, ASKED)], [flats[""]], ("returns",))

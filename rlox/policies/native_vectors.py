@@ -65,6 +65,8 @@ class NativeVectors(OnDemand):
     explorer : acts
     """
 
+    ACTS = "actor"
+
     sizes: VectorSizes
     explorer: Explorer
 
@@ -78,7 +80,8 @@ class NativeVectors(OnDemand):
         """What the actor does without noise, float32 `[n, size]`; a `mask` is of choices."""
         assert mask is None
         actions = np.zeros((len(obs), self.sizes.size), np.float32)
-        self.explorer.act(self.vector, obs, actions, np.zeros_like(actions))
+        with self.using:
+            self.explorer.act(self.vector, obs, actions, np.zeros_like(actions))
         return actions
 
     def _of(
@@ -120,9 +123,10 @@ class NativeDeterministic(NativeVectors):
         self.explorer = Explorer(self.engine, deviation)
 
     def _watch(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import PlainVectors
+        from rlox.policies.plain import Plain
 
-        return PlainVectors(module, lambda: (module.actor, module.critic), flats, ("act",))
+        asked = [(module, ("act",)), (module.critic, ("trace",))]
+        return Plain(module, (module.actor,), asked, [*flats.values()])
 
 
 class NativeSquashed(NativeVectors):
@@ -138,13 +142,14 @@ class NativeSquashed(NativeVectors):
         self.explorer = Explorer(self.engine)
 
     def _watch(self, module: SquashedPolicy, flats: Mapping[str, FlatParameters]) -> Watched:
-        from rlox.policies.plain import Plain, PlainVectors
+        from rlox.policies.plain import Plain
 
-        asked = ("draw", "value", "taken")
-        also = Plain(module.actor, (), ("forward", "trace", "draw"), flats["actor"])
-        return PlainVectors(
-            module, lambda: (module.actor.net, module.critic), flats, asked, (also,)
-        )
+        asked = [
+            (module, ("draw", "value", "taken")),
+            (module.actor, ("trace", "draw", "explore")),
+            (module.critic, ("trace",)),
+        ]
+        return Plain(module, (module.actor.net,), asked, [*flats.values()])
 
     def _asked(self) -> tuple[Any, ...]:
         return self._module, self._module.actor

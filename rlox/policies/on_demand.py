@@ -41,6 +41,7 @@ class OnDemand(ABC):
     """
 
     PLAYED: tuple[str, ...] = ("mode",)  # methods of the module that `best` takes the place of
+    ACTS = ""  # the part that acts
 
     parts: Mapping[str, Part]
     _module: Any = None
@@ -73,14 +74,30 @@ class OnDemand(ABC):
                 self._watched, self._module = self._made()
             return self._module
 
+    @property
+    def using(self) -> Any:
+        """A lock, to be held in calls that are given `vector`: Rust refuses memory that another call has."""
+        return self.parts[self.ACTS].using
+
     def state_dict(self) -> dict[str, NDArray[np.float32]]:
         """The parameters by name: views of the vectors."""
         self.hold()
         return dict(self._views())
 
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Copies of the parameters by name: those of the module where there is one, whatever it became."""
+        if self._module is None:
+            return {name: view.copy() for name, view in self._views()}
+        state = self._module.state_dict()
+        return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
+
     def load_state_dict(self, weights: Mapping[str, Any]) -> None:
         """Take over arrays or tensors, by name; CheckpointError for what does not fit."""
         fill(self.state_dict(), weights)
+        if self._module is not None:  # which may be of other parts now
+            torch = imported_torch()
+            tensors = {name: torch.as_tensor(value) for name, value in weights.items()}
+            self._module.load_state_dict(tensors)
 
     def hold(self) -> None:
         """Take over what somebody gave the module's parameters since it was made."""

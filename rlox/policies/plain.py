@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import nn
 
@@ -12,6 +12,8 @@ from rlox.policies.engine import refused, require_right
 
 __all__ = ["Plain"]
 
+OTHER = "of other layers than those that it was made of"
+
 
 class Plain:
     """A policy whose updates call and ask nothing but its layers and parameters, which `check` holds it to.
@@ -20,19 +22,20 @@ class Plain:
     come after the policy was made.
 
     Raises ConfigError also where the engine does not do what torch does (`golden`), for one that is not on
-    the CPU or not in float32, for layers that are not linear with activations of one kind between them, and
-    for parameters that networks share.
+    the CPU or not in float32, for networks whose layers are not linear with activations of one kind between
+    them, and for parameters that these share.
 
     Parameters
     ----------
     policy : whose parameters these are
-    nets : its networks
-    methods : what is asked of it in an update
-    flat : the vector of all its parameters
+    nets : its networks of plain layers
+    asked : modules, `policy` or of it, and what is asked of them in an update besides `forward`
+    flats : the vectors of all its parameters
+    attributes : of `policy`, what it has to go on having besides modules and parameters
 
     Attributes
     ----------
-    named : names and shapes of the parameters, in the order of the vector
+    named : names and shapes of the parameters, in the order of torch's modules
     linear : the linear layers of each network
     activation : what is between them; tanh where there is nothing
     """
@@ -41,17 +44,19 @@ class Plain:
         self,
         policy: nn.Module,
         nets: Sequence[nn.Module],
-        methods: Sequence[str],
-        flat: FlatParameters,
+        asked: Sequence[tuple[nn.Module, Sequence[str]]],
+        flats: Sequence[FlatParameters],
+        attributes: Sequence[str] = (),
     ) -> None:
         require_right()
-        vector = flat.vector
-        if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
-            raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
-        self._policy, self._nets, self._methods = policy, tuple(nets), tuple(methods)
-        self._kind, self._flat = type(policy), flat
+        for vector in (flat.vector for flat in flats):
+            if vector.device.type != "cpu" or str(vector.dtype) != "torch.float32":
+                raise refused(f"in {vector.dtype} on {vector.device}, not in float32 on the CPU")
+        self._policy, self._flats, self._asked = policy, tuple(flats), tuple(asked)
         self._parameters = dict(policy.named_parameters())
-        # Dicts that hooks are entered into. Looked at before every update, so not looked up again.
+        # All that is looked at before every update, so that nothing is looked up again. Modules, their
+        # classes and parts; the dicts that hooks are entered into; where parameters are.
+        self._tree = [(m, type(m), tuple(m._modules.values())) for m in policy.modules()]
         self._hooks = [
             hooks
             for module in policy.modules()
@@ -62,57 +67,70 @@ class Plain:
                 module._backward_pre_hooks,
             )
         ]
-        self._layers = [tuple(net.children()) for net in nets]
         self._held = [
             (module._parameters, name, parameter)
             for module in policy.modules()
             for name, parameter in module._parameters.items()
         ]
         self._slopes = [m for m in policy.modules() if isinstance(m, nn.ELU)]
+        self._attributes = [(name, getattr(policy, name)) for name in attributes]
         self.check()
         self.named = [(name, tuple(p.shape)) for name, p in self._parameters.items()]
-        self.linear = [[x for x in layers if type(x) is nn.Linear] for layers in self._layers]
-        self.activation = self._one_kind()
+        layers = [tuple(net.children()) for net in nets]
+        self.linear = [[x for x in net if type(x) is nn.Linear] for net in layers]
+        self.activation = _one_kind(layers)
 
     def check(self) -> None:
         """Raise ConfigError for what an update would pass over; it costs some microseconds.
 
         Memory that somebody gave a parameter since is taken over: `FlatParameters.hold`.
         """
-        if type(self._policy) is not self._kind:
-            raise refused(f"a {type(self._policy).__name__} now, of another class than it was")
-        if own := [name for name in self._methods if name in self._policy.__dict__]:
-            raise refused(f"one with a {own[0]} of its own")
+        self._check_tree()
+        for module, names in self._asked:
+            if own := [name for name in names if name in module.__dict__]:
+                raise refused(f"one with a {own[0]} of its own")
         parameters = self._parameters.values()
         if any(self._hooks) or any(p._backward_hooks for p in parameters):
             raise refused("hooked, and a hook would never be called")
         if not all(p.requires_grad for p in parameters):
             frozen = [name for name, p in self._parameters.items() if not p.requires_grad]
             raise refused(f"frozen in {', '.join(frozen)}")
-        held = zip(self._nets, self._layers, strict=True)
-        if any(tuple(net._modules.values()) != was for net, was in held):
-            raise refused("of other layers than those that it was made of")
+        self.hold()
+
+    def _check_tree(self) -> None:
+        """Raise ConfigError for other classes, layers and parameters than there were."""
+        for module, kind, parts in self._tree:
+            if type(module) is not kind:
+                raise refused(f"a {type(module).__name__} now, of another class than it was")
+            if tuple(module._modules.values()) != parts:
+                raise refused(OTHER)
+            if "forward" in module.__dict__:
+                raise refused("one with a forward of its own")
         if any(of.get(name) is not parameter for of, name, parameter in self._held):
             raise refused("of other parameters than those that it was made of")
         if any(layer.alpha != 1.0 for layer in self._slopes):
-            raise refused("of other layers than those that it was made of")
-        self._flat.hold()
+            raise refused(OTHER)
+        for name, value in self._attributes:
+            if getattr(self._policy, name, None) is not value:
+                raise refused(f"one with other {name} than it was made with")
 
     def hold(self) -> None:
         """Take over what somebody gave the parameters: `FlatParameters.hold`."""
-        self._flat.hold()
+        for flat in self._flats:
+            flat.hold()
 
-    def _one_kind(self) -> str:
-        """The activation; ConfigError for other layers than such a network has."""
-        between = {_name(layer) for net in self._layers for layer in net[1::2]}
-        whole = all(type(layer) is nn.Linear for net in self._layers for layer in net[::2])
-        linear = [layer for net in self.linear for layer in net]
-        if not whole or None in between or len(between) > 1 or any(x.bias is None for x in linear):
-            raise refused("of other layers than those that it was made of")
-        apart = {id(p) for layer in linear for p in layer.parameters()}
-        if len(apart) != 2 * len(linear):
-            raise refused("one whose networks share parameters")
-        return between.pop() or "tanh" if between else "tanh"
+
+def _one_kind(nets: Sequence[Sequence[nn.Module]]) -> str:
+    """The activation of networks of these layers; ConfigError for other layers than such a network has."""
+    between = {_name(layer) for net in nets for layer in net[1::2]}
+    whole = all(type(layer) is nn.Linear for net in nets for layer in net[::2])
+    linear = [layer for net in nets for layer in net if type(layer) is nn.Linear]
+    if not whole or None in between or len(between) > 1 or any(x.bias is None for x in linear):
+        raise refused(OTHER)
+    apart = {id(p) for layer in linear for p in layer.parameters()}
+    if len(apart) != 2 * len(linear):
+        raise refused("one whose networks share parameters")
+    return between.pop() or "tanh" if between else "tanh"
 
 
 def _name(layer: nn.Module) -> str | None:
@@ -120,48 +138,3 @@ def _name(layer: nn.Module) -> str | None:
     found = (name for name, made in ACTIVATIONS.items() if type(layer) is made)
     plain = getattr(layer, "alpha", 1.0) == 1.0  # of ELU
     return next(found, None) if plain else None
-
-
-class PlainVectors:
-    """An actor's network and critics of one policy, held to what they were when this was made.
-
-    Raises ConfigError as `Plain` does.
-
-    Parameters
-    ----------
-    policy : whose networks these are
-    nets : gives the networks that the policy has now
-    flats : the vectors of the parameters of its parts `actor` and `critic`
-    methods : what is asked of the policy in an update
-    also : what else is held
-    """
-
-    def __init__(
-        self,
-        policy: nn.Module,
-        nets: Callable[[], tuple[nn.Module, nn.Module]],
-        flats: Mapping[str, FlatParameters],
-        methods: Sequence[str],
-        also: Sequence[Plain] = (),
-    ) -> None:
-        self._policy, self._nets, self._methods = policy, nets, tuple(methods)
-        self._were = actor, critic = nets()
-        self._parts = (
-            Plain(actor, (actor,), ("forward",), flats["actor"]),
-            Plain(critic, (), ("forward", "trace"), flats["critic"]),
-            *also,
-        )
-
-    def check(self) -> None:
-        """Raise ConfigError for what a training would pass over; it costs some microseconds."""
-        if own := [name for name in self._methods if name in self._policy.__dict__]:
-            raise refused(f"one with a {own[0]} of its own")
-        if self._nets() != self._were:
-            raise refused("of other layers than those that it was made of")
-        for part in self._parts:
-            part.check()
-
-    def hold(self) -> None:
-        """Take over what somebody gave the parameters."""
-        for part in self._parts:
-            part.hold()

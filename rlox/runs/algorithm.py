@@ -225,7 +225,7 @@ class Algorithm(ABC):
         for callback in self._callbacks:
             callback.on_training_start(algo=self, total_timesteps=self.config.total_steps)
         try:
-            with torch_threads(self.config.torch_threads):
+            with torch_threads(self.config.torch_threads), self._exact.refusing():
                 fit(
                     self.source,
                     self.learner,

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from rlox.policies.engine import NativeRefused
+
 __all__ = ["Exactness", "whole_updates"]
 
 
@@ -19,6 +21,15 @@ class Exactness:
 
     whole: bool = True  # the weights are those after a whole update
     why_not: str = ""  # of a checkpoint that does not go on as it was saved
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """While active, a policy that an engine refuses to learn is one of which nothing was learned."""
+        try:
+            yield
+        except NativeRefused:
+            self.whole = True
+            raise
 
     def tell(self, step: int, env: str) -> None:
         """Warn of what is not exact, once."""

@@ -39,6 +39,11 @@ class Backend:
     name: str
     reason: str = ""
 
+    @property
+    def line(self) -> str:
+        """For people; nothing of one that was asked for."""
+        return f"\n  backend {self.name}: {self.reason}" if self.reason else ""
+
 
 BY_TORCH = Backend(TORCH)
 

@@ -1,11 +1,22 @@
 //! Random orthogonal matrices, which weights begin as (Saxe et al. 2014, arXiv:1312.6120).
 
+use multiversion::multiversion;
+
 use crate::error::Result;
-use crate::interrupt;
 use crate::seed::Stream;
+use crate::{interrupt, threads};
 
 /// Numbers that a sum takes side by side, so that it vectorises and is the same on every CPU.
 const LANES: usize = 8;
+
+/// Vectors that are made orthogonal to those before them together, so that these are read once for all.
+const PANEL: usize = 64;
+
+/// Vectors of a panel that one thread works on, and that stay in its cache.
+const SHARE: usize = 16;
+
+/// Vectors whose products with another one are summed at the same time.
+const TILE: usize = 4;
 
 /// A matrix `[rows, columns]`, row by row, whose rows (columns, where they are fewer) are orthogonal and of
 /// length 1, all such matrices equally likely: Gram and Schmidt's of standard normal numbers, which
@@ -16,24 +27,82 @@ const LANES: usize = 8;
 pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Vec<f64>> {
     let (few, long) = (rows.min(columns), rows.max(columns));
     let mut basis = vec![0.0; few * long];
-    for i in 0..few {
-        interrupt::check()?;
-        let (before, rest) = basis.split_at_mut(i * long);
-        let vector = rest.get_mut(..long).unwrap_or_default();
-        stream.fill_normal(vector);
+    for first in (0..few).step_by(PANEL) {
+        let (before, rest) = basis.split_at_mut(first * long);
+        let panel = rest.get_mut(..PANEL.min(few - first) * long).unwrap_or_default();
+        for vector in panel.chunks_exact_mut(long) {
+            stream.fill_normal(vector);
+        }
         // Twice is enough to be orthogonal in every digit (Giraud et al. 2005).
-        for _ in 0..2 {
-            for other in before.chunks_exact(long) {
+        for others in before.chunks(PANEL * long).chain(before.chunks(PANEL * long)) {
+            interrupt::check()?;
+            threads::for_each_chunk(panel, SHARE * long, |_, vectors| {
+                vectors.chunks_exact_mut(long).for_each(|vector| leave(vector, others));
+            });
+        }
+        for i in 0..panel.len() / long {
+            interrupt::check()?;
+            let (before, rest) = panel.split_at_mut(i * long);
+            let vector = rest.get_mut(..long).unwrap_or_default();
+            for other in before.chunks_exact(long).chain(before.chunks_exact(long)) {
                 let along = dot(vector, other);
                 vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
             }
-        }
-        let norm = dot(vector, vector).sqrt();
-        for x in vector.iter_mut() {
-            *x /= norm;
+            let norm = dot(vector, vector).sqrt();
+            for x in vector.iter_mut() {
+                *x /= norm;
+            }
         }
     }
     Ok(if rows <= columns { basis } else { turned(&basis, long) })
+}
+
+/// Takes from `vector` what of it is along `others`, which are orthogonal to one another; a few at a time.
+fn leave(vector: &mut [f64], others: &[f64]) {
+    let long = vector.len();
+    let (tiles, rest) = others.split_at(others.len() / (TILE * long) * TILE * long);
+    for tile in tiles.chunks_exact(TILE * long) {
+        leave_tile(vector, tile);
+    }
+    for other in rest.chunks_exact(long) {
+        let along = dot(vector, other);
+        vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+    }
+}
+
+/// [`leave`] of [`TILE`] others.
+#[multiversion(targets("x86_64+avx2"))]
+fn leave_tile(vector: &mut [f64], others: &[f64]) {
+    let long = vector.len();
+    let (ab, cd) = others.split_at(2 * long);
+    let ((a, b), (c, d)) = (ab.split_at(long), cd.split_at(long));
+    let mut sums = [[0.0; LANES]; TILE];
+    let blocks = [a, b, c, d].map(|other| other.as_chunks::<LANES>().0);
+    let [in_a, in_b, in_c, in_d] = blocks;
+    let (x_blocks, x_rest) = vector.as_chunks::<LANES>();
+    for ((((x, a), b), c), d) in x_blocks.iter().zip(in_a).zip(in_b).zip(in_c).zip(in_d) {
+        for (sums, y) in sums.iter_mut().zip([a, b, c, d]) {
+            for ((sum, x), y) in sums.iter_mut().zip(x).zip(y) {
+                *sum += x * y;
+            }
+        }
+    }
+    let rest = |y: &[f64]| -> f64 {
+        x_rest.iter().zip(y.as_chunks::<LANES>().1).map(|(x, y)| x * y).sum()
+    };
+    let [along_a, along_b, along_c, along_d] = [
+        total(&sums[0]) + rest(a),
+        total(&sums[1]) + rest(b),
+        total(&sums[2]) + rest(c),
+        total(&sums[3]) + rest(d),
+    ];
+    for ((((x, a), b), c), d) in vector.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+        *x -= (along_a * a + along_b * b) + (along_c * c + along_d * d);
+    }
+}
+
+fn total(sums: &[f64; LANES]) -> f64 {
+    sums.iter().sum()
 }
 
 /// The transposed matrix of one whose rows have so many numbers.
@@ -72,7 +141,9 @@ mod tests {
 
     #[test]
     fn rows_or_columns_are_orthonormal_in_every_digit() {
-        for (rows, columns) in [(3, 7), (7, 3), (5, 5), (1, 4), (64, 64), (2, 100), (97, 33)] {
+        for (rows, columns) in
+            [(3, 7), (7, 3), (5, 5), (1, 4), (64, 64), (2, 100), (97, 33), (150, 131)]
+        {
             let matrix = orthogonal(&mut Stream::new(1, "init", 0), rows, columns).unwrap();
             assert_eq!(matrix.len(), rows * columns);
             let few = rows.min(columns);
@@ -100,6 +171,19 @@ mod tests {
         let matrix = orthogonal(&mut Stream::new(9, "init", 0), 64, 64).unwrap();
         let sum: f64 = matrix.iter().sum();
         assert!((sum / 4096.0).abs() < 5.0 * (1.0 / 64.0_f64).sqrt() / 64.0, "{sum}");
+    }
+
+    #[test]
+    fn one_of_several_panels_is_the_same_whatever_the_number_of_threads() {
+        let of = |threads| {
+            threads::set(Some(threads)).unwrap();
+            orthogonal(&mut Stream::new(2, "init", 0), 200, 130).unwrap()
+        };
+        let alone = of(1);
+        for threads in [2, 7] {
+            assert_eq!(of(threads), alone, "{threads} threads");
+        }
+        threads::set(None).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -104,12 +105,32 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly_or_in_torch(
     assert apart(again, first) > 1e-3
 
 
+class Lever(gym.ActionWrapper):  # type: ignore[type-arg]
+    """Choices by the sign of a number."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def action(self, action: Any) -> int:
+        return int(action[0] > 0)
+
+
 @pytest.mark.parametrize(
     ("facade", "settings", "says"),
     [
-        (SAC, {"env_id": "CartPole-v1"}, "a CategoricalSoftPolicy, not one of vectors"),
-        (SAC, {"use_sde": True}, "a SquashedSDEPolicy, not a squashed Gaussian"),
-        (SAC, {"env_id": EYE, "encoder_features": 8}, "a CategoricalSoftPolicy|of other layers"),
+        (
+            SAC,
+            {"env_id": "CartPole-v1"},
+            r"a CategoricalSoftPolicy \(of Discrete actions\), not one of vectors",
+        ),
+        (
+            SAC,
+            {"use_sde": True},
+            r"a SquashedSDEPolicy \(algo.use_sde=true\), not a squashed Gaussian",
+        ),
+        (SAC, {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8}, "behind an encoder"),
+        (TD3, {"env_id": lambda: Lever(gym.make(EYE)), "encoder_features": 8}, "behind an encoder"),
     ],
 )
 def test_what_the_engine_cannot_learn_is_refused_before_the_run(
@@ -123,7 +144,7 @@ def test_what_the_engine_cannot_learn_is_refused_before_the_run(
 def test_what_a_training_would_pass_over_is_refused_also_when_it_comes_later() -> None:
     for facade, change, says in [
         (TD3, lambda p: p.actor[0].register_forward_hook(lambda *_: None), "hooked"),
-        (TD3, lambda p: p.critic.weights[0].requires_grad_(False), "frozen in weights.0"),
+        (TD3, lambda p: p.critic.weights[0].requires_grad_(False), r"frozen in critic\.weights\.0"),
         (SAC, lambda p: setattr(p.critic, "forward", p.critic.forward), "a forward of its own"),
         (SAC, lambda p: p.actor.net.__setitem__(1, torch.nn.Tanh()), "of other layers"),
         (SAC, lambda p: setattr(p, "draw", p.draw), "a draw of its own"),

@@ -99,12 +99,12 @@ def test_a_run_gives_the_same_bytes_twice_and_goes_on_exactly(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"noisy": True}, "noisy layers or of distributions"),
-        ({"distribution": "quantile"}, "noisy layers or of distributions"),
+        ({"noisy": True}, r"noisy layers \(algo.noisy=true\)"),
+        ({"distribution": "quantile"}, r"distributions \(algo.distribution=quantile\)"),
         ({"env_id": EYE, "net_arch": (8,), "encoder_features": 8}, "behind an encoder of images"),
         (
             {"env_id": lambda: telling("info"), "action_mask": "info"},
-            "a MaskedQPolicy, not the built-in one",
+            r"a MaskedQPolicy \(env.action_mask\), not the built-in one",
         ),
     ],
 )

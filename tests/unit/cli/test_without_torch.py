@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ import sys
 sys.modules["torch"] = None
 from rlox.training import backend
 cells = [{"width": 1024, "rows": 1024, "ratio": 3.0}]
-backend._table = lambda: {backend.cpu_kind(): {"algorithms": {"ppo": cells}}}
+measured = dict.fromkeys(("ppo", "a2c", "dqn", "sac", "td3", "ddpg"), cells)
+backend._table = lambda: {backend.cpu_kind(): {"algorithms": measured}}
 from rlox_cli.main import main
 sys.argv = ["rlox", *sys.argv[1:]]
 sys.exit(main())
@@ -77,10 +79,12 @@ def test_a_resume_and_an_evaluation_import_no_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [DQN, SAC, TD3], ids=["dqn", "sac", "td3"])
 def test_so_do_those_of_replayed_transitions(options: tuple[str, ...], tmp_path: Path) -> None:
-    rlox(tmp_path, "train", *QUICK, *options, "algo.backend=native")
+    assert "backend native" in rlox(tmp_path, "train", *QUICK, *options, "algo.backend=auto")
     (run,) = (path.parent for path in tmp_path.rglob("result.json"))
-    assert "192" in rlox(tmp_path, "train", f"resume={run}", "total_steps=192")
+    rlox(tmp_path, "train", f"resume={run}", "total_steps=192")
+    assert json.loads((run / "result.json").read_text())["env_steps"] == 192
     assert "score" in rlox(tmp_path, "evaluate", str(run), "episodes=3")
+    rlox(tmp_path, "train", *QUICK, *options, f"init_from={run}", "run_root=begun")
 
 
 def test_a_run_of_torchs_engine_says_that_there_is_none(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_buffer_is_given_transitions_only(mode: AutoresetMode) -> None:
     idle = 200 - stored
     assert (idle > 0) == (mode is AutoresetMode.NEXT_STEP)
     batch = memory.sample(8, 0.0, 200)
-    rows = batch.obs.reshape(-1, 3).numpy(), batch.next_obs.reshape(-1, 3).numpy()
+    rows = [np.asarray(column.reshape(-1, 3)) for column in (batch.obs, batch.next_obs)]
     assert (rows[1][:, 1] == rows[0][:, 1]).all()  # never into another episode
     assert (rows[1][:, 2] == rows[0][:, 2] + 1).all()
     dqn.close()

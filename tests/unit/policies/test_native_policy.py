@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import platform
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -126,13 +127,20 @@ def flat(policy: Any) -> Any:
             lambda p: setattr(p.actor[0], "weight", torch.nn.Parameter(torch.ones(9, 4))),
             "of other parameters",
         ),
-        (lambda p: torch.nn.utils.parametrizations.spectral_norm(p.actor[0]), "hooked|of other"),
+        (lambda p: torch.nn.utils.parametrizations.spectral_norm(p.actor[0]), "of another class"),
         (lambda p: p.double(), r"actor\.0\.weight is torch\.float64 .*expected torch\.float32"),
         (lambda p: setattr(p, "__class__", Mine), "a Mine now"),
         (lambda p: by_sharing(p, torch.linspace(-1, 1, 295)), "other memory"),
+        (lambda p: setattr(p, "actor", reversed_net(p.actor)), "of other layers"),
+        (
+            lambda p: setattr(p.actor, "forward", reversed_net(p.actor).forward),
+            "forward of its own",
+        ),
     ],
 )
-def test_what_its_module_became_is_played_and_not_learned_over(change: Any, says: str) -> None:
+def test_what_its_module_became_is_played_saved_and_not_learned_over(
+    change: Any, says: str, tmp_path: Path
+) -> None:
     run = made("choices")
     change(run.policy)
     obs = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
@@ -141,8 +149,22 @@ def test_what_its_module_became_is_played_and_not_learned_over(change: Any, says
         said = run.policy.mode(torch.from_numpy(obs).to(kind)).numpy()
     if kind == torch.float32:
         np.testing.assert_array_equal(run.predict(obs), said)
+    if list(run.policy.state_dict()) == list(made("choices").policy.state_dict()):
+        run.save(tmp_path / "saved")
+        saved = PPO.from_checkpoint(tmp_path / "saved").policy.state_dict()
+        for name, value in run.policy.state_dict().items():
+            assert torch.equal(saved[name], value.float()), name
     with pytest.raises(ConfigError, match=says):
         run.train(60)
+
+
+def reversed_net(net: torch.nn.Sequential) -> torch.nn.Sequential:
+    """One that says the opposite."""
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        for parameter in other[-1].parameters():
+            parameter.neg_()
+    return other
 
 
 class Mine(DiscretePolicy):
@@ -150,6 +172,22 @@ class Mine(DiscretePolicy):
 
     def mode(self, obs: torch.Tensor) -> torch.Tensor:
         return self.actor(obs).argmin(-1)
+
+
+def test_what_was_refused_left_no_part_of_an_update(tmp_path: Path) -> None:
+    run, whole = made("choices"), made("choices")
+    run.train(60)
+    handle = run.policy.actor.register_forward_hook(lambda *_: None)
+    with pytest.raises(ConfigError, match="hooked"):
+        run.train(120)
+    handle.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.save(tmp_path / "saved")
+        run.train(120)
+    whole.train(60)
+    whole.train(120)
+    np.testing.assert_array_equal(flat(run.policy), flat(whole.policy))
 
 
 def test_a_module_that_is_asked_for_where_nothing_is_learned_can_learn() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import torch
 
 from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.errors import CheckpointError, ConfigError
+from rlox.optim import TargetNetwork
+from rlox.optim.native import NativeTarget
+from rlox.policies.returns import Quantiles
 
 SMALL: dict[str, Any] = {
     "n_envs": 2, "seed": 4, "net_arch": (9, 8), "batch_size": 16, "learning_starts": 32,
@@ -106,14 +111,132 @@ def test_memory_that_its_parameters_are_given_is_taken_over(kind: str, tmp_path:
     assert 0 < moved.abs().max() < 0.2
 
 
-@pytest.mark.parametrize("kind", ["squashed", "deterministic"])
-def test_an_actor_that_is_exchanged_is_played_and_not_learned_over(kind: str) -> None:
+def another(policy: Any, name: str) -> None:
+    """Another part of this name, of the same sizes."""
+    setattr(policy, name, copy.deepcopy(getattr(policy, name)))
+    with torch.no_grad():
+        for parameter in getattr(policy, name).parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+
+
+def class_of_its_own(policy: Any) -> None:
+    policy.__class__ = type("Mine", (type(policy),), {"mode": lambda self, obs: ones(policy, obs)})
+
+
+def ones(policy: Any, obs: torch.Tensor) -> torch.Tensor:
+    shape = obs.shape[:1] if hasattr(policy, "q") else (len(obs), 1)
+    return torch.ones(shape, dtype=torch.int64 if hasattr(policy, "q") else torch.float32)
+
+
+CHANGES: list[tuple[str, Any, str]] = [
+    ("values", lambda p: another(p, "q"), "of other layers"),
+    ("dueling", lambda p: another(p.q, "advantage"), "of other layers"),
+    ("values", lambda p: setattr(p.q, "forward", lambda obs: -obs[:, :2]), "forward of its own"),
+    ("values", lambda p: setattr(p, "returns", Quantiles(1)), "other returns"),
+    ("values", class_of_its_own, "a Mine now"),
+    ("squashed", lambda p: another(p, "actor"), "of other layers"),
+    ("squashed", lambda p: another(p, "critic"), "of other layers"),
+    ("squashed", lambda p: setattr(p.critic, "activation", torch.nn.Tanh()), "of other layers"),
+    ("squashed", class_of_its_own, "a Mine now"),
+    ("squashed", lambda p: setattr(p.actor, "explore", print), "explore of its own"),
+    ("deterministic", lambda p: another(p, "actor"), "of other layers"),
+    ("deterministic", lambda p: another(p.critic, "weights"), "of other layers"),
+    ("deterministic", class_of_its_own, "a Mine now"),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "says"), CHANGES)
+def test_what_its_module_became_is_played_saved_and_not_learned_over(
+    kind: str, change: Any, says: str, tmp_path: Path
+) -> None:
+    run = made(kind)
+    change(run.policy)
+    obs = observations(run, 20)
+    with torch.no_grad():
+        said = run.parts.actor.actions.to_env(run.policy.mode(torch.from_numpy(obs)).numpy())
+    np.testing.assert_allclose(run.predict(obs), said, rtol=1e-5, atol=1e-6)
+    run.save(tmp_path / "saved")
+    saved = type(run).from_checkpoint(tmp_path / "saved").policy.state_dict()
+    for name, value in run.policy.state_dict().items():
+        assert torch.equal(saved[name], value), name
+    with pytest.raises(ConfigError, match=says):
+        run.train(80)
+
+
+def test_an_actor_of_any_other_kind_is_played() -> None:
+    run = made("squashed")
+
+    class Other(torch.nn.Module):
+        def mode(self, obs: torch.Tensor) -> torch.Tensor:
+            return torch.full((len(obs), 1), 0.5)
+
+    run.policy.actor = Other()
+    assert run.predict(observations(run, 3)).tolist() == [[1.0]] * 3
+
+
+@OF_KINDS
+def test_weights_loaded_into_a_learner_are_those_that_play(kind: str) -> None:
     run, other = made(kind), made(kind, seed=5)
-    run.policy.actor = other.policy.actor
+    run.policy.load_state_dict(other.policy.state_dict(), assign=True)
     obs = observations(run, 20)
     np.testing.assert_allclose(run.predict(obs), other.predict(obs), rtol=1e-5, atol=1e-6)
-    with pytest.raises(ConfigError, match="of other layers"):
-        run.train(80)
+    weights = {name: p.clone().requires_grad_() for name, p in made(kind).policy.named_parameters()}
+    run.learner.begin_from(weights)
+    np.testing.assert_allclose(run.predict(obs), made(kind).predict(obs), rtol=1e-5, atol=1e-6)
+
+
+@OF_KINDS
+def test_weights_to_begin_with_are_those_of_the_targets_too(kind: str, tmp_path: Path) -> None:
+    trained = made(kind)
+    trained.train(120)
+    trained.save(tmp_path / "trained")
+    weights = trained.learner.native.state_dict()
+    for backend in ("native", "torch"):
+        run = made(kind, backend, seed=9, init_from=tmp_path / "trained")
+        targets = [
+            target
+            for target in vars(run.learner).values()
+            if isinstance(target, (NativeTarget, TargetNetwork))
+        ]
+        assert targets
+        for target in targets:
+            for name, value in target.state().items():
+                (whole,) = [
+                    full
+                    for full in weights
+                    if f".{full}".endswith(f".{name}") and of(target, run, full)
+                ]
+                np.testing.assert_array_equal(np.asarray(value), weights[whole])
+
+
+def of(target: Any, run: Any, name: str) -> bool:
+    """Whether a parameter of this name is of the network that the target follows."""
+    role = next(role for role, found in vars(run.learner).items() if found is target)
+    part = role.removeprefix("target").removeprefix("_") or "critic"
+    return role == "follower" or name.startswith(f"{part}.")
+
+
+@pytest.mark.parametrize("kind", ["values", "squashed", "deterministic"])
+def test_somebody_may_ask_for_actions_while_it_trains(kind: str) -> None:
+    run, asked, wrong = made(kind), [], []
+    obs, done = observations(run, 4), threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                asked.append(run.predict(obs))
+            except Exception as error:
+                wrong.append(error)
+
+    beside = threading.Thread(target=ask)
+    beside.start()
+    try:
+        run.train(500)
+    finally:
+        done.set()
+        beside.join()
+    assert not wrong, wrong[0]
+    assert len(asked) > 20
 
 
 @pytest.mark.parametrize(

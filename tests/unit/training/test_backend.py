@@ -91,7 +91,7 @@ def test_a_kind_of_cpu_that_nobody_measured_learns_with_torch(
 def test_what_only_torch_learns_is_learned_by_torch_which_says_why() -> None:
     noisy = DQN(seed=0, noisy=True, backend="auto", **OFF)
     assert noisy.parts.backend.name == "torch"
-    assert noisy.parts.backend.reason == "the policy is one of noisy layers or of distributions"
+    assert noisy.parts.backend.reason == "the policy is one of noisy layers (algo.noisy=true)"
     noisy.train(64)
     noisy.close()
     exploring = SAC("Pendulum-v1", seed=0, use_sde=True, backend="auto", **OFF)
