@@ -162,7 +162,7 @@ def test_a_buffer_joins_nothing_across_a_restart() -> None:
         stored = len(algorithm.source.memory.buffer)
     finally:
         algorithm.close()
-    obs, after = drawn.obs.numpy().reshape(-1, 3), drawn.next_obs.numpy().reshape(-1, 3)
+    obs, after = (np.asarray(rows).reshape(-1, 3) for rows in (drawn.obs, drawn.next_obs))
     assert (obs[:, :2] == after[:, :2]).all()
     assert set(after[:, 2] - obs[:, 2]) <= {1.0, 2.0, 3.0}
     assert counts["env/lost_episodes"] == 2_000 - stored > 10
