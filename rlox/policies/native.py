@@ -118,12 +118,6 @@ class NativePolicy(OnDemand):
         )
         self.actor = RolloutPolicy(self.engine, sizes.noise_kept)
 
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """The parameters, with what somebody gave the module since it was made."""
-        self.hold()
-        return self.parts[""].vector
-
     def _watch(self, module: ActorCritic, flats: Mapping[str, FlatParameters]) -> Watched:
         return _of_module(module, flats[""])[1]
 

@@ -80,12 +80,6 @@ class NativeQ(OnDemand):
         self.learns: DQNEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """The parameters, with what somebody gave the module since it was made."""
-        self.hold()
-        return self.parts[""].vector
-
     def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """The choices of the largest values, int64 `[n]`; `mask` is of engines that know masks."""
         assert mask is None

@@ -70,12 +70,6 @@ class NativeVectors(OnDemand):
     sizes: VectorSizes
     explorer: Explorer
 
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """The actor's parameters, with what somebody gave the module since it was made."""
-        self.hold()
-        return self.parts["actor"].vector
-
     def best(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """What the actor does without noise, float32 `[n, size]`; a `mask` is of choices."""
         assert mask is None

@@ -75,6 +75,12 @@ class OnDemand(ABC):
             return self._module
 
     @property
+    def vector(self) -> NDArray[np.float32]:
+        """The parameters of what acts, with what somebody gave the module since it was made."""
+        self.hold()
+        return self.parts[self.ACTS].vector
+
+    @property
     def using(self) -> Any:
         """A lock, to be held in calls that are given `vector`: Rust refuses memory that another call has."""
         return self.parts[self.ACTS].using
