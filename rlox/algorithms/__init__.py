@@ -13,24 +13,30 @@ from rlox.runs.algorithm import Algorithm
 if TYPE_CHECKING:
     from rlox.algorithms.a2c import A2C
     from rlox.algorithms.bc import BC
+    from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.hybrid_ppo import HybridPPO
+    from rlox.algorithms.iql import IQL
     from rlox.algorithms.ppo import PPO
     from rlox.algorithms.rainbow import Rainbow
     from rlox.algorithms.recurrent_ppo import RecurrentPPO
     from rlox.algorithms.sac import SAC
     from rlox.algorithms.td3 import TD3
+    from rlox.algorithms.td3_bc import TD3BC
 
 __all__ = [
     "A2C",
     "ALGORITHMS",
     "BC",
+    "CQL",
     "DDPG",
     "DQN",
+    "IQL",
     "PPO",
     "SAC",
     "TD3",
+    "TD3BC",
     "HybridPPO",
     "Rainbow",
     "RecurrentPPO",
@@ -48,6 +54,9 @@ _FACADES = {
     "ddpg": "DDPG",
     "hybrid_ppo": "HybridPPO",
     "bc": "BC",
+    "td3_bc": "TD3BC",
+    "iql": "IQL",
+    "cql": "CQL",
 }
 
 __getattr__ = later(__name__, {module: (name,) for module, name in _FACADES.items()})

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike, fspath
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from rlox._core import OfflineDatasetBuffer
-from rlox.algorithms.encoding import encoding_of
-from rlox.algorithms.offline import NO_ENV, offline_parts
+from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.offline import NO_ENV, DatasetGiven, from_dataset, offline_parts
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import BCConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
-from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.networks import begun
 from rlox.optim import Adam
@@ -25,7 +22,6 @@ from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import config_from_arguments, environment_of
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["BC", "BCLearner"]
@@ -100,20 +96,17 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     """BC's learner on a dataset."""
     algo = cast(BCConfig, config.algo)
 
-    def compose(
-        observations: ObservationCodec, actions: ActionCodec, device: torch.device
-    ) -> tuple[ActorOfBC, BCLearner]:
+    def compose(encoding: Encoding, actions: ActionCodec) -> tuple[ActorOfBC, BCLearner]:
         if actions.choices and algo.loss != "nll":
             raise ConfigError(
                 f"algo.loss={algo.loss} is the error of vectors; these actions are choices: algo.loss=nll"
             )
-        encoding = encoding_of(algo, observations)
         policy = begun(_policy(algo, encoding.features, actions), config.seed)
         policy.net = encoding.before(policy.net)
-        policy = policy.to(device)
+        policy = policy.to(tools.device)
         return policy, BCLearner(policy, algo)
 
-    return offline_parts(config, tools, 1.0, compose)
+    return offline_parts(config, tools, compose)
 
 
 class BC(Algorithm):
@@ -141,7 +134,7 @@ class BC(Algorithm):
 
     def __init__(
         self,
-        dataset: OfflineDatasetBuffer | str | PathLike[str] | None = None,
+        dataset: DatasetGiven = None,
         obs_dim: int | None = None,
         act_dim: int | None = None,
         continuous: bool | None = None,
@@ -156,12 +149,6 @@ class BC(Algorithm):
         seed: int = 42,
         **config_kwargs: Any,
     ) -> None:
-        env_id = environment_of(env_id, NO_ENV, config_kwargs)
-        if continuous is None and env_id == NO_ENV:
-            continuous = True
-        folder = dataset if isinstance(dataset, (str, PathLike)) else None
-        if folder is not None:
-            config_kwargs["buffer_path"] = fspath(folder)
         options = {
             "obs_dim": obs_dim,
             "act_dim": act_dim,
@@ -171,6 +158,5 @@ class BC(Algorithm):
             "batch_size": batch_size,
             **config_kwargs,
         }
-        config = config_from_arguments("bc", env_id, n_envs, seed, options)
-        held = None if isinstance(dataset, (str, PathLike)) else dataset
-        super().__init__(config, env_id, None, logger, callbacks, dataset=held)
+        config, env, held = from_dataset("bc", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=held)

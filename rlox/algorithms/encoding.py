@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rlox.envs.spaces import ObservationCodec
-from rlox.errors import ConfigError
+from rlox.configs import ALGO_CONFIGS, RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec, short
+from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.parameters.cost import NO_COST, Cost
 from rlox.policies.engine import refused
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.networks import Encoder, EnsembleMLP
     from rlox.policies import ActorCritic
 
-__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_vectors"]
+__all__ = ["NO_COST", "Encoding", "Wishes", "encoding_of", "require_actions", "require_vectors"]
 
 
 class Wishes(Protocol):
@@ -104,6 +106,22 @@ def encoding_of(
     from rlox.algorithms.pictures import encoding_of_images
 
     return encoding_of_images(algo, codec, name)
+
+
+def require_actions(config: RunConfig, actions: ActionCodec) -> None:
+    """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
+    algo, kind = config.algo, actions.kind
+    if kind in algo.actions:
+        return
+    *others, last = (
+        name
+        for name, other in ALGO_CONFIGS.items()
+        if kind in other.actions and other.unit == algo.unit and not other.native_only
+    )
+    raise UnsupportedSpaceError(
+        f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "
+        f"{short(actions.space)}; use algo={', '.join(others)}{' or ' if others else ''}{last}"
+    )
 
 
 def require_vectors(encoding: Encoding, device: str) -> None:

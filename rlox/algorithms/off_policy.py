@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from rlox.algorithms.encoding import Encoding, encoding_of
+from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
 from rlox.collectors.replay import NativeReplaySource, Replays
-from rlox.configs import ALGO_CONFIGS, ReplayConfig, RunConfig, UniformConfig
+from rlox.configs import ReplayConfig, RunConfig, UniformConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import Stages, make_vec, single_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
-from rlox.envs.spaces import short
-from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.errors import ConfigError
 from rlox.parameters.cost import Cost
 from rlox.policies.native_exploring import Explores
 from rlox.policies.on_demand import OnDemand
@@ -61,7 +60,7 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     make_env = single_factory(env_config, tools.env)
     env = make_vec(env_config, config.seed, tools.env)
-    _require_actions(config, env)
+    require_actions(config, env.actions)
     goals = _goals(config, env, make_env)
     encoding = encoding_of(algo, env.observations, env_config.id)
     memory = _memory(config, algo, env, goals, tools, encoding.cost)
@@ -89,22 +88,6 @@ def off_policy_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts
     actor = acts(made.policy, env.observations, actions, obs_normalizer, tools.device_name)
     evaluator = Evaluator(actor, Stages(env_config, tools.env))
     return Parts(source, made.learner, actor, evaluator, encoding.said, choice.made)
-
-
-def _require_actions(config: RunConfig, env: VectorEnv) -> None:
-    """`UnsupportedSpaceError` for actions of a kind that the algorithm does not know, with which do."""
-    algo, kind = config.algo, env.actions.kind
-    if kind in algo.actions:
-        return
-    *others, last = (
-        name
-        for name, other in ALGO_CONFIGS.items()
-        if kind in other.actions and other.unit == algo.unit and not other.native_only
-    )
-    raise UnsupportedSpaceError(
-        f"{algo.name} needs {' or '.join(algo.actions)} actions, {config.env.id} has "
-        f"{short(env.action_space)}; use algo={', '.join(others)} or {last}"
-    )
 
 
 def _goals(config: RunConfig, env: VectorEnv, make_env: EnvFactory) -> Goals | None:

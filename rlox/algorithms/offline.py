@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.algorithms.encoding import encoding_of
+from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
 from rlox.configs import OfflineConfig, RunConfig
 from rlox.configs.offline import OfflineAlgorithmConfig
-from rlox.envs.actions import ActionCodec
-from rlox.envs.make import Stages, single_factory
+from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.envs.actions import ActionCodec, UnitCodec
+from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.policies.base import Policy
 from rlox.runs.preflight import require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
+from rlox.sources.prepared import Loaded, Preparation
 from rlox.training.actor import Actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
-from rlox.training.setup import torch_threads
+from rlox.training.setup import config_from_arguments, environment_of
 from rlox.types import Transitions
 
-__all__ = ["NO_ENV", "offline_parts"]
+__all__ = ["NO_ENV", "DatasetGiven", "from_dataset", "offline_parts"]
 
 NO_ENV = "none"  # env.id of a run that cannot be evaluated
 
+TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
+
 Spaces = tuple[ObservationCodec, ActionCodec]
 Composed = tuple[Policy, Learner[Transitions]]
+# Makes the policy and its learner of what is made of observations, for actions.
+Compose = Callable[[Encoding, ActionCodec], Composed]
 
 
-def offline_parts(
-    config: RunConfig,
-    tools: Tools,
-    gamma: float,
-    compose: Callable[[ObservationCodec, ActionCodec, torch.device], Composed],
-) -> Parts:
+def offline_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
     """Batches of the dataset for what `compose` makes of the spaces."""
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
@@ -54,20 +55,20 @@ def offline_parts(
         )
     algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
     observations, actions = _spaces(config, algo, tools)
+    prepared = _preparation(algo, observations, actions, env.id)
     source = DatasetSource(
         lambda: _dataset(config, tools, observations, actions),
         algo.batch_size,
-        gamma,
         tools.streams,
-        bool(observations.images),
+        prepared,
     )
     if tools.replay:
         source.load()
     encoding = encoding_of(algo, observations, env.id)
-    more = encoding.cost.parameters
-    require_networks((encoding.features, *algo.net_arch, actions.size), more=more)
-    with tools.streams.default("init"), torch_threads(config.torch_threads):
-        policy, learner = compose(observations, actions, tools.device)
+    networks = algo.networks(encoding.features, actions.size, actions.discrete)
+    require_networks(*networks, more=encoding.cost.parameters * algo.seers)
+    with tools.networks(config):
+        policy, learner = compose(encoding, actions)
     actor = Actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
@@ -75,8 +76,60 @@ def offline_parts(
     return Parts(source, learner, actor, evaluate, encoding.said)
 
 
+# A dataset as a façade takes it: in memory, or the folder of one.
+DatasetGiven = OfflineDatasetBuffer | str | PathLike[str] | None
+
+
+def from_dataset(
+    name: str,
+    dataset: DatasetGiven,
+    env_id: EnvSource,
+    n_envs: int,
+    seed: int,
+    options: Mapping[str, Any],
+) -> tuple[RunConfig, EnvSource, OfflineDatasetBuffer | None]:
+    """What a façade's arguments say: the configuration, where to evaluate, a dataset in memory.
+
+    Without an environment actions are vectors unless `continuous` says otherwise.
+    """
+    given = dict(options)
+    env_id = environment_of(env_id, NO_ENV, given)
+    if given.get("continuous") is None and env_id == NO_ENV:
+        given["continuous"] = True
+    held = None if isinstance(dataset, (str, PathLike)) else dataset
+    if isinstance(dataset, (str, PathLike)):
+        given["buffer_path"] = fspath(dataset)
+    return config_from_arguments(name, env_id, n_envs, seed, given), env_id, held
+
+
+def _preparation(
+    algo: OfflineAlgorithmConfig, observations: ObservationCodec, actions: ActionCodec, env: str
+) -> Preparation:
+    images = bool(observations.images)
+    if images and algo.standardize_obs:
+        raise ConfigError(
+            f"algo.standardize_obs=true: {env} has images in its observations, which networks divide by what "
+            "their space allows; set algo.standardize_obs=false"
+        )
+    bounds = actions if isinstance(actions, UnitCodec) else None
+    if not isinstance(algo, OfflineCriticsConfig):
+        return Preparation(1.0, images, algo.standardize_obs, 1.0, bounds)
+    return Preparation(algo.gamma, images, algo.standardize_obs, algo.reward_factor, bounds)
+
+
 def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Spaces:
-    """Of the environment, or of the sizes that are given where there is none."""
+    """Of the environment or, where there is none, of the sizes that are given.
+
+    Actions are in [-1, 1] where the algorithm stretches that over Boxes.
+    """
+    observations, actions = _given_spaces(config, algo, tools)
+    require_actions(config, actions)
+    if algo.bounded and actions.kind == "Box":
+        actions = actions.unit(config.env.id, algo.name)
+    return observations, actions
+
+
+def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Spaces:
     if config.env.id != NO_ENV:
         env = single_factory(config.env, tools.env)()
         try:
@@ -93,8 +146,9 @@ def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Sp
         raise ConfigError(
             f"{algo.name} without an environment needs obs_dim, act_dim and continuous"
         )
+    high = (algo.act_high or 1.0) if isinstance(algo, OfflineCriticsConfig) else np.inf
     space: spaces.Space[Any] = (
-        spaces.Box(-np.inf, np.inf, (algo.act_dim,))
+        spaces.Box(-high, high, (algo.act_dim,))
         if algo.continuous
         else spaces.Discrete(algo.act_dim)
     )
@@ -112,6 +166,12 @@ def _require_sizes(
     for key, (given, there) in pairs.items():
         if given is not None and given != there:
             raise ConfigError(f"algo.{key}={given}: the environment has {there}")
+    high = algo.act_high if isinstance(algo, OfflineCriticsConfig) else None
+    if high is not None:
+        raise ConfigError(
+            f"algo.act_high={high:g}: the environment says itself what bounds its actions have; leave "
+            "algo.act_high out"
+        )
 
 
 def _act_dim(actions: ActionCodec) -> int:
@@ -121,8 +181,8 @@ def _act_dim(actions: ActionCodec) -> int:
 
 def _dataset(
     config: RunConfig, tools: Tools, observations: ObservationCodec, actions: ActionCodec
-) -> tuple[OfflineDatasetBuffer, str]:
-    """The dataset that was handed over or that `buffer.path` names, checked, and its digest."""
+) -> Loaded:
+    """The dataset that was handed over or that `buffer.path` names, checked."""
     path = cast(OfflineConfig, config.buffer).path
     if tools.dataset is not None:
         name, dataset, env = "the dataset", tools.dataset, None
@@ -146,7 +206,7 @@ def _dataset(
         _require_bytes(columns["obs"], dataset.normalized, name)
     _require_actions(columns["actions"], actions, name, config.env.id)
     _require_env(env, config.env.id, name)
-    return dataset, digest
+    return Loaded(dataset, digest, columns)
 
 
 def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
@@ -181,6 +241,23 @@ def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: 
         raise ShapeError(
             f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
             "vectors; is it of a Discrete environment (continuous=False)?"
+        )
+    if isinstance(actions, UnitCodec):
+        _require_bounds(rows, actions, name, env)
+
+
+def _require_bounds(rows: NDArray[Any], actions: UnitCodec, name: str, env: str) -> None:
+    room = TOLERANCE * (actions.high - actions.low)
+    beyond = (rows < actions.low - room) | (rows > actions.high + room)
+    if beyond.any():
+        row, column = (int(at[0]) for at in np.nonzero(beyond))
+        low, high = actions.low[column], actions.high[column]
+        remedy = (
+            "set act_high to what bounds them" if env == NO_ENV else "is it of this environment?"
+        )
+        raise ShapeError(
+            f"{name} has {rows[row, column]:g} as number {column} of action {row}, expected one from "
+            f"{low:g} to {high:g}; {remedy}"
         )
 
 

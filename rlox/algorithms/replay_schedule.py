@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rlox.configs.actor_critic import ActorCriticConfig
+from rlox.configs.base import AlgorithmConfig
 from rlox.types import Clock, Update
 
 __all__ = ["Scheduled"]
@@ -14,7 +14,7 @@ __all__ = ["Scheduled"]
 class Scheduled:
     """The schedule of the step size of actor and critics, and what an update says of itself."""
 
-    config: ActorCriticConfig
+    config: AlgorithmConfig
     actor: Any  # optimizers
     critic: Any
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from rlox.configs import SACConfig
+from rlox.configs import CQLConfig, SACConfig
 from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
 
-__all__ = ["NAMES", "target_entropy"]
+__all__ = ["NAMES", "Soft", "target_entropy"]
 
 NAMES = (
     "loss/critic",
@@ -21,7 +21,11 @@ NAMES = (
 )
 
 
-def target_entropy(config: SACConfig, actions: ActionCodec) -> float:
+# Online or on a dataset.
+Soft = SACConfig | CQLConfig
+
+
+def target_entropy(config: Soft, actions: ActionCodec) -> float:
     """What is configured, or -dim(A), of choices 0.98 log|A|.
 
     No policy has more than the uniform one: log|A|, or dim(A) log 2 over [-1, 1]; after more than that the

@@ -7,12 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from rlox.algorithms import replay_schedule
+from rlox.configs import TD3BCConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.types import Update
 
-__all__ = ["NAMES", "Scheduled"]
+__all__ = ["NAMES", "Deterministic", "Scheduled"]
 
 NAMES = ("loss/critic", "value/q_mean", "train/grad_norm")
+
+
+# Online or on a dataset.
+Deterministic = DeterministicConfig | TD3BCConfig
 
 
 class Scheduled(replay_schedule.Scheduled):
@@ -21,7 +26,7 @@ class Scheduled(replay_schedule.Scheduled):
     What has a `state` of its own comes behind this among the bases.
     """
 
-    config: DeterministicConfig
+    config: Deterministic
     actor_loss: float | None = None  # the mean in the last update that had some
 
     def _told(self, update: Update) -> Update:

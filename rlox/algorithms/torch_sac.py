@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.off_policy import OffPolicy
 from rlox.algorithms.replay_schedule import Scheduled
-from rlox.algorithms.sac_schedule import NAMES, target_entropy
+from rlox.algorithms.sac_schedule import NAMES, Soft, target_entropy
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
@@ -45,10 +45,10 @@ class SACLearner(Scheduled, ActorCriticLearner[SoftPolicy]):
     update.
     """
 
-    config: SACConfig
+    config: Soft
 
     def __init__(
-        self, policy: SoftPolicy, config: SACConfig, target_entropy: float, noise: Noise
+        self, policy: SoftPolicy, config: Soft, target_entropy: float, noise: Noise
     ) -> None:
         self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
@@ -84,11 +84,11 @@ class SACLearner(Scheduled, ActorCriticLearner[SoftPolicy]):
         """Temperature, critics, actor, target; the numbers `NAMES` and the errors `[B]`."""
         policy, config, like = self.policy, self.config, self.critic.vector
         obs = seen(batch.obs[i], like)
-        noise = self.noise(update, (2, *policy.noise_shape(len(obs))), like)
-        drawn, log_prob, learn = policy.draw(obs, noise[0])
+        noise, rest = self._noise(update, len(obs), like)
+        drawn, log_prob, learn = policy.draw(obs, noise)
         alpha = self.temperature.alpha
         loss_temperature = self.temperature.learn(log_prob, self.actor.lr)
-        loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, noise[1])
+        loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, rest)
         value, back = policy.value(policy.critic, obs, drawn)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
         share = torch.full_like(value, 1.0 / len(value))  # of a row in that mean
@@ -100,8 +100,13 @@ class SACLearner(Scheduled, ActorCriticLearner[SoftPolicy]):
         losses = (loss_critic, loss_actor, loss_temperature)
         return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, norm]), error
 
+    def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, Any]:
+        """What the actor's step draws with, and the critics'."""
+        noise = self.noise(update, (2, *self.policy.noise_shape(rows)), like)
+        return noise[0], noise[1]
+
     def _improve_critics(
-        self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Tensor
+        self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One step of the critics; their loss, values `[members, B]`, mean error `[B]`, gradient norm."""
         policy, like = self.policy, self.critic.vector
@@ -139,7 +144,7 @@ def of_vectors(
     return OffPolicy(policy, behaviour, SACLearner(policy, algo, entropy, noise), actions)
 
 
-def squashed(algo: SACConfig, features: int, size: int) -> SquashedPolicy:
+def squashed(algo: Soft, features: int, size: int) -> SquashedPolicy:
     """The actor and the critics of features that are configured."""
     net_arch, critic_net_arch = algo.widths
     actor = (

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.off_policy import OffPolicy
-from rlox.algorithms.td3_schedule import NAMES, Scheduled
+from rlox.algorithms.td3_schedule import NAMES, Deterministic, Scheduled
 from rlox.configs import RunConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.actions import UnitCodec
@@ -26,7 +26,7 @@ from rlox.training.learner import ActorCriticLearner, Noise, UpdateNoise, learn_
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["TD3Learner", "composed", "described"]
+__all__ = ["TD3Learner", "composed", "described", "made"]
 
 
 class TD3Learner(Scheduled, ActorCriticLearner[DeterministicPolicy]):
@@ -35,9 +35,7 @@ class TD3Learner(Scheduled, ActorCriticLearner[DeterministicPolicy]):
     `noise` gives the standard normal numbers of an update.
     """
 
-    def __init__(
-        self, policy: DeterministicPolicy, config: DeterministicConfig, noise: Noise
-    ) -> None:
+    def __init__(self, policy: DeterministicPolicy, config: Deterministic, noise: Noise) -> None:
         self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
         self.actor = Adam(policy.actor, lr, eps=1e-8)
@@ -73,20 +71,24 @@ class TD3Learner(Scheduled, ActorCriticLearner[DeterministicPolicy]):
         config, like = self.config, self.critic.vector
         obs = seen(batch.obs[i], like)
         goal = self._goal(batch, i, update)
-        values = ActionValues(self.policy.critic, obs, batch.actions[i].to(like))
+        taken = batch.actions[i].to(like)
+        values = ActionValues(self.policy.critic, obs, taken)
         q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
         values.learn(critics_gradient(q, goal, weights))
         norm = self.critic.clip(config.max_grad_norm)
         self.critic.step()
         if (update + 1) % config.delays.policy_delay == 0:
-            self._actor_losses.append(self._improve_actor(obs))
+            self._actor_losses.append(self._improve_actor(obs, taken))
             self.target_actor.follow(config.tau)
             self.target_critic.follow(config.tau)
         loss = critics_loss(q, goal, weights)
         return torch.stack([loss, q.mean(), norm]), (q - goal).abs().mean(0)
 
-    def _improve_actor(self, obs: Tensor) -> Tensor:
-        """One step along the gradient of the first critic's values; their mean, negative."""
+    def _improve_actor(self, obs: Tensor, taken: Tensor) -> Tensor:
+        """One step along the gradient of the first critic's values; their mean, negative.
+
+        What was `taken` `[B, act_dim]` in `obs` is for algorithms that hold to it.
+        """
         action, learn = self.policy.act(obs)
         first = ActionValues(self.policy.critic, obs, action, members=1)
         learn(first.back(torch.full_like(first.out, -1.0 / len(obs))))
@@ -113,10 +115,7 @@ def composed(
     """What learns, explores and acts."""
     algo, size = cast(DeterministicConfig, config.algo), actions.size
     with tools.networks(config):
-        policy = begun(described(algo, encoding.features, size), config.seed)
-        policy.actor = encoding.before(policy.actor)
-        policy.critic = encoding.ensemble(policy.critic)
-    policy = policy.to(tools.device)
+        policy = made(algo, config.seed, encoding, size).to(tools.device)
     forward, deviation = inference(policy.actor), algo.exploration_noise
 
     def explore(obs: Tensor, noise: Tensor) -> Tensor:
@@ -128,6 +127,14 @@ def composed(
     return OffPolicy(policy, behaviour, learner, actions)
 
 
-def described(algo: DeterministicConfig, features: int, size: int) -> DeterministicPolicy:
+def made(algo: Deterministic, seed: int, encoding: Encoding, size: int) -> DeterministicPolicy:
+    """The policy at the start of a run, behind encoders where there are images."""
+    policy = begun(described(algo, encoding.features, size), seed)
+    policy.actor = encoding.before(policy.actor)
+    policy.critic = encoding.ensemble(policy.critic)
+    return policy
+
+
+def described(algo: Deterministic, features: int, size: int) -> DeterministicPolicy:
     """The actor and the critics of features that are configured."""
     return DeterministicPolicy(features, size, algo.n_critics, *algo.widths, algo.activation)

@@ -13,9 +13,11 @@ from rlox.configs.buffers import (
     UniformConfig,
 )
 from rlox.configs.check import leaves, make, make_run, plain, require_device
+from rlox.configs.cql import CQLConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
+from rlox.configs.iql import IQLConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
 from rlox.configs.names import nearest
 from rlox.configs.params import param
@@ -33,6 +35,7 @@ from rlox.configs.run import (
 )
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
+from rlox.configs.td3_bc import TD3BCConfig
 
 __all__ = [
     "ALGO_CONFIGS",
@@ -43,12 +46,14 @@ __all__ = [
     "AutoBufferConfig",
     "BCConfig",
     "BufferConfig",
+    "CQLConfig",
     "CheckpointConfig",
     "DDPGConfig",
     "DQNConfig",
     "EnvConfig",
     "EvalConfig",
     "HybridPPOConfig",
+    "IQLConfig",
     "LogConfig",
     "LoggerConfig",
     "OfflineConfig",
@@ -61,6 +66,7 @@ __all__ = [
     "RunConfig",
     "SACConfig",
     "StopConfig",
+    "TD3BCConfig",
     "TD3Config",
     "UniformConfig",
     "leaves",

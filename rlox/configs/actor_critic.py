@@ -3,69 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from rlox.configs.buffers import BufferConfig
-from rlox.configs.encoders import CONVOLUTIONS
-from rlox.configs.env import EnvConfig
+from rlox.configs.critics import CriticsConfig
 from rlox.configs.off_policy import OffPolicyConfig
-from rlox.configs.params import param
-from rlox.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class ActorCriticConfig(OffPolicyConfig):
+class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm says its own where they differ."""
-
-    seers: ClassVar[int] = 2
-    bounded: ClassVar[bool] = True
-
-    tau: float = param(
-        0.005, "how far the target networks follow at a time", within="(0, 1]", source="SB3"
-    )
-    n_critics: int = param(
-        2,
-        "critics, the lowest of which counts in targets",
-        within="[1, 64]",
-        source="Fujimoto et al. 2018",
-    )
-    net_arch: tuple[int, ...] = param(
-        (256, 256),
-        "hidden layer widths, actor and critics",
-        within="[1, 65536]",
-        source="SB3",
-        hint="those of the critics alone are algo.critic_net_arch",
-    )
-    critic_net_arch: tuple[int, ...] | None = param(
-        None, "hidden layer widths of the critics; null: as net_arch", within="[1, 65536]"
-    )
-    max_grad_norm: float | None = param(
-        None, "limit of the gradient norm of actor and critics, each; null: none", within="(0, inf)"
-    )
-
-    @property
-    def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Hidden widths of the actor and of each critic."""
-        critic = self.critic_net_arch
-        return self.net_arch, self.net_arch if critic is None else critic
-
-    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
-        """The actor's, and each critic's of an observation and a vector."""
-        actor, critic = self.widths
-        return [(obs_dim, *actor, actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
     def learning_numbers(self, actions: int) -> int:
         """The hidden layers' of the actor and of all critics."""
         actor, critic = self.widths
         return 2 * (sum(actor) + self.n_critics * sum(critic)) + 4 * max(*actor, *critic, 1)
-
-    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Networks have a hidden layer."""
-        super().check(env, buffer)
-        for name, widths in zip(("net_arch", "critic_net_arch"), self.widths, strict=True):
-            bare = self.encoder in CONVOLUTIONS and not getattr(self, "use_sde", False)
-            if not widths and not bare:
-                raise ConfigError(
-                    f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; there may be "
-                    "none behind images, where algo.encoder is named and gSDE is not used"
-                )

@@ -13,9 +13,6 @@ class BCConfig(OfflineAlgorithmConfig):
     """The likelihood of the dataset's actions."""
 
     name: str = param("bc", "the algorithm", choices=("bc",))
-    anneal_lr: bool = param(
-        False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
-    )
     loss: str = param(
         "nll",
         "of vectors: nll, of a Gaussian whose deviations are learned; mse, of its mean",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from rlox.configs import encoders
@@ -14,7 +14,16 @@ from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
 # What would say how an environment is stepped in training, and the only value of each.
-IDLE = {"n_envs": 1, "workers": "sync", "normalize_obs": False, "normalize_reward": False}
+IDLE: dict[str, Any] = {
+    "n_envs": 1,
+    "workers": "sync",
+    "normalize_obs": False,
+    "normalize_reward": False,
+    "reward_wrappers": (),
+    "reward_scale": 1.0,
+    "reward_clip": None,
+}
+INSTEAD = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,12 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
+    anneal_lr: bool = param(
+        False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
+    )
+    standardize_obs: bool = param(
+        False, "standardise observations by the dataset's moments, also where the policy plays"
+    )
     obs_dim: int | None = param(
         None, "numbers in an observation; null: as the environment has", within="[1, inf)"
     )
@@ -50,6 +65,18 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     )
     backend: str = param("torch", "engine of the update", choices=("torch",))
 
+    # Networks that see observations with an encoder of their own.
+    seers: ClassVar[int] = 1
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """Widths of the layers that learn, for the memory that they take."""
+        return [(obs_dim, *self.net_arch, actions)]
+
+    def _instead(self, key: str) -> str:
+        own = INSTEAD.get(key)
+        known = own in {f.name for f in fields(self)}
+        return f", algo.{own} is what is meant of a dataset" if known else ""
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Nothing is asked of an environment that has no effect."""
         for key, only in IDLE.items():
@@ -57,9 +84,10 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
             if given != only:
                 raise ConfigError(
                     f"env.{key}={_text(given)}: {self.name} takes no steps in environments while it "
-                    f"learns, expected {_text(only)}; leave it out"
+                    f"learns, expected {_text(only)}; leave it out" + self._instead(key)
                 )
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    words = {None: "null", (): "[]"}
+    return str(value).lower() if isinstance(value, bool) else words.get(value, str(value))

@@ -9,9 +9,11 @@ from rlox.configs.a2c import A2CConfig
 from rlox.configs.bc import BCConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
+from rlox.configs.cql import CQLConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
+from rlox.configs.iql import IQLConfig
 from rlox.configs.offered import algorithm_config
 from rlox.configs.params import param
 from rlox.configs.ppo import PPOConfig
@@ -19,6 +21,7 @@ from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
+from rlox.configs.td3_bc import TD3BCConfig
 from rlox.plugins import Plugged
 
 AlgoConfig = (
@@ -32,6 +35,9 @@ AlgoConfig = (
     | DDPGConfig
     | HybridPPOConfig
     | BCConfig
+    | TD3BCConfig
+    | IQLConfig
+    | CQLConfig
 )
 _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
@@ -44,6 +50,9 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ddpg": DDPGConfig,
     "hybrid_ppo": HybridPPOConfig,
     "bc": BCConfig,
+    "td3_bc": TD3BCConfig,
+    "iql": IQLConfig,
+    "cql": CQLConfig,
 }
 ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rlox.configs.actor_critic import ActorCriticConfig
+from rlox.configs.critics import CriticsConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
@@ -48,10 +49,9 @@ class DeterministicConfig(ActorCriticConfig):
 
 
 @dataclass(frozen=True)
-class TD3Config(DeterministicConfig):
-    """Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out."""
+class DelaysConfig(CriticsConfig):
+    """What TD3 says of `Delays`; first among the bases."""
 
-    name: str = param("td3", "the algorithm", choices=("td3",))
     policy_delay: int = param(
         2,
         "updates of the critics for each of the actor and of the target networks",
@@ -72,6 +72,13 @@ class TD3Config(DeterministicConfig):
     def delays(self) -> Delays:
         """As configured."""
         return Delays(self.policy_delay, self.target_noise, self.noise_clip)
+
+
+@dataclass(frozen=True)
+class TD3Config(DelaysConfig, DeterministicConfig):
+    """Defaults follow Stable-Baselines3, with the exploration of the paper, which it leaves out."""
+
+    name: str = param("td3", "the algorithm", choices=("td3",))
 
 
 @dataclass(frozen=True)

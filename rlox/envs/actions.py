@@ -178,6 +178,17 @@ class UnitCodec(ActionCodec):
         within: NDArray[Any] = np.clip(rows, self.low, self.high)
         return within
 
+    def shrunk(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """An environment's rows `[..., size]` within its bounds as actions in [-1, 1]: `stretched` back.
+
+        Of a bound that is the other one too, 0.
+        """
+        width = self.high - self.low
+        narrow = width == 0
+        found = 2.0 * (rows - self.low) / np.where(narrow, 1.0, width) - ~narrow
+        within: NDArray[np.float32] = np.clip(found, -1.0, 1.0).astype(np.float32)
+        return within
+
     def to_env(self, actions: NDArray[Any]) -> Any:
         """Actions `[N, size]` in [-1, 1] as the environment takes them."""
         return super().to_env(self.stretched(actions))

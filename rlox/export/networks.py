@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
-from rlox.networks import DuelingMLP, SquashedGaussianPolicy, SquashedSDEPolicy
+from rlox.networks import (
+    BoundedGaussianPolicy,
+    DuelingMLP,
+    SquashedGaussianPolicy,
+    SquashedSDEPolicy,
+)
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.networks.squashed import SDE_MEAN_LIMIT
 from rlox.policies import ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.implicit import ImplicitPolicy
 from rlox.policies.q import QPolicy
 from rlox.policies.returns import Expectation
 from rlox.policies.soft import CategoricalSoftPolicy, SquashedPolicy
@@ -32,6 +38,7 @@ WHY = {
     "MaskedDiscretePolicy": "masks of actions",
     "MaskedFactoredPolicy": "masks of actions",
     "MaskedQPolicy": "masks of actions",
+    "LowestQPolicy": "several networks, of which the lowest counts",
 }
 
 
@@ -105,6 +112,8 @@ def network_of(policy: Any) -> Network:
         return _plain(policy.net, "categorical" if kind is CategoricalActor else "gaussian")
     if kind is DeterministicPolicy:
         return _plain(policy.actor, "deterministic")
+    if kind is ImplicitPolicy and type(policy.actor) is BoundedGaussianPolicy:
+        return _plain(policy.actor.net, "deterministic")
     raise refused(WHY.get(kind.__name__, f"a {kind.__name__}, not a built-in policy of vectors"))
 
 

@@ -8,6 +8,7 @@ from rlox.losses.distributional import (
     quantile_huber_gradient,
     quantile_midpoints,
 )
+from rlox.losses.expectile import expectile_gradient, expectile_loss
 from rlox.losses.policy import (
     clip_fraction,
     clipped_surrogate,
@@ -31,6 +32,8 @@ __all__ = [
     "clipped_value_loss",
     "critics_gradient",
     "critics_loss",
+    "expectile_gradient",
+    "expectile_loss",
     "kl_estimate",
     "policy_gradient",
     "project_atoms",

@@ -1,5 +1,6 @@
 """Network building blocks."""
 
+from rlox.networks.bounded import BoundedGaussianPolicy
 from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.encoders import (
@@ -21,6 +22,7 @@ from rlox.networks.traced import Traced, gradient_of, learned, way_back
 __all__ = [
     "CONVOLUTIONS",
     "ActionValues",
+    "BoundedGaussianPolicy",
     "DuelingMLP",
     "EncodedEnsemble",
     "Encoder",

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.envs.normalize import FixedNormalizer
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.rng import Streams
+from rlox.sources.prepared import AS_THEY_ARE, EPS, Loaded, Preparation, factor_of
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Transitions, Update
 
@@ -29,11 +30,10 @@ class DatasetSource:
     ----------
     load : gives the rows, in time order, and a digest of them; a run goes on with the same ones only.
         Called by `load()`, or by the first batch: to play a policy needs no dataset, only
-        `normalizer`, which has the moments of a dataset that standardises its observations
+        `normalizer`, which has the moments that observations are standardised by
     batch_size : rows of a batch, B
-    gamma : discount of one step
     streams : of the run
-    images : whether observations are rows of bytes; else they are learned from as numbers
+    prepared : what is done to the rows
     """
 
     resume_grade = "exact"
@@ -41,33 +41,46 @@ class DatasetSource:
 
     def __init__(
         self,
-        load: Callable[[], tuple[OfflineDatasetBuffer, str]],
+        load: Callable[[], Loaded],
         batch_size: int,
-        gamma: float,
         streams: Streams,
-        images: bool = False,
+        prepared: Preparation = AS_THEY_ARE,
     ) -> None:
-        self._images = images
+        self._prepared = prepared
+        self._scale, self._standardizes = 1.0, False  # as the dataset says
         self.batches = 0  # drawn so far
         self.normalizer = FixedNormalizer()
         self._load = load
         self._dataset: OfflineDatasetBuffer | None = None
         self._digest: str | None = None  # of the dataset that the run learns from
         self._batch_size = batch_size
-        self._gamma = gamma
         self._streams = streams
         self._block = -1
-        self._rows: dict[str, Any] = {}
+        self._rows: dict[str, Any] = {}  # as they were drawn
 
     def load(self) -> OfflineDatasetBuffer:
         """The dataset; `CheckpointError` if the run that goes on learned from another one."""
         if self._dataset is None:
-            dataset, digest = self._load()
+            dataset, digest, columns = self._load()
             _require_same(self._digest, digest)
-            if dataset.normalized and "obs_mean" in (stats := dataset.stats()):
-                self.normalizer.fix(stats["obs_mean"], stats["obs_std"])
             self._dataset, self._digest = dataset, digest
+            self._fix_moments(dataset)
+            factor = self._prepared.reward_factor
+            self._scale = factor_of(columns) if factor is None else factor
         return self._dataset
+
+    def _fix_moments(self, dataset: OfflineDatasetBuffer) -> None:
+        stats = dataset.stats()
+        if dataset.normalized and "obs_mean" in stats:
+            self.normalizer.fix(stats["obs_mean"], stats["obs_std"])
+        elif self._prepared.normalize and not dataset.normalized:
+            if "obs_mean" not in stats:
+                raise ConfigError(
+                    "algo.standardize_obs=true: the dataset's observations are whole numbers, expected "
+                    "floating-point ones; set algo.standardize_obs=false"
+                )
+            self._standardizes = True
+            self.normalizer.fix(stats["obs_mean"], stats["obs_std"] + EPS)
 
     def next(self, clock: Clock) -> tuple[Transitions, Progress]:
         """The next batches, as many as the run has left at most; no step of an environment."""
@@ -112,11 +125,11 @@ class DatasetSource:
 
     def _transitions(self, at: slice) -> Transitions:
         rows = {name: column[at] for name, column in self._rows.items()}
-        alive = np.where(rows["terminated"], 0.0, self._gamma).astype(np.float32)
+        alive = np.where(rows["terminated"], 0.0, self._prepared.gamma).astype(np.float32)
         return Transitions(
             obs=self._seen(rows["obs"]),
-            actions=_flat(rows["actions"]),
-            rewards=torch.from_numpy(rows["rewards"]).float(),
+            actions=self._taken(rows["actions"]),
+            rewards=torch.from_numpy(rows["rewards"]).float() * self._scale,
             next_obs=self._seen(rows["next_obs"]),
             discounts=torch.from_numpy(alive),
             indices=rows["indices"],
@@ -124,7 +137,17 @@ class DatasetSource:
 
     def _seen(self, column: NDArray[Any]) -> torch.Tensor:
         rows = _flat(column)
-        return rows if self._images else rows.float()
+        if self._prepared.images:
+            return rows
+        if not self._standardizes:
+            return rows.float()
+        own = rows.numpy().astype(np.float32)  # the rows are drawn into again
+        self.normalizer.apply(own)
+        return torch.from_numpy(own)
+
+    def _taken(self, column: NDArray[Any]) -> torch.Tensor:
+        rows, bounds = _flat(column), self._prepared.actions
+        return rows if bounds is None else torch.from_numpy(bounds.shrunk(rows.numpy()))
 
 
 def _flat(column: NDArray[Any]) -> torch.Tensor:

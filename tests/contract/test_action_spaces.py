@@ -11,7 +11,21 @@ import pytest
 import torch
 from helpers.factored import CONTEXTS, SPACES, env_id, require_form
 
-from rlox.algorithms import A2C, ALGORITHMS, BC, DDPG, DQN, PPO, SAC, TD3, Rainbow, RecurrentPPO
+from rlox.algorithms import (
+    A2C,
+    ALGORITHMS,
+    BC,
+    CQL,
+    DDPG,
+    DQN,
+    IQL,
+    PPO,
+    SAC,
+    TD3,
+    TD3BC,
+    Rainbow,
+    RecurrentPPO,
+)
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import UnsupportedSpaceError
 from rlox.runs.record import record
@@ -33,7 +47,11 @@ SETTINGS: dict[Any, Mapping[str, Any]] = {
     TD3: REPLAY,
     DDPG: REPLAY,
     BC: {"batch_size": 8, "net_arch": (8,)},
+    TD3BC: {"batch_size": 8, "net_arch": (8,)},
+    IQL: {"batch_size": 8, "net_arch": (8,)},
+    CQL: {"batch_size": 8, "net_arch": (8,)},
 }
+OFFLINE = (BC, TD3BC, IQL, CQL)
 TOTAL = 64
 NOWHERE = {
     "Text": r"has action space Text\(.* expected Discrete, MultiDiscrete, .*; wrap it with ",
@@ -41,7 +59,11 @@ NOWHERE = {
 }
 CHOICE = ("Discrete", "DiscreteFromFive")
 BOUNDED = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
-KINDS = {DQN: "Discrete", Rainbow: "Discrete", SAC: "Discrete or Box", TD3: "Box", DDPG: "Box"}
+KINDS: dict[Any, str] = {
+    **dict.fromkeys((DQN, Rainbow), "Discrete"),
+    **dict.fromkeys((SAC, CQL), "Discrete or Box"),
+    **dict.fromkeys((TD3, DDPG, TD3BC, IQL), "Box"),
+}
 
 
 def refusal(facade: Any, space: str) -> str | None:
@@ -56,7 +78,8 @@ def refusal(facade: Any, space: str) -> str | None:
             f"{facade.name} needs Box actions with finite bounds, .*; wrap it with gymnasium"
         )
         return None if space in BOUNDED else unbounded
-    return f"^{facade.name} needs {kinds} actions, {env_id(space)} has .*; use algo=ppo, "
+    others = "bc" if facade in OFFLINE else "ppo, "
+    return f"^{facade.name} needs {kinds} actions, {env_id(space)} has .*; use algo={others}"
 
 
 def played(space: str) -> Any:
@@ -66,7 +89,9 @@ def played(space: str) -> Any:
 
 def made(facade: Any, space: str, data: Any) -> Any:
     given = (
-        {"dataset": data, "env_id": env_id(space)} if facade is BC else {"env_id": env_id(space)}
+        {"dataset": data, "env_id": env_id(space)}
+        if facade in OFFLINE
+        else {"env_id": env_id(space)}
     )
     return facade(**given, seed=3, **SETTINGS[facade])
 
@@ -98,7 +123,7 @@ def test_an_algorithm_learns_plays_and_goes_on_in_a_space_or_says_why_not(
             made(facade, space, None)
         assert "\n" not in str(refused.value)
         return
-    data = played(space) if facade is BC else None
+    data = played(space) if facade in OFFLINE else None
     whole, part = made(facade, space, data), made(facade, space, data)
     before = learned(whole)
     whole.train(TOTAL)
@@ -106,7 +131,7 @@ def test_an_algorithm_learns_plays_and_goes_on_in_a_space_or_says_why_not(
     part.fit(TOTAL, hooks=(lambda clock, *_: stop_halfway(part, clock),))
     assert TOTAL // 2 <= part.clock.now < TOTAL
     part.save(tmp_path / "part")
-    given = {"dataset": data} if facade is BC else {}
+    given = {"dataset": data} if facade in OFFLINE else {}
     again = facade.from_checkpoint(tmp_path / "part", **given)
     again.train(TOTAL)
     assert learned(again) == learned(whole)

@@ -43,8 +43,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "td3": REPLAYS,
     "ddpg": REPLAYS,
     "bc": {"batch_size": 4, "learning_rate": 1e-2},
+    "td3_bc": {"batch_size": 4, "learning_rate": 1e-2, "standardize_obs": False},
+    "iql": {"batch_size": 4, "learning_rate": 1e-2},
+    "cql": {"batch_size": 4, "learning_rate": 1e-2, "n_random_actions": 1},
 }
-VECTORS = {"sac", "td3", "ddpg"}
+VECTORS = {"sac", "td3", "ddpg", "td3_bc", "iql", "cql"}
+FROM_DATASETS = {name for name in ALGORITHMS if ALGO_CONFIGS[name].unit == "updates"}
 ANYWHERE = [name for name in ALGORITHMS if not ALGO_CONFIGS[name].native_only]
 SMALL: dict[str, Any] = {"seed": 3, "net_arch": (6,)}
 
@@ -58,8 +62,8 @@ def world(name: str, space: spaces.Space[Any]) -> Callable[[], Samples]:
 
 
 @functools.cache
-def dataset(kind: str) -> OfflineDatasetBuffer:
-    make = world("bc", SEEN[kind])
+def dataset(kind: str, vectors: bool) -> OfflineDatasetBuffer:
+    make = world("td3_bc" if vectors else "bc", SEEN[kind])
     player = ALGORITHMS["ppo"](make, **SMALL, **OPTIONS["ppo"])  # type: ignore[arg-type]
     return record(player, 3, env=make).buffer()
 
@@ -77,7 +81,7 @@ def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     make, options = world(name, space), SMALL | OPTIONS[name]
     if ObservationCodec.of(space).images:
         options |= {"encoder_features": 5}
-    held = {"dataset": dataset(kind)} if name == "bc" else {}
+    held = {"dataset": dataset(kind, name in VECTORS)} if name in FROM_DATASETS else {}
     original: Any = facade(env_id=make, **options, **held)  # type: ignore[call-arg]
     begun = weights(original)
     original.train(TOTAL)

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms.a2c import A2C
 from rlox.algorithms.bc import BC
+from rlox.algorithms.cql import CQL
 from rlox.algorithms.ddpg import DDPG
 from rlox.algorithms.dqn import DQN
+from rlox.algorithms.iql import IQL
 from rlox.algorithms.ppo import PPO
 from rlox.algorithms.sac import SAC
 from rlox.algorithms.td3 import TD3
+from rlox.algorithms.td3_bc import TD3BC
 from rlox.runs.algorithm import Algorithm
 
 # Widths that fill no block of the kernels, one block, and more than one.
@@ -40,21 +43,21 @@ def ppo(env: str, **options: Any) -> Algorithm:
     return on_policy(PPO, env, batch_size=32, n_epochs=2, **options)
 
 
-def cloned(env: str, continuous: bool) -> Algorithm:
-    """BC from rows that nobody played, played by their moments."""
+def from_dataset(env: str, continuous: bool, kind: Any = BC) -> Algorithm:
+    """What learned from rows that nobody played, played by their moments."""
     rng = np.random.default_rng(0)
     made = gym.make(env)
     dim = made.observation_space.shape[0]
     obs = rng.normal(3.0, 2.0, (65, dim)).astype(np.float32)
     obs[:, 0] = 1.0  # which is centred only
     size = made.action_space.shape[0] if continuous else made.action_space.n
-    actions = rng.normal(size=(64, size)) if continuous else rng.integers(0, size, 64)
+    actions = rng.uniform(-2.0, 2.0, (64, size)) if continuous else rng.integers(0, size, 64)
     ends = np.zeros(64, bool)
     dataset = OfflineDatasetBuffer(
         obs[:-1], obs[1:], actions.astype(np.float32 if continuous else np.int64),
         np.zeros(64, np.float32), ends, ends, normalize=True,
     )  # fmt: skip
-    algorithm: Algorithm = BC(dataset, env_id=env, hidden=8, batch_size=16, seed=1)
+    algorithm: Algorithm = kind(dataset, env_id=env, hidden=8, batch_size=16, seed=1)
     algorithm.train(20)
     return algorithm
 
@@ -72,8 +75,11 @@ KINDS: Mapping[str, Make] = {
 }
 # What differs from these in one thing.
 VARIANTS: Mapping[str, Make] = {
-    "bc_choices": lambda **more: cloned("CartPole-v1", False, **more),
-    "bc_vectors": lambda **more: cloned("Pendulum-v1", True, **more),
+    "bc_choices": lambda **more: from_dataset("CartPole-v1", False, **more),
+    "bc_vectors": lambda **more: from_dataset("Pendulum-v1", True, **more),
+    "td3_bc": lambda **more: from_dataset("Pendulum-v1", True, TD3BC, **more),
+    "iql": lambda **more: from_dataset("Pendulum-v1", True, IQL, **more),
+    "cql": lambda **more: from_dataset("Pendulum-v1", True, CQL, **more),
     "a2c": lambda **more: on_policy(A2C, "Acrobot-v1", net_arch=(5,), **more),
     "ddpg": lambda **more: replayed(DDPG, CAR, net_arch=(70,), **more),
     "dqn_dueling": lambda **more: replayed(

@@ -22,6 +22,7 @@ from rlox.runs.algorithm import Algorithm
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = 1000
+FROM_DATASETS = ("bc_", "td3_bc", "iql", "cql")  # of which the moments are played
 CASES = [
     *((name, normalized) for name in KINDS for normalized in (False, True)),
     *((name, False) for name in VARIANTS),
@@ -76,7 +77,7 @@ def test_the_files_definition_is_what_the_policy_does(
     cases: Any, name: str, normalized: bool
 ) -> None:
     case = cases[name, normalized]
-    assert (case.policy.moments is not None) == (normalized or name.startswith("bc_"))
+    assert (case.policy.moments is not None) == (normalized or name.startswith(FROM_DATASETS))
     assert_same(case, *case.policy.play(case.obs))
 
 

@@ -12,6 +12,8 @@ from gymnasium import spaces
 from helpers.masked import Masked
 from helpers.policies import UserMlp
 
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms.cql import CQL
 from rlox.algorithms.dqn import DQN
 from rlox.algorithms.ppo import PPO
 from rlox.algorithms.recurrent_ppo import RecurrentPPO
@@ -48,7 +50,14 @@ def dqn(**options: Any) -> Algorithm:
     return DQN("CartPole-v1", buffer_size=100, net_arch=(4,), **options)
 
 
+def cql() -> Algorithm:
+    obs, no = np.zeros((8, 4), np.float32), np.zeros(8, bool)
+    data = OfflineDatasetBuffer(obs, obs, np.arange(8) % 2, np.zeros(8), no, no)
+    return CQL(data, env_id="CartPole-v1", hidden=4)
+
+
 REFUSED: dict[str, tuple[Callable[[], Algorithm], str]] = {
+    "several": (cql, "several networks, of which the lowest counts"),
     "images": (
         lambda: PPO(
             lambda: Spaced(spaces.Box(0, 255, (16, 16, 3), np.uint8), BOX),

@@ -18,6 +18,7 @@ from rlox.runs.record import write_dataset
 from rlox.sources import dataset_file
 from rlox.sources.dataset import BLOCK, DatasetSource
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, columns_of, digest_of, read_dataset
+from rlox.sources.prepared import Loaded, Preparation
 from rlox.sources.store import InMemory
 from rlox.types import Clock, Update
 
@@ -39,7 +40,8 @@ def columns() -> dict[str, Any]:
 
 def source(seed: int = 1, digest: str = "d") -> DatasetSource:
     made = Dataset(columns(), {}, digest)
-    return DatasetSource(lambda: (made.buffer(), digest), 4, 0.9, Streams(seed))
+    given = Loaded(made.buffer(), digest, made.columns)
+    return DatasetSource(lambda: given, 4, Streams(seed), Preparation(gamma=0.9))
 
 
 def drawn(made: DatasetSource, total: int, horizon: int | None = None) -> list[list[int]]:
@@ -154,7 +156,7 @@ def test_observations_of_any_shape_and_precision_reach_a_policy_as_float32_rows(
     obs = np.arange(N * 6, dtype=dtype).reshape(N, 2, 3)
     no = np.zeros(N, bool)
     buffer = OfflineDatasetBuffer(obs, obs + 6, np.zeros((N, 1, 2)), np.arange(N) / 1.0, no, no)
-    made = DatasetSource(lambda: (buffer, "d"), 4, 0.9, Streams(1))
+    made = DatasetSource(lambda: Loaded(buffer, "d", {}), 4, Streams(1))
     batch, _ = made.next(Clock(unit="updates"))
     rows = batch.indices.astype(int)
     np.testing.assert_array_equal(batch.obs, obs.reshape(N, 6)[rows].astype(np.float32))
@@ -169,7 +171,7 @@ def test_the_moments_of_a_dataset_that_standardises_are_saved_and_those_of_anoth
     plain, given = columns(), columns()
     given["obs"] = np.stack([plain["obs"][:, 0], np.full(N, 7.0, np.float32)], 1)
     buffer = OfflineDatasetBuffer(**given, normalize=True)
-    made = DatasetSource(lambda: (buffer, "d"), 4, 0.9, Streams(1))
+    made = DatasetSource(lambda: Loaded(buffer, "d", {}), 4, Streams(1))
     made.load()
     saved = made.save(InMemory())
     assert set(saved) == {"batches", "digest", "obs_mean", "obs_std"}

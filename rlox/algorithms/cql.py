@@ -1,0 +1,124 @@
+"""CQL(H) (Kumar et al. 2020, arXiv:2006.04779): values held down where the dataset has no actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from rlox.algorithms import torch_cql, torch_cql_choices
+from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import CQLConfig, RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.envs.make import EnvSource
+from rlox.errors import ConfigError
+from rlox.runs.algorithm import Algorithm
+from rlox.training.parts import Parts, Tools
+
+__all__ = ["CQL"]
+
+
+# What says something of vectors alone.
+OF_VECTORS = (
+    "actor_learning_rate",
+    "n_random_actions",
+    "ent_coef",
+    "auto_entropy",
+    "target_entropy",
+    "act_high",
+)
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """A learner of vectors or of choices on a dataset."""
+
+    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
+        if not actions.discrete:
+            return torch_cql.composed(config, tools, encoding, actions)
+        _require_unsaid(cast(CQLConfig, config.algo))
+        return torch_cql_choices.composed(config, tools, encoding, actions)
+
+    return offline_parts(config, tools, compose)
+
+
+def _require_unsaid(algo: CQLConfig) -> None:
+    for name in OF_VECTORS:
+        value = getattr(algo, name)
+        if value != getattr(CQLConfig(), name):
+            raise ConfigError(
+                f"algo.{name}={value}: these actions are choices, of which all are looked at; leave "
+                f"algo.{name} out"
+            )
+
+
+class CQL(Algorithm):
+    """Conservative Q-learning, CQL(H), for Box actions with finite bounds and Discrete ones.
+
+    Parameters
+    ----------
+    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
+        choices from 0
+    obs_dim, act_dim : numbers in an observation, and in an action or choices; those of the
+        environment if there is one
+    cql_alpha : weight of the penalty
+    n_random_actions : actions that the penalty of vectors is estimated with, three times so many
+    auto_alpha, cql_target_value : learn that weight, so that what it weighs stays below the target
+    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    learning_rate : of the critics, and of choices in all; the policy's of vectors is `actor_learning_rate`
+    tau : how far the target networks follow at a time
+    gamma : discount factor
+    auto_entropy, target_entropy : learn the entropy temperature of vectors, and towards which entropy
+    batch_size : transitions of an update
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `CQLConfig` or `EnvConfig`, or `device`; unknown names are errors
+    """
+
+    name = "cql"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        dataset: DatasetGiven = None,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        cql_alpha: float = 5.0,
+        n_random_actions: int = 10,
+        auto_alpha: bool = False,
+        cql_target_value: float = -1.0,
+        hidden: int = 256,
+        learning_rate: float = 3e-4,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        batch_size: int = 256,
+        auto_entropy: bool = True,
+        target_entropy: float | None = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        env_id: EnvSource = NO_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "obs_dim": obs_dim,
+            "act_dim": act_dim,
+            "cql_alpha": cql_alpha,
+            "n_random_actions": n_random_actions,
+            "auto_alpha": auto_alpha,
+            "cql_target_value": cql_target_value,
+            "net_arch": (hidden, hidden),
+            "learning_rate": learning_rate,
+            "tau": tau,
+            "gamma": gamma,
+            "batch_size": batch_size,
+            "auto_entropy": auto_entropy,
+            "target_entropy": target_entropy,
+            **config_kwargs,
+        }
+        config, env, held = from_dataset("cql", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=held)

@@ -1,0 +1,88 @@
+"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values of the dataset's actions alone, and their cloning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
+from rlox.algorithms.torch_iql import composed
+from rlox.callbacks import Callback, LoggerCallback
+from rlox.configs import RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.envs.make import EnvSource
+from rlox.runs.algorithm import Algorithm
+from rlox.training.parts import Parts, Tools
+
+__all__ = ["IQL"]
+
+
+def make(config: RunConfig, tools: Tools) -> Parts:
+    """A Gaussian policy's learner on a dataset."""
+
+    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
+        return composed(config, tools, encoding, actions)
+
+    return offline_parts(config, tools, compose)
+
+
+class IQL(Algorithm):
+    """Implicit Q-learning, for Box actions with finite bounds.
+
+    Parameters
+    ----------
+    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors
+    obs_dim, act_dim : numbers in an observation, and in an action; those of the
+        environment if there is one
+    expectile : which expectile of the action values the state value is
+    temperature : beta: actions are cloned with weights exp(beta advantage)
+    hidden : width of two hidden layers, unless `net_arch` gives all widths
+    learning_rate : of all networks, the policy's falling along a cosine
+    tau : how far the target networks follow at a time
+    gamma : discount factor
+    batch_size : transitions of an update
+    callbacks : called during training; one that returns False from `on_step` stops it
+    logger : receives metrics rows
+    env_id : where to evaluate: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
+    seed : keys every random stream of the run
+    **config_kwargs : any field of `IQLConfig` or `EnvConfig`, or `device`; unknown names are errors
+    """
+
+    name = "iql"
+    make = staticmethod(make)
+
+    def __init__(
+        self,
+        dataset: DatasetGiven = None,
+        obs_dim: int | None = None,
+        act_dim: int | None = None,
+        expectile: float = 0.7,
+        temperature: float = 3.0,
+        hidden: int = 256,
+        learning_rate: float = 3e-4,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        batch_size: int = 256,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: LoggerCallback | None = None,
+        *,
+        env_id: EnvSource = NO_ENV,
+        n_envs: int = 1,
+        seed: int = 42,
+        **config_kwargs: Any,
+    ) -> None:
+        options = {
+            "obs_dim": obs_dim,
+            "act_dim": act_dim,
+            "expectile": expectile,
+            "temperature": temperature,
+            "net_arch": (hidden, hidden),
+            "learning_rate": learning_rate,
+            "tau": tau,
+            "gamma": gamma,
+            "batch_size": batch_size,
+            **config_kwargs,
+        }
+        config, env, held = from_dataset("iql", dataset, env_id, n_envs, seed, options)
+        super().__init__(config, env, None, logger, callbacks, dataset=held)

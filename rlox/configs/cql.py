@@ -1,0 +1,89 @@
+"""CQL(H), conservative Q-learning (Kumar, Zhou, Tucker & Levine 2020, arXiv:2006.04779)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+from rlox.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class CQLConfig(OfflineCriticsConfig):
+    """Of vectors over soft actor-critic, of choices over double DQN, as the paper has them."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+
+    name: str = param("cql", "the algorithm", choices=("cql",))
+    actor_learning_rate: Schedule = schedule(
+        1e-4,
+        "Adam step size of the policy and its temperature, of vectors",
+        within="(0, inf)",
+        source="Kumar et al. 2020, authors' code",
+    )
+    cql_alpha: float = param(
+        5.0,
+        "weight of log sum_a exp Q(s, a) - Q(s, a of the dataset); the first one where it is learned",
+        within="[0, inf)",
+        source="Kumar et al. 2020, authors' code",
+    )
+    n_random_actions: int = param(
+        10,
+        "actions of a vector space that the sum is estimated with: so many each, uniform and of the policy "
+        "here and in the next state",
+        within="[1, inf)",
+        source="Kumar et al. 2020, authors' code",
+    )
+    auto_alpha: bool = param(
+        False, "learn that weight, so that what it weighs stays below cql_target_value"
+    )
+    cql_target_value: float = param(
+        -1.0, "tau of the learned weight", within="(-inf, inf)", only_with="auto_alpha"
+    )
+    ent_coef: float = param(
+        1.0,
+        "entropy temperature of vectors; the first one where it is learned",
+        within="(0, inf)",
+    )
+    auto_entropy: bool = param(True, "learn that temperature")
+    target_entropy: float | None = param(
+        None,
+        "entropy that it aims at; null or auto: -dim(A)",
+        within="(-inf, inf)",
+        null_word="auto",
+        only_with="auto_entropy",
+    )
+    target_update_interval: int = param(
+        1, "updates between steps of the target network", within="[1, inf)"
+    )
+    # of soft actor-critic's policy, which has no gSDE here
+    use_sde: ClassVar[bool] = False
+    log_std_init: ClassVar[float] = 0.0
+
+    @property
+    def temperature(self) -> tuple[bool, float]:
+        """Whether alpha is learned, and what it is at the start."""
+        return self.auto_entropy, self.ent_coef
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """Of vectors the actor gives means and deviations; of choices there are critics alone."""
+        actor, critic = self.widths
+        if discrete:
+            return [(obs_dim, *critic, actions)] * self.n_critics
+        return [(obs_dim, *actor, 2 * actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """What says something of a learned number needs it learned."""
+        super().check(env, buffer)
+        for f in fields(self):
+            switch, value = f.metadata.get("only_with"), getattr(self, f.name)
+            if switch and not getattr(self, switch) and value != f.default:
+                raise ConfigError(
+                    f"algo.{f.name}={value} without algo.{switch}: it says something of that alone; set "
+                    f"algo.{switch}=true, or leave algo.{f.name} out"
+                )

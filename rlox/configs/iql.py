@@ -1,0 +1,42 @@
+"""IQL, implicit Q-learning (Kostrikov, Nair & Levine 2022, arXiv:2110.06169)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.params import param
+
+
+@dataclass(frozen=True)
+class IQLConfig(OfflineCriticsConfig):
+    """Defaults are the paper's for locomotion, but that rewards are as they are."""
+
+    seers: ClassVar[int] = 3
+
+    name: str = param("iql", "the algorithm", choices=("iql",))
+    expectile: float = param(
+        0.7,
+        "tau: which expectile of the action values the state value is; 0.5: their mean",
+        within="(0, 1)",
+        source="Kostrikov et al. 2022",
+    )
+    temperature: float = param(
+        3.0,
+        "beta: the policy clones actions weighted by exp(beta advantage); 0: all alike",
+        within="[0, inf)",
+        source="Kostrikov et al. 2022",
+    )
+    max_weight: float = param(
+        100.0, "limit of that weight", within="(0, inf)", source="Kostrikov et al. 2022"
+    )
+    cosine_actor: bool = param(
+        True,
+        "the policy's learning rate falls to 0 along a cosine over total_steps",
+        source="Kostrikov et al. 2022",
+    )
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """With the value of an observation."""
+        return [*super().networks(obs_dim, actions), (obs_dim, *self.widths[1], 1)]

@@ -1,0 +1,27 @@
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.params import param
+from rlox.configs.td3 import DelaysConfig
+
+
+@dataclass(frozen=True)
+class TD3BCConfig(DelaysConfig, OfflineCriticsConfig):
+    """Defaults are the paper's, table 3."""
+
+    name: str = param("td3_bc", "the algorithm", choices=("td3_bc",))
+    alpha: float = param(
+        2.5,
+        "weight of the critic beside the squared error of the dataset's actions; 0: cloning alone",
+        within="[0, inf)",
+        source="Fujimoto & Gu 2021, table 3",
+    )
+    standardize_obs: bool = param(
+        True,
+        "standardise observations by the dataset's moments, also where the policy plays",
+        source="Fujimoto & Gu 2021, eq. 6",
+    )

@@ -1,0 +1,65 @@
+"""How the rows of a dataset come to a learner: what is done to observations, actions and rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox._core import OfflineDatasetBuffer
+from rlox.envs.actions import UnitCodec
+from rlox.errors import ConfigError
+
+__all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "factor_of"]
+
+EPS = 1e-3  # beside the deviation of an observation (Fujimoto & Gu 2021, eq. 6)
+SPAN = 1000.0  # between the lowest and the highest return (Kostrikov et al. 2022)
+
+
+class Loaded(NamedTuple):
+    """The rows of a dataset, their digest and columns."""
+
+    dataset: OfflineDatasetBuffer
+    digest: str
+    columns: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a learner is given of a row.
+
+    Parameters
+    ----------
+    gamma : discount of one step
+    images : whether observations are rows of bytes; else they are numbers
+    normalize : standardise observations by the dataset's mean and deviation + 1e-3, unless the dataset
+        does so by itself
+    reward_factor : what rewards are multiplied by; None: 1000 / (highest - lowest return)
+    actions : of policies that act in [-1, 1]: the bounds that this stands for
+    """
+
+    gamma: float = 1.0
+    images: bool = False
+    normalize: bool = False
+    reward_factor: float | None = 1.0
+    actions: UnitCodec | None = None
+
+
+AS_THEY_ARE = Preparation()
+
+
+def factor_of(columns: Mapping[str, NDArray[Any]]) -> float:
+    """1000 / (highest - lowest return) of the complete episodes; `ConfigError` if they have one return."""
+    ends = columns["terminated"] | columns["truncated"]
+    sums = np.cumsum(columns["rewards"], dtype=np.float64)[np.flatnonzero(ends)]
+    returns = np.diff(sums, prepend=0.0)
+    width = float(np.ptp(returns)) if len(returns) else 0.0
+    if not width > 0.0:
+        raise ConfigError(
+            f"algo.scale_rewards=returns: the dataset has {len(returns)} complete episodes with no two "
+            "returns, expected at least two that differ; give a number, algo.scale_rewards=1"
+        )
+    return SPAN / width

@@ -1,0 +1,268 @@
+"""Where TD3+BC, IQL and CQL become something else, and what they learn that cloning does not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms import BC, CQL, IQL, TD3, TD3BC
+from rlox.algorithms.torch_cql import CQLLearner
+from rlox.algorithms.torch_iql import IQLLearner
+from rlox.algorithms.torch_td3 import TD3Learner
+from rlox.algorithms.torch_td3_bc import TD3BCLearner
+from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, TD3Config, make
+from rlox.errors import ConfigError
+from rlox.losses import expectile_gradient, expectile_loss
+from rlox.networks import ActionValues, EnsembleMLP, SquashedGaussianPolicy, q_values
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.implicit import ImplicitPolicy
+from rlox.policies.soft import SquashedPolicy
+from rlox.training.conservative import PenaltyDraws
+from rlox.types import Clock, Transitions
+
+from .test_sac_update import ACT, OBS, batches, vector
+
+SIZES = (OBS, ACT, 2, (8, 6), (8, 6), "relu")
+
+
+def no_noise(update: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return torch.zeros(shape)
+
+
+def deterministic(critic_gain: float = 1.0) -> DeterministicPolicy:
+    torch.manual_seed(0)
+    policy = DeterministicPolicy(*SIZES)
+    with torch.no_grad():
+        for weight in policy.critic.weights:
+            weight.mul_(critic_gain)
+    return policy
+
+
+def td3_bc(alpha: float, **settings: Any) -> TD3BCLearner:
+    config = make(TD3BCConfig, {"alpha": alpha, "learning_rate": 0.01, **settings})
+    return TD3BCLearner(deterministic(), config, no_noise)
+
+
+def test_an_actor_of_td3_bc_with_an_endless_alpha_takes_the_step_of_td3s() -> None:
+    held = td3_bc(1e9, policy_delay=1)
+    free = TD3Learner(
+        deterministic(), make(TD3Config, {"learning_rate": 0.01, "policy_delay": 1}), no_noise
+    )
+    for learner in (held, free):
+        learner.update(batches(1), Clock(horizon=100))
+    torch.testing.assert_close(vector(held.policy.actor), vector(free.policy.actor))
+    torch.testing.assert_close(vector(held.policy.critic), vector(free.policy.critic))
+    near = td3_bc(1.0, policy_delay=1)
+    near.update(batches(1), Clock(horizon=100))
+    assert not torch.allclose(vector(near.policy.actor), vector(free.policy.actor))
+
+
+def test_an_actor_of_td3_bc_with_alpha_0_clones_by_squared_errors_whatever_critics_say() -> None:
+    cloned = deterministic().actor
+    optimizer = torch.optim.Adam(cloned.parameters(), 0.01)
+    data = batches(6)
+    for i in range(6):
+        loss = (cloned(data.obs[i]).tanh() - data.actions[i]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for gain in (1.0, 3.0):
+        config = make(TD3BCConfig, {"alpha": 0.0, "learning_rate": 0.01, "policy_delay": 1})
+        learner = TD3BCLearner(deterministic(gain), config, no_noise)
+        learner.update(data, Clock(horizon=100))
+        torch.testing.assert_close(vector(learner.policy.actor), vector(cloned))
+
+
+def test_an_expectile_of_a_half_is_the_mean_and_others_lie_where_they_should() -> None:
+    values, targets = torch.zeros(4), torch.tensor([1.0, -1.0, 2.0, -3.0])
+    half = 0.5 * (values - targets).square().mean()
+    assert float(expectile_loss(values, targets, 0.5)) == pytest.approx(float(half))
+    assert float(expectile_loss(values, targets, 0.9)) == pytest.approx(
+        (0.9 * 1 + 0.1 * 1 + 0.9 * 4 + 0.1 * 9) / 4
+    )
+    found = values.clone().requires_grad_(True)
+    expectile_loss(found, targets, 0.9).backward()
+    torch.testing.assert_close(expectile_gradient(values, targets, 0.9), found.grad)
+    # the expectile of 0 and 1 in equal parts is tau itself
+    v, pair = torch.tensor([0.9, 0.9]), torch.tensor([0.0, 1.0])
+    assert float(expectile_gradient(v, pair, 0.9).sum()) == pytest.approx(0.0, abs=1e-7)
+
+
+def test_iql_asks_for_no_value_of_an_action_that_is_not_the_datasets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def asked(critics: Any, obs: Tensor, actions: Tensor, *members: int) -> ActionValues:
+        seen.append((obs, actions))
+        return ActionValues(critics, obs, actions, *members)
+
+    monkeypatch.setattr("rlox.algorithms.torch_iql.ActionValues", asked)
+    torch.manual_seed(0)
+    learner, data = IQLLearner(ImplicitPolicy(*SIZES), IQLConfig()), batches(3)
+    learner.update(data, Clock(horizon=100))
+    assert len(seen) == 6
+    for i, (obs, actions) in enumerate(seen):
+        assert torch.equal(obs, data.obs[i // 2])
+        assert torch.equal(actions, data.actions[i // 2])
+
+
+def conservative(samples: int, act_dim: int = 1, **settings: Any) -> CQLLearner:
+    torch.manual_seed(0)
+    actor = SquashedGaussianPolicy(OBS, act_dim, net_arch=(8,))
+    critic = EnsembleMLP(2, (OBS + act_dim, 16, 1), "tanh")
+    with torch.no_grad():
+        for weight in critic.weights:
+            weight.mul_(3.0)
+    config = make(CQLConfig, {"n_random_actions": samples, **settings})
+    policy = SquashedPolicy(actor, critic)
+    return CQLLearner(policy, config, -1.0, no_noise, PenaltyDraws(3))
+
+
+def one_number(rows: int = 8) -> Transitions:
+    g = torch.Generator().manual_seed(1)
+    obs, after = torch.randn(2, 1, rows, OBS, generator=g)
+    taken = torch.rand(1, rows, 1, generator=g) * 2 - 1
+    rewards = torch.randn(1, rows, generator=g)
+    discounts = torch.full((1, rows), 0.9)
+    return Transitions(obs, taken, rewards, after, discounts, np.zeros((1, rows), np.uint64))
+
+
+def test_the_penalty_is_the_log_of_the_integral_of_exp_q_less_the_datasets_value() -> None:
+    learner, data = conservative(4_000), one_number()
+    grid = torch.linspace(-1, 1, 4_001)
+    with torch.no_grad():
+        obs = data.obs[0].repeat_interleave(len(grid), 0)
+        q = q_values(learner.policy.critic, obs, grid.repeat(8).unsqueeze(-1)).view(2, 8, -1)
+        integral = torch.trapezoid(q.double().exp(), grid.double(), dim=-1).log()
+        exact = integral - q_values(learner.policy.critic, data.obs[0], data.actions[0])
+    found = learner.update(data, Clock(horizon=100)).metrics["loss/conservative"]
+    assert found == pytest.approx(float(exact.mean()), abs=0.01)
+
+
+@pytest.mark.parametrize(("weight", "rises"), [(5.0, True), (0.0, False)])
+def test_values_of_the_datasets_actions_rise_over_those_of_others(
+    weight: float, rises: bool
+) -> None:
+    learner, data = conservative(4, cql_alpha=weight, learning_rate=3e-3), one_number()
+
+    def gap() -> float:
+        g = torch.Generator().manual_seed(5)
+        others = torch.rand(64, 8, 1, generator=g) * 2 - 1
+        with torch.no_grad():
+            critic = learner.policy.critic
+            known = q_values(critic, data.obs[0], data.actions[0]).mean()
+            random = torch.stack([q_values(critic, data.obs[0], a) for a in others]).mean()
+        return float(known - random)
+
+    begun = gap()
+    for update in range(200):
+        learner.update(data, Clock(updates=update, horizon=200))
+    assert (gap() > begun + 1.0) is rises
+
+
+def test_the_weight_of_the_penalty_rises_while_it_is_above_its_target_and_falls_below() -> None:
+    for target, grows in ((-50.0, True), (50.0, False)):
+        learner = conservative(4, auto_alpha=True, cql_target_value=target)
+        before = float(learner.weight.alpha)
+        learner.update(one_number(), Clock(horizon=100))
+        assert (float(learner.weight.alpha) > before) is grows
+
+
+def test_what_cql_learns_does_not_depend_on_how_states_are_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    for rows in (1, 40, 10_000):
+        monkeypatch.setattr("rlox.algorithms.torch_cql.ROWS", rows)
+        learner = conservative(4)
+        for update in range(5):
+            learner.update(one_number(), Clock(updates=update, horizon=100))
+        found.append(vector(learner.policy))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[0], found[2])
+
+
+def bandit(choices: bool = False) -> OfflineDatasetBuffer:
+    """One step: the best action is the state, and the behaviour takes any."""
+    rng = np.random.default_rng(0)
+    obs = rng.uniform(-1, 1, (2_000, 1)).astype(np.float32)
+    yes, no = np.ones(2_000, bool), np.zeros(2_000, bool)
+    if choices:
+        taken = rng.integers(0, 2, 2_000)
+        rewards = taken == (obs[:, 0] > 0)
+        return OfflineDatasetBuffer(obs, obs, taken, rewards.astype(np.float32), yes, no)
+    taken = rng.uniform(-2, 2, (2_000, 1)).astype(np.float32)
+    rewards = -((taken - obs)[:, 0] ** 2)
+    return OfflineDatasetBuffer(obs, obs, taken, rewards, yes, no)
+
+
+STATES = np.linspace(-0.9, 0.9, 19, dtype=np.float32)[:, None]
+SMALL: dict[str, Any] = {"obs_dim": 1, "act_dim": 1, "hidden": 32, "batch_size": 64, "seed": 1}
+
+
+def error(algorithm: Any, updates: int) -> float:
+    """How far its actions are from the best ones, in all states."""
+    algorithm.train(updates)
+    return float(np.abs(algorithm.predict(STATES) - STATES).mean())
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (TD3BC, {"alpha": 10.0, "standardize_obs": False}),
+        (IQL, {"temperature": 10.0, "expectile": 0.9}),
+        (CQL, {"cql_alpha": 0.1, "n_random_actions": 2, "actor_learning_rate": 1e-3}),
+    ],
+)
+def test_they_find_better_actions_than_the_behaviours_where_cloning_finds_their_mean(
+    kind: Any, settings: dict[str, Any]
+) -> None:
+    data = bandit()
+    cloned = error(BC(data, learning_rate=1e-3, loss="mse", **SMALL), 600)
+    assert cloned > 0.4  # actions near 0, of states from -0.9 to 0.9
+    more = {"act_high": 2.0, "learning_rate": 1e-3, **settings}
+    assert error(kind(data, **SMALL, **more), 1_000) < 0.2
+
+
+def test_cql_finds_the_better_choice_where_the_behaviour_takes_any() -> None:
+    more = {**SMALL, "act_dim": 2, "continuous": False, "learning_rate": 1e-3}
+    algorithm = CQL(bandit(choices=True), cql_alpha=0.1, **more)
+    algorithm.train(600)
+    assert (algorithm.predict(STATES) == (STATES[:, 0] > 0)).mean() > 0.9
+
+
+def test_td3_asked_to_learn_offline_is_td3_bc_which_takes_a_dataset() -> None:
+    with pytest.raises(Exception, match="unknown argument 'dataset' for td3"):
+        TD3("Pendulum-v1", dataset=None)
+    with pytest.raises(ConfigError, match=r"missing key 'buffer.path': td3_bc learns from a data"):
+        TD3BC(obs_dim=3, act_dim=1)
+
+
+def test_settings_of_vectors_are_refused_where_actions_are_choices() -> None:
+    more = {**SMALL, "act_dim": 2, "continuous": False}
+    for name, value in {"n_random_actions": 4, "auto_entropy": False, "act_high": 2.0}.items():
+        with pytest.raises(ConfigError, match=rf"algo\.{name}=.*: these actions are choices"):
+            CQL(bandit(choices=True), **more, **{name: value})
+
+
+def test_settings_of_what_is_not_learned_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algo\.cql_target_value=2\.0 without algo\.auto_alpha"):
+        CQL(bandit(), act_high=2.0, cql_target_value=2.0, **SMALL)
+
+
+def test_a_learner_is_copied_whole() -> None:
+    learner = conservative(4, auto_alpha=True)
+    learner.update(one_number(), Clock(horizon=100))
+    state, other = copy.deepcopy(learner.state()), conservative(4, auto_alpha=True)
+    other.restore(state)
+    for one in (learner, other):
+        one.update(one_number(), Clock(updates=1, horizon=100))
+    assert torch.equal(vector(learner.policy), vector(other.policy))
+    assert torch.equal(learner.weight.alpha, other.weight.alpha)

@@ -1,0 +1,174 @@
+"""What offline algorithms make of a dataset's observations, actions and rewards, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.envs import Countdown
+
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms import ALGORITHMS, BC, CQL, IQL, TD3BC
+from rlox.envs.actions import ActionCodec
+from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.sources.prepared import factor_of
+from rlox.types import Clock
+
+DATA = Path(__file__).parents[2] / "golden" / "datasets"
+CARTPOLE, PENDULUM = str(DATA / "CartPole-v1"), str(DATA / "Pendulum-v1")
+SIZES: dict[str, Any] = {"obs_dim": 3, "act_dim": 2, "hidden": 4, "batch_size": 32}
+OFFLINE = [TD3BC, IQL, CQL]
+
+
+def columns(n: int = 60) -> dict[str, Any]:
+    """Episodes with returns 20 and 40, the second one cut off, and one that is not complete."""
+    rng = np.random.default_rng(0)
+    ends = np.isin(np.arange(n), (19, 39))
+    return {
+        "obs": rng.normal([100, 0, 5], [10, 0.1, 0], (n, 3)).astype(np.float32),
+        "next_obs": rng.normal([100, 0, 5], [10, 0.1, 0], (n, 3)).astype(np.float32),
+        "actions": rng.uniform(-3, 3, (n, 2)).astype(np.float32),
+        "rewards": np.repeat([1.0, 2.0, 0.0], n // 3).astype(np.float32),
+        "terminated": ends & (np.arange(n) == 19),
+        "truncated": ends & (np.arange(n) == 39),
+    }
+
+
+def batch_of(algorithm: Any) -> tuple[Any, Any]:
+    batch, _ = algorithm.source.next(Clock(unit="updates"))
+    return batch, batch.indices.astype(int)
+
+
+def test_observations_are_standardised_with_a_thousandth_beside_the_deviation_and_played_so(
+    tmp_path: Path,
+) -> None:
+    given = columns()
+    algorithm = TD3BC(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
+    batch, rows = batch_of(algorithm)
+    mean, std = given["obs"].mean(0), given["obs"].astype(np.float64).std(0)
+    for name, column in (("obs", batch.obs), ("next_obs", batch.next_obs)):
+        expected = (given[name][rows] - mean) / (std + 1e-3)
+        np.testing.assert_allclose(column.numpy(), expected, rtol=1e-4, atol=1e-4)
+    algorithm.train(16)
+    seen = (given["obs"] - mean) / (std + 1e-3)
+    algorithm.save(tmp_path / "saved")
+    alone = TD3BC.from_checkpoint(tmp_path / "saved", replay=False)
+    for one in (algorithm, alone):
+        acted = one.policy.mode(one.parts.actor.seen(given["obs"]))
+        np.testing.assert_allclose(one.parts.actor.normalized(given["obs"]), seen, atol=1e-4)
+        np.testing.assert_allclose(one.predict(given["obs"]), 3.0 * acted.detach(), atol=1e-5)
+
+
+def test_only_td3_bc_standardises_unless_it_is_told() -> None:
+    data = OfflineDatasetBuffer(**columns())
+    for kind in (BC, *OFFLINE):
+        algorithm = kind(data, **SIZES, **({} if kind is BC else {"act_high": 3.0}))
+        assert (algorithm.parts.actor.normalizer.moments is not None) is (kind is TD3BC)
+    batch, rows = batch_of(BC(data, **SIZES, standardize_obs=True))
+    own = columns()["obs"][rows]
+    assert abs(float(batch.obs.mean())) < 0.5 < abs(float(own.mean()))
+
+
+def test_a_dataset_that_standardises_by_itself_is_not_standardised_again() -> None:
+    data = OfflineDatasetBuffer(**columns(), normalize=True)
+    batch, rows = batch_of(TD3BC(data, act_high=3.0, **SIZES))
+    np.testing.assert_array_equal(batch.obs, data.normalize(columns()["obs"])[rows])
+
+
+@pytest.mark.parametrize("kind", OFFLINE)
+def test_actions_are_learned_in_units_of_their_bounds(kind: Any) -> None:
+    given = columns()
+    batch, rows = batch_of(kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES))
+    np.testing.assert_allclose(batch.actions, given["actions"][rows] / 3.0, rtol=1e-5, atol=1e-6)
+
+
+def test_bounds_of_an_environment_are_stretched_and_shrunk_by_each_number_of_their_own() -> None:
+    import gymnasium as gym
+
+    low, high = np.array([-2.0, 0.0, 1.0]), np.array([2.0, 10.0, 1.0])
+    box = gym.spaces.Box(low, high, dtype=np.float64)
+    codec = ActionCodec.of(box).unit("a test", "td3_bc")
+    rows = np.array([[-2.0, 2.5, 1.0], [1.0, 10.0, 1.0]])
+    found = codec.shrunk(rows)
+    np.testing.assert_allclose(found, [[-1.0, -0.5, 0.0], [0.5, 1.0, 0.0]])
+    np.testing.assert_allclose(codec.stretched(found), rows)
+
+
+@pytest.mark.parametrize("kind", OFFLINE)
+def test_actions_beyond_their_bounds_are_refused_by_number(kind: Any) -> None:
+    given = columns()
+    given["actions"][7, 1] = 3.5
+    with pytest.raises(
+        ShapeError,
+        match=r"has 3\.5 as number 1 of action 7, expected one from -3 to 3; set act_high",
+    ):
+        kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
+    given["actions"][7, 1] = 3.0 * (1 + 1e-7)  # rounding
+    kind(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
+
+
+def test_an_environment_says_itself_what_bounds_its_actions() -> None:
+    with pytest.raises(ConfigError, match=r"algo\.act_high=2: the environment says itself"):
+        TD3BC(PENDULUM, env_id="Pendulum-v1", act_high=2.0)
+    batch, _ = batch_of(TD3BC(PENDULUM, env_id="Pendulum-v1"))
+    assert 0.5 < float(batch.actions.abs().max()) <= 1.0  # torques to 2
+
+
+def test_rewards_are_multiplied_by_what_is_given_or_by_the_returns_of_complete_episodes() -> None:
+    given = columns()
+    data = OfflineDatasetBuffer(**given)
+    for scale, factor in (("0.1", 0.1), (0.1, 0.1), ("returns", 1000.0 / 20.0)):
+        batch, rows = batch_of(IQL(data, act_high=3.0, scale_rewards=scale, **SIZES))
+        np.testing.assert_allclose(batch.rewards, factor * given["rewards"][rows], rtol=1e-6)
+
+
+def test_returns_that_are_all_alike_cannot_scale() -> None:
+    given = columns()
+    for rewards in (np.zeros(60, np.float32), np.ones(60, np.float32)):
+        with pytest.raises(ConfigError, match=r"2 complete episodes with no two returns"):
+            factor_of({**given, "rewards": rewards})
+    no = np.zeros(60, bool)
+    with pytest.raises(ConfigError, match=r"0 complete episodes"):
+        factor_of({**given, "terminated": no, "truncated": no})
+
+
+@pytest.mark.parametrize("wrong", ["often", "-1", "0", "nan", "inf"])
+def test_a_scale_that_is_no_positive_number_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=rf"algo\.scale_rewards={wrong}: expected returns or a p"):
+        IQL(OfflineDatasetBuffer(**columns()), scale_rewards=wrong, **SIZES)
+
+
+def test_whole_numbers_and_images_are_not_standardised() -> None:
+    given = columns()
+    given["obs"] = given["next_obs"] = np.arange(180).reshape(60, 3)
+    with pytest.raises(ConfigError, match=r"observations are whole numbers.*standardize_obs=false"):
+        TD3BC(OfflineDatasetBuffer(**given), act_high=3.0, **SIZES)
+    TD3BC(OfflineDatasetBuffer(**given), act_high=3.0, standardize_obs=False, **SIZES)
+
+
+@pytest.mark.parametrize("name", ["td3_bc", "iql"])
+def test_choices_are_refused_by_name(name: str) -> None:
+    kind: Any = ALGORITHMS[name]
+    with pytest.raises(
+        UnsupportedSpaceError,
+        match=rf"{name} needs Box actions, CartPole-v1 .*; use algo=bc or cql",
+    ):
+        kind(CARTPOLE, env_id="CartPole-v1")
+    with pytest.raises(UnsupportedSpaceError, match=f"{name} needs Box actions"):
+        kind(CARTPOLE, obs_dim=4, act_dim=2, continuous=False)
+
+
+def test_settings_of_environments_name_what_is_meant_of_a_dataset() -> None:
+    with pytest.raises(
+        ConfigError, match=r"env\.normalize_obs=true.*algo\.standardize_obs is what"
+    ):
+        TD3BC(PENDULUM, env_id="Pendulum-v1", env_backend="auto", normalize_obs=True)
+
+
+def test_an_environment_of_the_users_own_is_played_for_evaluation() -> None:
+    given = columns()
+    given |= {k: given[k][:, :1] for k in ("obs", "next_obs")}
+    with pytest.raises(UnsupportedSpaceError):
+        TD3BC(OfflineDatasetBuffer(**given), env_id=Countdown)
