@@ -10,7 +10,7 @@ SIGHUP, SIGINT, SIGTERM = SIGNALS = 129, 130, 143
 MEANINGS = {
     OK: "done",
     FAILED: "failed; of a sweep: some job failed; of bench: something became slower; "
-    "of check: an error was found",
+    "of check and dataset check: an error was found",
     WRONG_USE: "wrong use: configuration, unknown names, a missing optional package",
     NON_FINITE: "stopped at a non-finite number",
     ENVIRONMENT: "the environment failed",

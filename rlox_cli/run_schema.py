@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS, EnvConfig, RunConfig
+from rlox.errors import ConfigError
 from rlox_cli.schema import Group, Schema, keys_of
 from rlox_cli.search.settings import SEARCH, SearchOptions
 
@@ -31,3 +35,20 @@ RUN = Schema(
     hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null\n"
     "  presets of every algorithm: rlox list tuned",
 )
+
+
+def one_env(schema: Schema) -> Callable[[Sequence[str], Sequence[Path]], Iterable[str]]:
+    """What rewrites overrides of a command with one environment in spellings that Hydra takes."""
+
+    def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+        from rlox_cli.overrides import as_group, open_keys, require_lists
+
+        require_lists(schema, overrides, folders)
+        named = [o for o in overrides if o.startswith("env=")]
+        for override in overrides:
+            key, _, value = override.partition("=")
+            if key.lstrip("~") == "env" and (value in ("", "null") or value[:1] == "["):
+                raise ConfigError(f"{override}: name one environment, e.g. env=my_pkg:MyEnv-v0")
+            yield open_keys(as_group(override, named))
+
+    return rewrite

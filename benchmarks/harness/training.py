@@ -28,11 +28,14 @@ class Stopwatch:
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self.seconds: dict[str, float] = {}
         self._clock = clock
+        self._parting = 0  # calls under way that tell themselves what their parts take
 
     def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, its seconds added to `part`."""
+        """`call`, its seconds added to `part`, unless a call of `parted` makes it, which tells of them."""
 
         def measured(*args: Any, **kwargs: Any) -> Any:
+            if self._parting:
+                return call(*args, **kwargs)
             begun = self._clock()
             try:
                 return call(*args, **kwargs)
@@ -51,7 +54,11 @@ class Stopwatch:
 
         def measured(*args: Any, **kwargs: Any) -> Any:
             wall, begun = time.perf_counter(), self._clock()
-            found = call(*args, **kwargs)
+            self._parting += 1
+            try:
+                found = call(*args, **kwargs)
+            finally:
+                self._parting -= 1
             spent, wall = self._clock() - begun, time.perf_counter() - wall
             beside = spent * min(1.0, told(found) / wall)
             self._add(other, beside)

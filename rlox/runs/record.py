@@ -1,8 +1,9 @@
-"""Datasets from a trained policy: whole episodes, as it plays them."""
+"""Datasets of whole episodes, as a trained policy plays them, or anything else that acts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,51 +23,92 @@ from rlox.training.setup import env_name, torch_threads
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
 
-__all__ = ["record", "write_dataset"]
+__all__ = ["Rows", "dataset_of", "play", "record", "write_dataset"]
+
+BLOCK = 4096  # rows that are held apart until they are an array
+
+
+class Rows:
+    """Columns that grow by a row."""
+
+    def __init__(self) -> None:
+        self._blocks: list[dict[str, NDArray[Any]]] = []
+        self._at = BLOCK
+
+    def __len__(self) -> int:
+        return BLOCK * len(self._blocks) - (BLOCK - self._at) if self._blocks else 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Another row; the first one says of which types and shapes they are."""
+        if self._at == BLOCK:
+            kinds = {name: np.asarray(value) for name, value in row.items()}
+            self._blocks.append(
+                {name: np.empty((BLOCK, *kind.shape), kind.dtype) for name, kind in kinds.items()}
+            )
+            self._at = 0
+        for name, value in row.items():
+            self._blocks[-1][name][self._at] = value
+        self._at += 1
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All rows, `[n, ...]` each."""
+        *whole, last = self._blocks
+        last = {name: column[: self._at] for name, column in last.items()}
+        return {name: np.concatenate([b[name] for b in (*whole, last)]) for name in last}
 
 
 def record(
     algorithm: Algorithm,
-    episodes: int,
+    episodes: int | None = None,
     seed: int = 1_000_000,
     deterministic: bool = True,
     env: EnvSource | None = None,
+    steps: int | None = None,
 ) -> Dataset:
-    """Play `episodes` whole episodes of the algorithm's environment and keep every transition.
+    """Play whole episodes of the algorithm's environment and keep every transition.
 
-    Episode i starts from `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the
-    episode). `about` has the returns. `env` is needed where the algorithm was given an object;
-    `about` names the environment that was played.
+    `episodes` of them, or until there are `steps` transitions at least. Episode i starts from
+    `reset(seed=seed + i)`, with the best action or a sampled one (keyed by the episode). `about` has the
+    returns. `env` is needed where the algorithm was given an object; `about` names the environment that
+    was played.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes={episodes}: expected at least 1")
+    if (episodes is None) == (steps is None):
+        raise ConfigError(f"episodes={episodes} and steps={steps}: give one of them")
+    for name, given in (("episodes", episodes), ("steps", steps)):
+        if given is not None and given < 1:
+            raise ConfigError(f"{name}={given}: expected at least 1")
     played = single_factory(algorithm.config.env, env)()
-    rows: dict[str, list[Any]] = {}
-    returns: list[float] = []
+    rows, returns, actor = Rows(), list[float](), algorithm.parts.actor
+
+    def sampling(episode: int) -> torch.Generator | None:
+        if deterministic:
+            return None
+        return algorithm.streams.generator("record", seed + episode, str(actor.device))
+
     try:
-        with torch_threads(algorithm.config.torch_threads), algorithm.parts.actor.ready():
-            for episode in range(episodes):
-                generator = None
-                if not deterministic:
-                    device = str(algorithm.parts.actor.device)
-                    generator = algorithm.streams.generator("record", seed + episode, device)
-                returns.append(_play(algorithm, played, seed + episode, generator, rows))
+        with torch_threads(algorithm.config.torch_threads), actor.ready():
+            while len(returns) < (episodes or 1) or len(rows) < (steps or 0):
+                number = len(returns)
+                returns.append(play(actor, played, seed + number, sampling(number), rows))
     finally:
         played.close()
-    columns = {name: np.array(column) for name, column in rows.items()}
-    columns["rewards"] = columns["rewards"].astype(np.float32)
     about = {
-        "format": FORMAT,
         "env": algorithm.config.env.id if env is None else env_name(env),
         "algo": algorithm.config.algo.name,
         "trained": algorithm.clock.counters,
         "seed": seed,
         "deterministic": deterministic,
         "returns": returns,
-        "transitions": len(columns["rewards"]),
     }
-    require_columns(columns, "the recording")
-    return Dataset(columns, about, digest_of(columns))
+    return dataset_of(rows.columns(), about)
+
+
+def dataset_of(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> Dataset:
+    """Columns that were recorded as a dataset, with what is known about them."""
+    kept = {**columns, "rewards": columns["rewards"].astype(np.float32)}
+    require_columns(kept, "the recording")
+    told = {"format": FORMAT, **about, "transitions": len(kept["rewards"])}
+    return Dataset(kept, told, digest_of(kept))
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
@@ -78,31 +120,31 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
     replace_file(folder / DOCUMENT, json.dumps(document, indent=1).encode())
 
 
-def _play(
-    algorithm: Algorithm,
+def play(
+    actor: ActorOf[Any],
     env: gym.Env[Any, Any],
     seed: int,
     generator: torch.Generator | None,
-    rows: dict[str, list[Any]],
+    rows: Rows,
 ) -> float:
     """One episode into `rows`; its return."""
-    actor, total = algorithm.parts.actor, 0.0
+    total = 0.0
     seen = actor.observations.seen  # a dataset has no masks
     obs, player = _encoded(actor, env.reset(seed=seed)[0]), actor.player(1)
     while True:
         action = player.act(obs, generator)
         raw, reward, terminated, truncated, _ = env.step(actor.actions.each(action)[0])
         after = _encoded(actor, raw)
-        row = {
-            "obs": obs[0, :seen],
-            "next_obs": after[0, :seen],
-            "actions": actor.actions.of_env(action, 1)[0],
-            "rewards": float(reward),
-            "terminated": bool(terminated),
-            "truncated": bool(truncated),
-        }
-        for name, value in row.items():
-            rows.setdefault(name, []).append(value)
+        rows.add(
+            {
+                "obs": obs[0, :seen],
+                "next_obs": after[0, :seen],
+                "actions": actor.actions.of_env(action, 1)[0],
+                "rewards": float(reward),
+                "terminated": bool(terminated),
+                "truncated": bool(truncated),
+            }
+        )
         total, obs = total + float(reward), after
         if terminated or truncated:
             return total

@@ -58,8 +58,8 @@ def read_dataset(folder: Path) -> Dataset:
     path = folder / DATA
     if not path.is_file() or not (folder / DOCUMENT).is_file():
         raise ConfigError(
-            f"buffer.path={folder}: expected a folder with {DATA} and {DOCUMENT}, "
-            "as experiments/behavioural_cloning/record.py writes one"
+            f"{folder}: expected the folder of a dataset, with {DATA} and {DOCUMENT}, "
+            "as rlox dataset make writes one"
         )
     try:
         about = json.loads((folder / DOCUMENT).read_text())

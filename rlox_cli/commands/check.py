@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
 from rlox.configs.params import param
-from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
 from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import ENV
+from rlox_cli.run_schema import ENV, one_env
 from rlox_cli.schema import Schema
 
 if TYPE_CHECKING:
@@ -47,19 +44,6 @@ def check(composed: DictConfig) -> CheckConfig:
     return config
 
 
-def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Overrides in spellings that Hydra takes."""
-    from rlox_cli.overrides import as_group, open_keys, require_lists
-
-    require_lists(SCHEMA, overrides, folders)
-    named = [o for o in overrides if o.startswith("env=")]
-    for override in overrides:
-        key, _, value = override.partition("=")
-        if key.lstrip("~") == "env" and (value in ("", "null") or value[:1] == "["):
-            raise ConfigError(f"{override}: name one environment, e.g. env=my_pkg:MyEnv-v0")
-        yield open_keys(as_group(override, named))
-
-
 def _run(call: Call) -> int:
     from rlox_cli import compose
     from rlox_cli.checking import check_environment
@@ -88,6 +72,6 @@ COMMAND = Command(
     codes=(OK, FAILED, WRONG_USE, STORAGE, *SIGNALS),
     check=check,
     run=_run,
-    rewrite=rewrite,
+    rewrite=one_env(SCHEMA),
     takes="[ENV]",
 )

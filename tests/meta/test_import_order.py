@@ -17,7 +17,7 @@ ROWS = (
     "policies sources collectors loggers callbacks presets",
     "training",
     "runs",
-    "algorithms export",
+    "algorithms export offline",
     "build",
     "trainers gym_vec_env __main__",
 )

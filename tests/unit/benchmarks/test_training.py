@@ -109,3 +109,22 @@ def test_a_run_of_ours_says_its_parts_and_how_much_it_did():
         assert trained.counts == {"env_steps": 400, "updates": 10}
         assert set(trained.seconds) == {"total", "collect", "update"}
         assert trained.seconds["total"] > trained.seconds["collect"] + trained.seconds["update"] > 0
+
+
+def test_what_a_call_of_both_makes_is_counted_once():
+    watch = Stopwatch()
+    inner = watch.timed("update", lambda: 0.0)
+
+    def both() -> float:
+        return inner()
+
+    watch.parted("collect", both, "update", float)()
+    assert watch.seconds["update"] == 0.0
+    inner()
+    assert watch.seconds["update"] > 0.0
+    settings = {"net_arch": [8], "batch_size": 16, "learning_starts": 96}
+    trained = bench_training.train_rlox(
+        Work("P15", "sac", "Pendulum-v1", 300, settings, 1), "native", "native", seed=0
+    )
+    seconds = trained.seconds
+    assert seconds["total"] > seconds["collect"] + seconds["update"] > 0

@@ -130,7 +130,7 @@ def test_columns_that_are_not_a_datasets_are_refused_by_name(
 
 def test_a_dataset_that_is_damaged_missing_or_half_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"buffer.path=.*expected a folder with dataset.safetensors"
+        ConfigError, match=r": expected the folder of a dataset, with dataset.safetensors"
     ):
         read_dataset(tmp_path)
     written(tmp_path)
@@ -147,7 +147,7 @@ def test_a_dataset_that_is_damaged_missing_or_half_written_is_refused(tmp_path: 
     with pytest.raises(CheckpointError, match="format 2"):
         read_dataset(tmp_path)
     (tmp_path / DOCUMENT).unlink()
-    with pytest.raises(ConfigError, match="expected a folder"):
+    with pytest.raises(ConfigError, match="expected the folder"):
         read_dataset(tmp_path)
 
 

@@ -1,0 +1,68 @@
+"""What is in a dataset: its episodes, how they end, what they paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlox.statistics import bootstrap_ci
+
+__all__ = ["Returns", "described", "returns_of"]
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Undiscounted returns of episodes; the interval is of their mean, 95%, bootstrapped over them."""
+
+    episodes: int
+    mean: float
+    ci95: tuple[float, float]
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, returns: Any) -> Returns:
+        """Those of `returns` `[episodes]`, at least one."""
+        values = np.asarray(returns, np.float64)
+        low, high = bootstrap_ci(values)
+        ends = float(values.min()), float(values.max())
+        return cls(len(values), float(values.mean()), (low, high), *ends)
+
+
+def returns_of(columns: Columns) -> NDArray[np.float64]:
+    """Undiscounted returns of the complete episodes, in their order."""
+    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+    sums = np.cumsum(columns["rewards"], dtype=np.float64)[ends]
+    return np.diff(sums, prepend=0.0)
+
+
+def lengths_of(columns: Columns) -> NDArray[np.int64]:
+    """Transitions of the complete episodes, in their order."""
+    ends = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
+    return np.diff(ends, prepend=0)
+
+
+def described(columns: Columns) -> dict[str, Any]:
+    """Sizes, ends of episodes, returns and lengths, as plain data.
+
+    `incomplete` are transitions behind the last end of an episode.
+    """
+    returns, lengths = returns_of(columns), lengths_of(columns)
+    n = len(columns["rewards"])
+    rewards = columns["rewards"].astype(np.float64)
+    return {
+        "transitions": n,
+        "episodes": len(returns),
+        "terminations": int(columns["terminated"].sum()),
+        "time_limits": int((columns["truncated"] & ~columns["terminated"]).sum()),
+        "incomplete": int(n - lengths.sum()),
+        "returns": asdict(Returns.of(returns)) if len(returns) else None,
+        "lengths": [int(lengths.min()), int(lengths.max())] if len(lengths) else None,
+        "rewards": [float(rewards.min()), float(rewards.mean()), float(rewards.max())],
+    }

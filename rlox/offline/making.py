@@ -1,0 +1,210 @@
+"""Datasets by the quality of their policy: random, medium, medium-replay, expert (Fu et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from rlox.configs import EnvConfig
+from rlox.envs.actions import ActionCodec
+from rlox.envs.make import EnvSource, single_factory
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import CheckpointError, ConfigError
+from rlox.offline.described import Returns, described, returns_of
+from rlox.offline.replayed import replayed_columns
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.checkpoint import resolve_checkpoint, steps_of
+from rlox.runs.record import Rows, dataset_of, play, record
+from rlox.sources.dataset_file import Dataset
+from rlox.training.actor import Forgetful
+
+__all__ = ["QUALITIES", "Play", "of_random_actions", "of_run"]
+
+QUALITIES = ("random", "medium", "medium-replay", "expert")
+PART = 1.0 / 3.0  # of the way from random to expert, where medium begins
+SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
+
+
+@dataclass(frozen=True)
+class Play:
+    """How a dataset is played.
+
+    Attributes
+    ----------
+    steps : transitions at least, of whole episodes
+    seed : episode i starts from `reset(seed=seed + i)`
+    sampled : whether actions are sampled; else they are the best ones
+    scored : episodes that say how good a policy is
+    """
+
+    steps: int = 100_000
+    seed: int = 1_000_000
+    sampled: bool = True
+    scored: int = 20
+
+
+class UniformActor(Forgetful[gym.Space[Any]]):
+    """Any action of a space, as the space samples it; `policy` is the space of batches."""
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Nothing has to be made ready."""
+        yield
+
+    def act(self, rows: NDArray[Any], generator: Any = None) -> Any:
+        """One action for each row."""
+        return self.policy.sample()
+
+
+def of_random_actions(config: EnvConfig, how: Play, env: EnvSource | None = None) -> Dataset:
+    """What any actions give in an environment."""
+    rows, returns, spec = _randomly(config, env, how.seed, how.steps, 1)
+    about = {"env": config.id, "algo": "random", "quality": "random", "seed": how.seed}
+    return _told(rows.columns(), {**about, "returns": returns}, spec, None)
+
+
+def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
+    """What the policy of a run gives, as good as is asked.
+
+    `expert` is the best checkpoint; `medium` the first one whose score is past a third of the way from
+    random actions' to the expert's, and `medium-replay` what its replay buffer has. A score is the mean
+    return of `how.scored` episodes with the best actions.
+    """
+    from rlox.algorithms import ALGORITHMS
+
+    def loaded(checkpoint: Path, replay: bool = False) -> Algorithm:
+        name = _algorithm_of(checkpoint)
+        kind = ALGORITHMS[name]
+        return kind.from_checkpoint(checkpoint, replay=replay, trust=trust, device="cpu")
+
+    try:
+        best = resolve_checkpoint(run, "best")
+    except CheckpointError as error:
+        raise ConfigError(f"policy={run}: {error}") from error
+    with closing(loaded(best)) as expert:
+        config = expert.config.env
+        if quality == "random":
+            return of_random_actions(config, how)
+        scores = {"random": _random_score(config, how), "expert": _score(expert, how)}
+        if quality == "expert":
+            return _played(expert, how, quality, best, scores)
+    chosen = _medium(run, loaded, how, scores)
+    with closing(loaded(chosen, replay=quality == "medium-replay")) as medium:
+        if quality == "medium":
+            return _played(medium, how, quality, chosen, scores)
+        about = _about(medium, quality, chosen)
+        columns = replayed_columns(medium)
+        returns = returns_of(columns).tolist()
+        return _told(columns, {**about, "returns": returns}, _spec(config, None), scores)
+
+
+def _algorithm_of(checkpoint: Path) -> str:
+    from rlox.runs.checkpoint import read_checkpoint
+
+    return str(read_checkpoint(checkpoint).config["algo"]["name"])
+
+
+def _randomly(
+    config: EnvConfig, source: EnvSource | None, seed: int, steps: int, episodes: int
+) -> tuple[Rows, list[float], str | None]:
+    """So many steps and episodes at least; the rows, the returns, and what the environment is."""
+    env = single_factory(config, source)()
+    try:
+        name = config.id
+        spaces = ObservationCodec.of(env.observation_space, name), ActionCodec.of(env.action_space)
+        actions = batch_space(env.action_space, 1)
+        actions.seed(seed)
+        actor = UniformActor(actions, *spaces, None, "cpu")
+        rows, returns = Rows(), list[float]()
+        while len(returns) < episodes or len(rows) < steps:
+            returns.append(play(actor, env, seed + len(returns), None, rows))
+        return rows, returns, _json(env)
+    finally:
+        env.close()
+
+
+def _random_score(config: EnvConfig, how: Play) -> float:
+    _, returns, _ = _randomly(config, None, SCORING_SEED, 1, how.scored)
+    return float(np.mean(returns[: how.scored]))
+
+
+def _score(algorithm: Algorithm, how: Play) -> float:
+    return algorithm.evaluate(how.scored, SCORING_SEED).mean
+
+
+def _medium(run: Path, loaded: Any, how: Play, scores: dict[str, Any]) -> Path:
+    """The first checkpoint of `run` past a third of the way; its score goes into `scores`."""
+    low, high = scores["random"], scores["expert"]
+    asked = low + PART * (high - low)
+    found: list[float] = []
+    for folder in steps_of(run / "checkpoints"):
+        with closing(loaded(folder)) as algorithm:
+            found.append(_score(algorithm, how))
+        if high > low and found[-1] >= asked:
+            scores["medium"] = found[-1]
+            return folder
+    told = ", ".join(f"{score:.1f}" for score in found)
+    raise ConfigError(
+        f"{run} has no checkpoint whose policy is medium: random actions score {low:.1f}, the best "
+        f"checkpoint {high:.1f}, so that one from {asked:.1f} on is expected; the {len(found)} there are "
+        f"score {told}. Train with more of them: checkpoint.every=N checkpoint.keep=1000"
+    )
+
+
+def _played(
+    algorithm: Algorithm, how: Play, quality: str, checkpoint: Path, scores: dict[str, Any]
+) -> Dataset:
+    made = record(algorithm, seed=how.seed, deterministic=not how.sampled, steps=how.steps)
+    about = {**made.about, **_about(algorithm, quality, checkpoint)}
+    return _told(made.columns, about, _spec(algorithm.config.env, None), scores)
+
+
+def _about(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str, Any]:
+    return {
+        "env": algorithm.config.env.id,
+        "algo": algorithm.config.algo.name,
+        "trained": algorithm.clock.counters,
+        "quality": quality,
+        "checkpoint": checkpoint.resolve().name,
+        "trained_seed": algorithm.config.seed,
+    }
+
+
+def _told(
+    columns: Any, about: dict[str, Any], spec: str | None, scores: dict[str, Any] | None
+) -> Dataset:
+    """With what can be read off the columns, and what the environment is."""
+    more: dict[str, Any] = {"spec": spec}
+    if scores is not None:
+        more["scores"] = scores
+    found = described(columns)
+    more |= {name: found[name] for name in ("episodes", "terminations", "time_limits")}
+    if about["returns"]:
+        more["behaviour"] = asdict(Returns.of(about["returns"]))
+    return dataset_of(columns, {**about, **more})
+
+
+def _spec(config: EnvConfig, source: EnvSource | None) -> str | None:
+    env = single_factory(config, source)()
+    try:
+        return _json(env)
+    finally:
+        env.close()
+
+
+def _json(env: gym.Env[Any, Any]) -> str | None:
+    """What Gymnasium registered, as text; `None` of an environment that it did not make."""
+    if env.spec is None:
+        return None
+    try:
+        return env.spec.to_json()
+    except (TypeError, ValueError):  # arguments that JSON does not know
+        return None

@@ -1,0 +1,121 @@
+"""`rlox dataset`: datasets for offline learning, made, shown and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rlox.configs import EnvConfig
+from rlox.configs.params import param
+from rlox.errors import ConfigError
+from rlox_cli.command import Call, Command
+from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.run_schema import ENV, one_env
+from rlox_cli.schema import Schema
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+WITHOUT_KEYS = ("what", "path")
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """What `rlox dataset` takes."""
+
+    what: str = param(doc="what is done, also without what=", choices=("make", "show", "check"))
+    path: str | None = param(
+        None,
+        "folder of a dataset: what is shown, checked or written, also without path=",
+        verbatim=True,
+    )
+    policy: str = param("random", "make: the run folder of what plays, or random", verbatim=True)
+    quality: str | None = param(
+        None,
+        "make: expert is the run's best checkpoint; medium the first one past a third of the way from random "
+        "actions to it, or that one's replay buffer; null: expert of a run, else random",
+        choices=("random", "medium", "medium-replay", "expert"),
+    )
+    steps: int = param(100_000, "make: transitions at least, of whole episodes", within="[1, inf)")
+    seed: int = param(
+        1_000_000, "make: episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
+    )
+    sampled: bool = param(True, "make: actions are sampled; false: the best ones")
+    episodes: int = param(20, "make: episodes that say how good a policy is", within="[1, inf)")
+    overwrite: bool = param(False, "make: replace the dataset that is there")
+    trust: bool = param(False, "make: import what the run folder names, module:Name")
+    json: bool = param(False, "show, check: one JSON object on standard output, for programs")
+    env: EnvConfig = param(
+        doc="make: the environment, where policy=random", default_factory=EnvConfig
+    )
+
+
+SCHEMA = Schema("dataset", DatasetConfig, primary="dataset", groups=(ENV,))
+
+
+def check(composed: DictConfig) -> DatasetConfig:
+    """The validated configuration of one use."""
+    from rlox.configs import make
+    from rlox_cli import validate
+
+    config = make(DatasetConfig, validate.known_data(composed, SCHEMA))
+    if config.path is None:
+        verb = "is written" if config.what == "make" else f"is to {config.what}"
+        raise ConfigError(f"missing key 'path': name the folder of the dataset that {verb}")
+    if config.policy == "random" and config.quality not in (None, "random"):
+        raise ConfigError(
+            f"quality={config.quality} is that of a trained policy; name its run: policy=RUN"
+        )
+    return config
+
+
+def _require_one(args: Sequence[str]) -> None:
+    """Either a run, which has its environment, or an environment to act randomly in."""
+    keys = dict(a.partition("=")[::2] for a in args if "=" in a)
+    if keys.get("what") != "make":
+        return
+    policy, env = keys.get("policy", "random"), keys.get("env", keys.get("env.id"))
+    if policy != "random" and env is not None:
+        raise ConfigError(
+            f"env={env} and policy={policy}: the run has its environment; leave env out"
+        )
+    if policy == "random" and env is None:
+        raise ConfigError("policy=random: name the environment, e.g. env=Pendulum-v1")
+
+
+def _run(call: Call) -> int:
+    from rlox_cli import compose
+    from rlox_cli.datasets import done
+
+    flags, given = compose.taken_apart(call.args, call.command)
+    waiting, args = list(WITHOUT_KEYS), [*flags]
+    for argument in given:
+        bare = waiting and "=" not in argument and argument[:1] not in "~+"
+        args.append(f"{waiting.pop(0)}={argument}" if bare else argument)
+    errors: list[int] = []
+    _require_one(args)
+    compose.run(replace(call, args=args), lambda composed: errors.append(done(check(composed))))
+    return FAILED if any(errors) else OK
+
+
+COMMAND = Command(
+    name="dataset",
+    summary="make, show and check datasets for offline learning",
+    notes=(
+        "make plays a policy, or takes a run's replay buffer, and writes a folder with where it comes from:\n"
+        "scores of random actions and of the policy, returns with their interval, how episodes ended.\n"
+        "show says what is in a dataset, check what is wrong with it; check ends with 1 where there are\n"
+        "errors, among them time limits that are marked as terminations."
+    ),
+    examples=(
+        "rlox dataset make data/pendulum policy=runs/Pendulum-v1/sac/NAME quality=medium-replay",
+        "rlox dataset check data/pendulum",
+    ),
+    schema=SCHEMA,
+    codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),
+    check=check,
+    run=_run,
+    rewrite=one_env(SCHEMA),
+    takes="WHAT PATH",
+)

@@ -1,0 +1,151 @@
+"""What `rlox dataset` does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rlox
+from rlox.errors import ConfigError, StorageError
+from rlox.offline.checked import Finding, findings
+from rlox.offline.described import described, returns_of
+from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
+from rlox_cli.commands.dataset import DatasetConfig
+
+BINS, WIDTH = 10, 40  # of a histogram
+COLUMNS = 16  # numbers of an observation that are shown
+
+
+def done(config: DatasetConfig) -> int:
+    """Do what is asked for; the number of errors that a dataset has."""
+    assert config.path is not None
+    folder = Path(config.path)
+    if config.what == "make":
+        _make(config, folder)
+        return 0
+    dataset = read_dataset(folder)
+    if config.what == "show":
+        print(json.dumps(_shown(dataset), indent=1) if config.json else _text(folder, dataset))
+        return 0
+    found = list(findings(dataset.columns, dataset.about))
+    if config.json:
+        print(json.dumps([asdict(finding) for finding in found], indent=1))
+    else:
+        print("\n".join(_checked(folder, found)))
+    return sum(finding.severity == "error" for finding in found)
+
+
+def _make(config: DatasetConfig, folder: Path) -> None:
+    """Write a dataset, and say what it is."""
+    _require_free(folder, config.overwrite)
+    from rlox.offline.making import Play, of_random_actions, of_run
+    from rlox.runs.record import write_dataset
+
+    how = Play(config.steps, config.seed, config.sampled, config.episodes)
+    if config.policy == "random":
+        dataset = of_random_actions(replace(config.env, n_envs=1), how)
+    else:
+        quality = config.quality or "expert"
+        dataset = of_run(Path(config.policy), quality, how, config.trust)
+    dataset = replace(dataset, about={**dataset.about, "rlox": rlox.__version__})
+    try:
+        write_dataset(dataset, folder)
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror}") from error
+    print(_text(folder, dataset))
+
+
+def _require_free(folder: Path, overwrite: bool) -> None:
+    """Before anything is played: a place where a dataset can be written and none is lost."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"path={folder} is a file, expected a folder or a name that is free")
+    above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise StorageError(f"{folder} cannot be written: {above} is no folder that may be written")
+    if not overwrite and any((folder / name).exists() for name in (DATA, DOCUMENT)):
+        raise ConfigError(
+            f"path={folder} has a dataset already; choose another folder or overwrite=true"
+        )
+
+
+def _shown(dataset: Dataset) -> dict[str, Any]:
+    """All that is known, as plain data."""
+    about = {name: value for name, value in dataset.about.items() if name != "returns"}
+    return {
+        "about": about,
+        "found": described(dataset.columns),
+        "coverage": {name: _coverage(dataset.columns[name]) for name in ("obs", "actions")},
+    }
+
+
+def _coverage(column: NDArray[Any]) -> list[dict[str, float]]:
+    """Least, mean, greatest and deviation of each number."""
+    rows = column.reshape(len(column), -1)[:, :COLUMNS].astype(np.float64)
+    return [
+        {
+            "min": float(x.min()),
+            "mean": float(x.mean()),
+            "max": float(x.max()),
+            "std": float(x.std()),
+        }
+        for x in rows.T
+    ]
+
+
+def _text(folder: Path, dataset: Dataset) -> str:
+    return "\n".join([f"{folder}", *_lines(dataset)])
+
+
+def _lines(dataset: Dataset) -> Iterator[str]:
+    about, found = dataset.about, described(dataset.columns)
+    yield f"  from         {_origin(about)}"
+    yield f"  transitions  {found['transitions']:,} in {found['episodes']:,} episodes" + (
+        f", and {found['incomplete']:,} of one that does not end" if found["incomplete"] else ""
+    )
+    yield f"  ends         {found['terminations']:,} terminations, {found['time_limits']:,} time limits"
+    if (paid := found["returns"]) is not None:
+        low, high = paid["ci95"]
+        yield (
+            f"  returns      {paid['mean']:.1f} mean (95% CI {low:.1f} to {high:.1f}), "
+            f"{paid['min']:.1f} to {paid['max']:.1f}"
+        )
+    if scores := about.get("scores"):
+        yield "  scores       " + ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
+    for name in ("obs", "actions"):
+        column = dataset.columns[name]
+        numbers = int(np.prod(column.shape[1:], dtype=np.int64))
+        yield f"  {name:<12} {column.dtype}, {numbers} number{'s' * (numbers != 1)} a row"
+    yield f"  digest       {dataset.digest}"
+    yield from _histogram(returns_of(dataset.columns))
+
+
+def _origin(about: Mapping[str, Any]) -> str:
+    """Environment, policy and checkpoint, as far as the dataset says them."""
+    told = [str(about.get("env", "an environment that is not named"))]
+    told += [str(about[name]) for name in ("quality", "algo", "checkpoint") if name in about]
+    return ", ".join(dict.fromkeys(told))
+
+
+def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
+    """How many episodes paid what, where they did not all pay the same."""
+    if len(returns) < 2 or np.ptp(returns) == 0.0:
+        return
+    counts, edges = np.histogram(returns, BINS)
+    for count, low, high in zip(counts, edges, edges[1:], strict=False):
+        bar = "#" * int(np.ceil(WIDTH * count / counts.max()))
+        yield f"  {low:>12.1f} to {high:>10.1f}  {count:>6}  {bar}".rstrip()
+
+
+def _checked(folder: Path, found: list[Finding]) -> Iterator[str]:
+    for finding in found:
+        yield f"{finding.severity:<7}  {finding.code}\n         {finding.message}"
+    errors = sum(finding.severity == "error" for finding in found)
+    told = f"{errors} errors, {len(found) - errors} warnings" if found else "nothing found"
+    yield f"{folder}: {told}"

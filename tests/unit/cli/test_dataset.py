@@ -1,0 +1,96 @@
+"""`rlox dataset`: made, shown, checked, learned from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.runs.record import write_dataset
+from rlox.sources.dataset_file import Dataset, digest_of, read_dataset
+
+
+@pytest.fixture
+def made(cli: Any) -> Path:
+    result = cli("dataset", "make", "data", "env=Pendulum-v1", "steps=500", "seed=3")
+    assert result.code == 0
+    assert "600 in 3 episodes" in result.out
+    return Path("data")
+
+
+def test_a_dataset_is_made_shown_and_learned_from(cli: Any, made: Path) -> None:
+    shown = cli("dataset", "show", str(made))
+    assert shown.code == 0
+    assert "Pendulum-v1, random" in shown.out
+    assert "0 terminations, 3 time limits" in shown.out
+    assert read_dataset(made).digest in shown.out
+    document = json.loads(cli("dataset", "show", str(made), "json=true").out)
+    assert document["found"]["transitions"] == 600
+    assert document["about"]["behaviour"]["episodes"] == 3
+    assert len(document["coverage"]["obs"]) == 3
+    assert document["coverage"]["actions"][0]["max"] <= 2.0
+    learned = cli(
+        "train", "algo=td3_bc", "env=Pendulum-v1", f"buffer.path={made}", "total_steps=32",
+        "algo.net_arch=[8]", "eval.episodes=1", "hydra.run.dir=run", "tuned=none",
+    )  # fmt: skip
+    assert learned.code == 0
+    assert json.loads(Path("run/result.json").read_text())["updates"] == 32
+
+
+def test_a_dataset_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, made: Path) -> None:
+    digest = read_dataset(made).digest
+    again = ("dataset", "make", "data", "env=Pendulum-v1", "steps=10", "seed=4")
+    result = cli(*again)
+    assert result.code == 2
+    assert "path=data has a dataset already" in result.err
+    assert read_dataset(made).digest == digest
+    assert cli(*again, "overwrite=true").code == 0
+    assert read_dataset(made).digest != digest
+    Path("file").write_text("")
+    assert "file is a file" in cli("dataset", "make", "file", "env=Pendulum-v1").err
+
+
+def test_checking_ends_with_1_where_there_are_errors(cli: Any, made: Path) -> None:
+    sound = cli("dataset", "check", str(made))
+    assert (sound.code, sound.out) == (0, "data: nothing found\n")
+    read = read_dataset(made)
+    columns = {**read.columns, "terminated": read.columns["truncated"]}
+    columns["truncated"] = np.zeros(600, bool)
+    write_dataset(Dataset(columns, read.about, digest_of(columns)), Path("wrong"))
+    found = cli("dataset", "check", "wrong")
+    assert found.code == 1
+    assert "3 of 3 terminations are at 200 steps, the environment's time limit" in found.out
+    assert found.out.endswith("wrong: 1 errors, 0 warnings\n")
+    listed = json.loads(cli("dataset", "check", "wrong", "json=true").out)
+    assert [(one["code"], one["severity"]) for one in listed] == [("time_limit", "error")]
+
+
+def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
+    line = ("total_steps=160", "algo.learning_starts=40", "algo.net_arch=[8]", "algo.batch_size=8")
+    saved = ("checkpoint.every=40", "checkpoint.keep=10", "eval.episodes=1", "tuned=none")
+    of_run = (
+        "train",
+        "algo=sac",
+        "env=Pendulum-v1",
+        "env.max_episode_steps=20",
+        "hydra.run.dir=run",
+    )
+    assert cli(*of_run, *line, *saved).code == 0
+    made = cli("dataset", "make", "path=expert", "policy=run", "steps=30", "episodes=2")
+    assert made.code == 0
+    assert "Pendulum-v1, expert, sac, step-" in made.out
+    assert "scores       random " in made.out
+    about = read_dataset(Path("expert")).about
+    assert about["quality"] == "expert"
+    assert about["transitions"] == 40
+    learned = cli(
+        "train", "algo=iql", "env=Pendulum-v1", "buffer.path=expert", "total_steps=16",
+        "algo.net_arch=[8]", "eval.episodes=1", "hydra.run.dir=iql", "tuned=none",
+    )  # fmt: skip
+    assert learned.code == 0
+    nowhere = cli("dataset", "make", "x", "policy=nowhere")
+    assert nowhere.code == 2
+    assert "nowhere" in nowhere.err

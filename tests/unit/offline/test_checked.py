@@ -1,0 +1,118 @@
+"""What is wrong with a dataset is found, and a sound one is not blamed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlox.offline.checked import findings
+from rlox.offline.described import Returns, described, returns_of
+
+
+def columns(lengths: tuple[int, ...] = (10, 12, 7, 20), terminated: bool = True) -> dict[str, Any]:
+    """Episodes of these lengths, whose observations count on."""
+    n = sum(lengths)
+    ends = np.zeros(n, bool)
+    ends[np.cumsum(lengths) - 1] = True
+    obs = np.arange(n, dtype=np.float32)[:, None] * [1.0, 2.0]
+    return {
+        "obs": obs.astype(np.float32),
+        "next_obs": (obs + np.array([1.0, 2.0])).astype(np.float32),
+        "actions": np.linspace(-1, 1, n, dtype=np.float32)[:, None],
+        "rewards": np.ones(n, np.float32),
+        "terminated": ends & terminated,
+        "truncated": ends & (not terminated),
+    }
+
+
+def codes(given: dict[str, Any], **about: Any) -> list[tuple[str, str]]:
+    return [(found.code, found.severity) for found in findings(given, about)]
+
+
+def limited(steps: int) -> str:
+    return json.dumps({"id": "Some-v0", "max_episode_steps": steps, "entry_point": "os:abort"})
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_nothing_is_found_in_a_sound_dataset(terminated: bool) -> None:
+    assert codes(columns(terminated=terminated)) == []
+    assert codes(columns((20, 20, 20, 20), terminated=False), spec=limited(20)) == []
+    assert codes(columns(), spec=limited(500)) == []
+
+
+def test_time_limits_that_are_marked_as_terminations_are_found() -> None:
+    at_limit = columns((20, 20, 20, 20))
+    assert codes(at_limit) == [("time_limit", "error")]  # all end at one length
+    assert codes(at_limit, spec=limited(20)) == [("time_limit", "error")]
+    one = columns((20, 5, 6, 7))
+    assert codes(one) == []  # the longest is alone
+    assert codes(one, spec=limited(20)) == [("time_limit", "error")]
+    most = columns((20, 20, 20, 7))
+    assert codes(most) == [("time_limit", "warning")]
+    (found,) = findings(most, {})
+    assert "3 of 4 terminations are at 20 steps, the longest episode's length" in found.message
+
+
+def test_next_observations_that_are_not_the_next_rows_are_found_by_row() -> None:
+    given = columns()
+    given["next_obs"][3] += 1.0
+    (found,) = findings(given, {})
+    assert (found.code, found.severity) == ("next_obs", "error")
+    assert "next_obs of 1 of 45 rows inside episodes" in found.message
+    assert "the first is row 3" in found.message
+    given = columns()
+    given["next_obs"][9] += 1.0  # behind an end is another episode
+    assert codes(given) == []
+    given["terminated"][9] = False
+    assert codes(given) == [("next_obs", "error")]
+
+
+@pytest.mark.parametrize("name", ["obs", "next_obs", "actions", "rewards"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_numbers_that_are_none_are_found_by_column_and_row(name: str, bad: float) -> None:
+    given = columns()
+    given[name][9] = bad
+    found = next(iter(findings(given, {})))
+    assert (found.code, found.severity) == ("not_finite", "error")
+    assert found.message.startswith(f"{name} is NaN or infinite in 1 rows, the first is row 9")
+
+
+def test_both_flags_constant_actions_and_no_end_are_warned_of() -> None:
+    given = columns()
+    given["truncated"][9] = True
+    assert codes(given) == [("both_ends", "warning")]
+    given = columns()
+    given["actions"][:] = 0.5
+    assert codes(given) == [("constant_action", "warning")]
+    given = columns()
+    given["terminated"][:] = False
+    assert codes(given) == [("no_end", "warning")]
+
+
+def test_what_a_dataset_says_of_its_environment_is_text_that_nothing_is_made_of() -> None:
+    for odd in ("{", "[]", "3", None, json.dumps({"max_episode_steps": "20"})):
+        assert codes(columns((20, 5, 6, 7)), spec=odd) == []
+
+
+def test_returns_are_sums_over_complete_episodes() -> None:
+    given = columns((3, 2, 4))
+    given["rewards"][:] = np.arange(9)
+    given["terminated"][8] = False
+    assert returns_of(given).tolist() == [3.0, 7.0]
+    found = described(given)
+    assert (found["episodes"], found["incomplete"], found["terminations"]) == (2, 4, 2)
+    assert found["lengths"] == [2, 3]
+    assert found["returns"]["mean"] == 5.0
+    assert found["rewards"] == [0.0, 4.0, 8.0]
+    given["terminated"][:] = False
+    assert described(given)["returns"] is None
+
+
+def test_an_interval_of_returns_is_a_bootstraps() -> None:
+    returns = np.random.default_rng(0).normal(10.0, 2.0, 400)
+    found = Returns.of(returns)
+    half = 1.96 * returns.std() / 20
+    assert found.ci95 == pytest.approx((returns.mean() - half, returns.mean() + half), abs=0.05)

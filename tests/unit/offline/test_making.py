@@ -1,0 +1,184 @@
+"""Datasets by the quality of their policy: what is played, what is replayed, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlox.algorithms import DQN, PPO, SAC
+from rlox.configs import EnvConfig
+from rlox.envs.make import single_factory
+from rlox.errors import ConfigError
+from rlox.offline import making, of_random_actions, of_run
+from rlox.offline.checked import findings
+from rlox.offline.making import Play
+from rlox.offline.replayed import replayed_columns
+from rlox.runs.record import BLOCK, Rows, record
+from rlox.sources.dataset_file import Dataset
+
+SMALL: dict[str, Any] = {"learning_starts": 40, "batch_size": 16, "net_arch": (8,), "seed": 1}
+FEW = Play(steps=100, scored=2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of checkpoints after 100, 200, 300 and 400 steps; the last one is the best."""
+    folder = tmp_path_factory.mktemp("run")
+    algorithm = SAC("Pendulum-v1", buffer_size=1_000, max_episode_steps=50, **SMALL)
+    for total in (100, 200, 300, 400):
+        algorithm.train(total)
+        algorithm.save(folder / "checkpoints" / f"step-{total:012}")
+    return folder
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy scores as many points as it has taken steps, random actions none."""
+    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(making, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
+
+
+def sound(dataset: Dataset) -> None:
+    assert list(findings(dataset.columns, dataset.about)) == []
+
+
+def test_random_actions_fill_the_bounds_and_come_with_what_they_paid() -> None:
+    made = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=7))
+    about, columns = made.about, made.columns
+    assert len(columns["rewards"]) == 600  # whole episodes
+    assert columns["truncated"].sum() == 3 == about["time_limits"]
+    assert about["terminations"] == 0
+    assert columns["actions"].min() < -1.9 < 1.9 < columns["actions"].max()
+    returns = columns["rewards"].reshape(3, 200).sum(1)
+    np.testing.assert_allclose(about["returns"], returns, rtol=1e-5)
+    told = about["behaviour"]
+    assert told["mean"] == pytest.approx(returns.mean())
+    assert [told["min"], told["max"]] == pytest.approx([returns.min(), returns.max()])
+    assert told["ci95"][0] <= told["mean"] <= told["ci95"][1]
+    assert '"max_episode_steps": 200' in about["spec"]
+    sound(made)
+    again = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=7))
+    other = of_random_actions(EnvConfig(id="Pendulum-v1", n_envs=1), Play(steps=450, seed=8))
+    assert again.digest == made.digest != other.digest
+
+
+def test_random_choices_are_the_environments_and_a_row_is_what_it_did() -> None:
+    made = of_random_actions(EnvConfig(id="CartPole-v1", n_envs=1), Play(steps=60, seed=3))
+    columns = made.columns
+    assert columns["actions"].dtype == np.int64
+    env = gym.make("CartPole-v1")
+    obs, episode = env.reset(seed=3)[0], 0
+    for t in range(len(columns["rewards"])):
+        np.testing.assert_array_equal(columns["obs"][t], obs)
+        obs, reward, terminated, truncated, _ = env.step(int(columns["actions"][t]))
+        np.testing.assert_array_equal(columns["next_obs"][t], obs)
+        assert (reward, terminated, truncated) == (
+            columns["rewards"][t], columns["terminated"][t], columns["truncated"][t],
+        )  # fmt: skip
+        if terminated or truncated:
+            episode += 1
+            obs = env.reset(seed=3 + episode)[0]
+    assert episode == made.about["episodes"] > 1
+
+
+@pytest.mark.usefixtures("scores")
+def test_medium_is_the_first_checkpoint_past_a_third_of_the_way(run: Path) -> None:
+    made = of_run(run, "medium", FEW)
+    assert made.about["checkpoint"] == "step-000000000200"  # 133 is a third of 400
+    assert made.about["scores"] == {"random": 0.0, "expert": 400.0, "medium": 200.0}
+    assert made.about["trained"]["env_steps"] == 200
+    assert len(made.columns["rewards"]) == 100
+    sound(made)
+
+
+@pytest.mark.usefixtures("scores")
+def test_medium_replay_is_what_the_buffer_had_then(run: Path) -> None:
+    made = of_run(run, "medium-replay", FEW)
+    assert made.about["checkpoint"] == "step-000000000200"
+    columns = made.columns
+    assert len(columns["rewards"]) == 200
+    assert np.flatnonzero(columns["truncated"]).tolist() == [49, 99, 149, 199]
+    assert columns["actions"].shape == (200, 1)
+    assert 1.0 < np.abs(columns["actions"]).max() <= 2.0  # torques, not the policy's numbers
+    env = single_factory(EnvConfig(id="Pendulum-v1", max_episode_steps=50), None)()
+    env.reset(seed=1)
+    theta = np.arctan2(columns["obs"][:, 1], columns["obs"][:, 0])
+    speed, torque = columns["obs"][:, 2], columns["actions"][:, 0]
+    cost = theta**2 + 0.1 * speed**2 + 0.001 * torque**2
+    np.testing.assert_allclose(columns["rewards"], -cost, rtol=1e-4, atol=1e-4)
+    sound(made)
+
+
+@pytest.mark.usefixtures("scores")
+def test_expert_is_the_best_checkpoint_sampled_or_not(run: Path) -> None:
+    sampled, best = (of_run(run, "expert", Play(50, sampled=s, scored=2)) for s in (True, False))
+    for made in (sampled, best):
+        assert made.about["checkpoint"] == "step-000000000400"
+        assert made.about["scores"] == {"random": 0.0, "expert": 400.0}
+        sound(made)
+    assert sampled.digest != best.digest
+    assert of_run(run, "random", FEW).about["algo"] == "random"
+
+
+def test_a_run_without_a_medium_checkpoint_says_which_it_has(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "_random_score", lambda config, how: 500.0)
+    monkeypatch.setattr(making, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
+    told = (
+        r"random actions score 500\.0, the best checkpoint 400\.0.*100\.0, 200\.0, 300\.0, 400\.0"
+    )
+    with pytest.raises(ConfigError, match=told):
+        of_run(run, "medium", FEW)
+
+
+def test_rows_of_several_environments_come_one_environment_after_the_other() -> None:
+    algorithm = DQN("CartPole-v1", n_envs=3, buffer_size=90, **SMALL)
+    algorithm.train(300)
+    columns = replayed_columns(algorithm)
+    assert len(columns["rewards"]) == 90
+    assert columns["actions"].shape == (90,)
+    assert (columns["terminated"] | columns["truncated"])[[29, 59, 89]].all()
+    sound(Dataset(columns, {}, ""))
+    rows = {row.tobytes() for row in columns["obs"]}
+    drawn = algorithm.source.memory.buffer.sample(3_000, 0)
+    assert rows == {row.tobytes() for row in drawn["obs"]}
+
+
+def test_an_algorithm_without_a_buffer_and_changed_rewards_are_refused() -> None:
+    with pytest.raises(ConfigError, match="ppo keeps no replay buffer, expected a run of dqn"):
+        replayed_columns(PPO("CartPole-v1", n_envs=1))
+    algorithm = DQN("CartPole-v1", buffer_size=90, reward_scale=0.1, **SMALL)
+    algorithm.train(60)
+    with pytest.raises(ConfigError, match=r"rewards that .*env\.reward_scale.* changed"):
+        replayed_columns(algorithm)
+    with pytest.raises(ConfigError, match="is empty"):
+        replayed_columns(DQN("CartPole-v1", buffer_size=90, **SMALL))
+
+
+def test_rows_grow_over_blocks_and_keep_their_types() -> None:
+    rows = Rows()
+    for k in range(BLOCK + 3):
+        rows.add({"a": np.float32(k), "b": k % 2 == 0, "c": np.array([k, -k])})
+    columns = rows.columns()
+    assert len(rows) == BLOCK + 3 == len(columns["a"])
+    np.testing.assert_array_equal(columns["a"], np.arange(BLOCK + 3, dtype=np.float32))
+    assert columns["a"].dtype == np.float32
+    assert columns["b"].dtype == bool
+    assert columns["c"].shape == (BLOCK + 3, 2)
+
+
+def test_episodes_or_steps_are_asked_for() -> None:
+    algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(8,))
+    made = record(algorithm, steps=30)
+    assert len(made.columns["rewards"]) >= 30
+    assert (made.columns["terminated"] | made.columns["truncated"])[-1]
+    for wrong in ({}, {"episodes": 1, "steps": 1}):
+        with pytest.raises(ConfigError, match="give one of them"):
+            record(algorithm, **wrong)
+    with pytest.raises(ConfigError, match="steps=0: expected at least 1"):
+        record(algorithm, steps=0)
