@@ -20,7 +20,12 @@ from rlox_cli.trust import allowed
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
-    """Play `config.episodes` episodes; write `eval/<checkpoint>.json` and the file of its own."""
+    """Play `config.episodes` episodes; write `eval/<checkpoint>.json` and the file of its own.
+
+    With `config.method` fqe the value is estimated from a dataset.
+    """
+    if config.method == "fqe":
+        return _estimate(config)
     run = Path(config.run)
     trained = _trusted(config, run)
     checkpoint = _checkpoint(run, config.checkpoint)
@@ -54,6 +59,51 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
         f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data
+
+
+def _estimate(config: EvaluateConfig) -> dict[str, Any]:
+    """What the policy is worth by fitted Q evaluation."""
+    run, data = Path(config.run), Path(config.buffer.path or "")
+    trained = _trusted(config, run)
+    checkpoint, folder = _checkpoint(run, config.checkpoint), _folder(run / "eval")
+    from rlox.algorithms import ALGORITHMS
+    from rlox.offline.fqe import Fitting, fitted_q
+    from rlox.sources.dataset_file import read_dataset
+    from rlox.training.setup import torch_threads
+
+    dataset = read_dataset(data)
+    given = config.fqe.gamma
+    gamma = getattr(trained.algo, "gamma", 0.99) if given is None else given
+    fqe = config.fqe
+    how = Fitting(
+        gamma, fqe.updates, learning_rate=fqe.learning_rate, net_arch=fqe.net_arch, members=fqe.members,
+        seed=config.seed,
+    )  # fmt: skip
+    load = ALGORITHMS[trained.algo.name].from_checkpoint
+    again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
+    with closing(_loaded(config, load, checkpoint, again)) as algorithm, torch_threads(1):
+        found = fitted_q(algorithm.parts.actor, dataset.columns, how)
+    document = {
+        "schema_version": summary.SCHEMA_VERSION,
+        "method": "fqe",
+        "algo": trained.algo.name,
+        "env": trained.env.id,
+        "checkpoint": checkpoint.resolve().name,
+        "dataset": dataset.digest,
+        "settings": plain(how),
+        **plain(found),
+    }
+    kept = folder / f"{checkpoint.resolve().name}_fqe_{dataset.digest[:8]}_s{config.seed}.json"
+    written: dict[str, Any] = summary.finite(document)
+    write_json(kept, written)
+    low, high = found.ci90
+    where = f"where episodes of {data} begin"
+    print(
+        f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}\n"
+        f"  value   {found.value:.1f} discounted by {gamma:g} (90% CI {low:.1f} to {high:.1f}), {where}\n"
+        f"  file    {kept}"
+    )
+    return written
 
 
 def _loaded(config: EvaluateConfig, load: Any, checkpoint: Path, again: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from rlox.configs.atari import AtariConfig, is_ale
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.buffers import BUFFER_CONFIGS
+from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
 from rlox.configs.code import as_code, plain_argument
 from rlox.configs.env import EnvConfig
 from rlox.configs.loggers import LOGGER_CONFIGS
@@ -209,7 +209,7 @@ def require_one_schedule(algo: str, given: Mapping[str, Any]) -> None:
 
 
 def _value(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    if path in UNIONS:
+    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a run's
         return _named(UNIONS[path], value, path)
     if path == "logger":
         return _loggers(value)

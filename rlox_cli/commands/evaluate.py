@@ -29,6 +29,28 @@ class PlayedEnvConfig:
 
 
 @dataclass(frozen=True)
+class DataConfig:
+    """The dataset of an evaluation without an environment."""
+
+    path: str | None = param(None, "method=fqe: the folder of a dataset", verbatim=True)
+
+
+@dataclass(frozen=True)
+class FQEConfig:
+    """How fitted Q evaluation goes."""
+
+    gamma: float | None = param(
+        None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]"
+    )
+    updates: int = param(20_000, "gradient steps", within="[1, inf)")
+    members: int = param(20, "bootstraps of the episodes, for the interval", within="[2, 1024]")
+    learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
+    net_arch: tuple[int, ...] = param(
+        (64, 64), "hidden layer widths of each Q", within="[1, 65536]"
+    )
+
+
+@dataclass(frozen=True)
 class EvaluateConfig:
     """What `rlox evaluate` takes."""
 
@@ -45,7 +67,14 @@ class EvaluateConfig:
     render: bool = param(False, "show the episodes in a window while they are played")
     device: str | None = param(None, "cpu, cuda, cuda:N or mps, in place of the run's torch device")
     trust: bool = param(False, "import what the run folder names, module:Name, not repeated here")
+    method: str = param(
+        "episodes",
+        "episodes are played, or fqe: fitted Q evaluation says from a dataset what the policy is worth",
+        choices=("episodes", "fqe"),
+    )
     env: PlayedEnvConfig = param(doc="the environment", default_factory=PlayedEnvConfig)
+    buffer: DataConfig = param(doc="the dataset", default_factory=DataConfig)
+    fqe: FQEConfig = param(doc="fitted Q evaluation", default_factory=FQEConfig)
 
 
 # What lies beside the runs of a sweep, where a shell writes out FOLDER/*.
@@ -62,6 +91,7 @@ def check(composed: DictConfig) -> EvaluateConfig:
     config = make(EvaluateConfig, validate.known_data(composed, SCHEMA))
     if config.device is not None:
         require_device(config.device)
+    _require_method(config)
     if not config.deterministic and (config.video or config.render):
         raise ConfigError(
             "deterministic=false goes with neither video=true nor render=true: what is sampled depends on "
@@ -70,10 +100,32 @@ def check(composed: DictConfig) -> EvaluateConfig:
     return config
 
 
+def _require_method(config: EvaluateConfig) -> None:
+    """What is said of a dataset is said of fitted Q evaluation, which plays nothing."""
+    if config.method == "episodes":
+        if config.buffer.path is not None or config.fqe != FQEConfig():
+            raise ConfigError(
+                "buffer.path and fqe.* are of fitted Q evaluation: give method=fqe, or leave them out"
+            )
+        return
+    if config.buffer.path is None:
+        raise ConfigError("method=fqe: name a dataset, buffer.path=FOLDER")
+    played = {
+        "episodes": config.episodes != 50,
+        "deterministic": not config.deterministic,
+        "video": config.video,
+        "render": config.render,
+    }
+    for key, given in played.items():
+        if given:
+            raise ConfigError(f"method=fqe plays no episodes: leave {key} out")
+
+
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Overrides in spellings that Hydra takes."""
-    from rlox_cli.overrides import open_keys
+    from rlox_cli.overrides import open_keys, require_lists
 
+    require_lists(SCHEMA, overrides, folders)
     for override in overrides:
         key, _, value = override.partition("=")
         yield f"env.id={value}" if key == "env" else open_keys(override)
@@ -102,6 +154,7 @@ COMMAND = Command(
     examples=(
         "rlox evaluate runs/CartPole-v1/ppo/NAME episodes=100",
         "rlox evaluate runs/Pendulum-v1/ppo/* deterministic=false",
+        "rlox evaluate runs/Pendulum-v1/iql/NAME method=fqe buffer.path=data/replay",
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),

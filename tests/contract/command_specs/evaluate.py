@@ -18,6 +18,9 @@ SPEC = CommandSpec(
         (("run=nowhere", "episode=3"), "'episodes'"),
         (("rn=nowhere",), "'run'"),
         (("run=nowhere", "seed=1,2"), "rlox evaluate … once for seed=1,2"),
+        (("run=nowhere", "method=fqe"), "name a dataset"),
+        (("run=nowhere", "buffer.path=data"), "give method=fqe"),
+        (("run=nowhere", "method=fqe", "buffer.path=data", "episodes=3"), "leave episodes out"),
         (("-m", "run=a,b"), "call it once for each"),
     ),
 )

@@ -1,0 +1,148 @@
+"""What fitted Q evaluation says of a policy is its value, where that can be solved for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlox.algorithms import PPO
+from rlox.envs.actions import ActionCodec
+from rlox.envs.spaces import ObservationCodec
+from rlox.errors import ConfigError, ShapeError
+from rlox.offline.fqe import Estimate, Fitting, fitted_q
+from rlox.training.actor import Forgetful
+
+STATES, GAMMA = 5, 0.9
+
+
+class Fixed(Forgetful[Any]):
+    """An action for each observation, by `policy`."""
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        yield
+
+    def act(self, rows: NDArray[Any], generator: Any = None) -> Any:
+        return self.policy(rows)
+
+
+def actor(policy: Any, space: Any, dim: int = STATES) -> Fixed:
+    seen = ObservationCodec.of(spaces.Box(-np.inf, np.inf, (dim,)))
+    codec = ActionCodec.of(space)
+    codec = codec.unit("a test", "fqe") if isinstance(space, spaces.Box) else codec
+    return Fixed(policy, seen, codec, None, "cpu")
+
+
+def chain(episodes: int = 400, cut: int = 12) -> dict[str, Any]:
+    """Random steps on a line of states, reward s for a step to the right, termination at its right end.
+
+    Episodes begin anywhere and are cut off after so many steps, which is no end.
+    """
+    rng = np.random.default_rng(0)
+    rows: list[tuple[int, int, float, int, bool, bool]] = []
+    for _ in range(episodes):
+        s = int(rng.integers(STATES - 1))
+        for t in range(cut):
+            a = int(rng.integers(2))
+            after = max(s - 1, 0) if a == 0 else s + 1
+            done = after == STATES - 1
+            rows.append((s, a, float(s if a else -0.5), after, done, not done and t == cut - 1))
+            s = after
+            if done:
+                break
+    states, actions, rewards, after, terminated, truncated = map(np.array, zip(*rows, strict=True))
+    one_hot = np.eye(STATES, dtype=np.float32)
+    return {
+        "obs": one_hot[states],
+        "next_obs": one_hot[after],
+        "actions": actions,
+        "rewards": rewards.astype(np.float32),
+        "terminated": terminated,
+        "truncated": truncated,
+    }
+
+
+def solved(policy: list[int], starts: NDArray[Any]) -> float:
+    """The value of the policy at those states, by the linear equations."""
+    moves = np.zeros((STATES, STATES))
+    rewards = np.zeros(STATES)
+    for s in range(STATES - 1):
+        after = s + 1 if policy[s] else max(s - 1, 0)
+        rewards[s] = s if policy[s] else -0.5
+        moves[s, after] = after != STATES - 1
+    values = np.linalg.solve(np.eye(STATES) - GAMMA * moves, rewards)
+    return float(values[starts].mean())
+
+
+@pytest.mark.parametrize("policy", [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0], [1, 0, 1, 0, 0]])
+def test_a_table_is_fitted_to_the_solution_of_its_equations(policy: list[int]) -> None:
+    columns = chain()
+    chosen = np.array(policy)
+    player = actor(lambda rows: chosen[rows.argmax(1)], spaces.Discrete(2))
+    ends = columns["terminated"] | columns["truncated"]
+    starts = columns["obs"][np.concatenate([[True], ends[:-1]])].argmax(1)
+    how = Fitting(GAMMA, 3_000, learning_rate=0.02, tau=0.05, net_arch=(), members=20)
+    found = fitted_q(player, columns, how)
+    truth = solved(policy, starts)
+    assert found.value == pytest.approx(truth, abs=0.05)
+    assert found.ci90[0] < truth < found.ci90[1]
+    assert len(found.members) == 20
+
+
+def one_step(n: int = 600) -> dict[str, Any]:
+    """One step from s with vector a, reward -(a - s)^2, then the end."""
+    rng = np.random.default_rng(1)
+    obs = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
+    taken = rng.uniform(-2, 2, (n, 1)).astype(np.float32)
+    yes = np.ones(n, bool)
+    rewards = -((taken - obs)[:, 0] ** 2)
+    return {
+        "obs": obs, "next_obs": obs, "actions": taken, "rewards": rewards,
+        "terminated": yes, "truncated": ~yes,
+    }  # fmt: skip
+
+
+def test_vectors_are_valued_in_units_of_their_bounds_and_better_policies_are_worth_more() -> None:
+    columns = one_step()
+    box = spaces.Box(-2.0, 2.0, (1,))
+    how = Fitting(updates=1_500, learning_rate=3e-3, members=5, net_arch=(32, 32))
+
+    def value(policy: Any) -> Estimate:
+        return fitted_q(actor(policy, box, 1), columns, how)
+
+    good, bad = value(lambda rows: rows), value(lambda rows: rows - 1.0)
+    assert good.value == pytest.approx(0.0, abs=0.1)
+    assert bad.value == pytest.approx(-1.0, abs=0.15)
+    assert good.ci90[0] > bad.ci90[1]
+
+
+def test_the_same_seed_gives_the_same_estimate_and_another_one_another() -> None:
+    columns = one_step(100)
+    player = actor(lambda rows: rows, spaces.Box(-2.0, 2.0, (1,)), 1)
+    one, same, other = (
+        fitted_q(player, columns, Fitting(updates=20, members=2, seed=s)) for s in (1, 1, 2)
+    )
+    assert one == same
+    assert one.members != other.members
+
+
+def test_fewer_episodes_give_a_wider_interval() -> None:
+    player = actor(lambda rows: np.ones(len(rows), np.int64), spaces.Discrete(2))
+    how = Fitting(GAMMA, 800, learning_rate=0.02, tau=0.05, net_arch=(), members=12)
+    few, many = (fitted_q(player, chain(n), how).ci90 for n in (10, 1_000))
+    assert few[1] - few[0] > 2.0 * (many[1] - many[0])
+
+
+def test_what_does_not_fit_the_policy_is_refused() -> None:
+    algorithm = PPO("CartPole-v1", n_envs=1, net_arch=(8,))
+    with pytest.raises(ShapeError, match="observations of 5 numbers, the policy 4"):
+        fitted_q(algorithm.parts.actor, chain(3), Fitting(updates=1))
+    factored = actor(None, spaces.MultiDiscrete([2, 3]))
+    with pytest.raises(ConfigError, match="actions of several parts"):
+        fitted_q(factored, chain(3), Fitting(updates=1))
