@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 import rlox
 from rlox.errors import ConfigError, StorageError
 from rlox.offline.checked import Finding, findings
-from rlox.offline.described import described, returns_of
+from rlox.offline.described import described
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
+from rlox.sources.prepared import complete_returns
 from rlox_cli.commands.dataset import DatasetConfig
 
 BINS, WIDTH = 10, 40  # of a histogram
@@ -123,7 +124,7 @@ def _lines(dataset: Dataset) -> Iterator[str]:
         numbers = int(np.prod(column.shape[1:], dtype=np.int64))
         yield f"  {name:<12} {column.dtype}, {numbers} number{'s' * (numbers != 1)} a row"
     yield f"  digest       {dataset.digest}"
-    yield from _histogram(returns_of(dataset.columns))
+    yield from _histogram(complete_returns(dataset.columns))
 
 
 def _origin(about: Mapping[str, Any]) -> str:

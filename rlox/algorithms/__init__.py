@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.bc import BC
     from rlox.algorithms.cql import CQL
     from rlox.algorithms.ddpg import DDPG
+    from rlox.algorithms.decision_transformer import DecisionTransformer
     from rlox.algorithms.dqn import DQN
     from rlox.algorithms.hybrid_ppo import HybridPPO
     from rlox.algorithms.iql import IQL
@@ -37,6 +38,7 @@ __all__ = [
     "SAC",
     "TD3",
     "TD3BC",
+    "DecisionTransformer",
     "HybridPPO",
     "Rainbow",
     "RecurrentPPO",
@@ -57,6 +59,7 @@ _FACADES = {
     "td3_bc": "TD3BC",
     "iql": "IQL",
     "cql": "CQL",
+    "decision_transformer": "DecisionTransformer",
 }
 
 __getattr__ = later(__name__, {module: (name,) for module, name in _FACADES.items()})

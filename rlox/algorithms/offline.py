@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, cast
@@ -13,39 +14,48 @@ from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
-from rlox.configs import OfflineConfig, RunConfig
-from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs import DecisionTransformerConfig, OfflineConfig, RunConfig
+from rlox.configs.offline import OfflineAlgorithmConfig, OfflineNetworksConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import ConfigError, ShapeError
-from rlox.policies.base import Policy
+from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 from rlox.runs.preflight import require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
 from rlox.sources.prepared import Loaded, Preparation
-from rlox.training.actor import Actor
+from rlox.training.actor import Actor, ActorOf
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments, environment_of
-from rlox.types import Transitions
 
-__all__ = ["NO_ENV", "DatasetGiven", "from_dataset", "offline_parts"]
+__all__ = ["NO_ENV", "Composed", "DatasetGiven", "Ways", "from_dataset", "offline_parts"]
 
 NO_ENV = "none"  # env.id of a run that cannot be evaluated
 
 TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
 
 Spaces = tuple[ObservationCodec, ActionCodec]
-Composed = tuple[Policy, Learner[Transitions]]
+Composed = tuple[Any, Learner[Any]]  # a policy and what it learns by
 # Makes the policy and its learner of what is made of observations, for actions.
 Compose = Callable[[Encoding, ActionCodec], Composed]
 
 
-def offline_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
+@dataclass(frozen=True)
+class Ways:
+    """What batches are drawn by, and what plays: of the arguments of a `DatasetSource` and an `Actor`."""
+
+    source: Callable[..., DatasetSource] = DatasetSource
+    actor: Callable[..., ActorOf[Any]] = Actor
+
+
+def offline_parts(
+    config: RunConfig, tools: Tools, compose: Compose, ways: Ways | None = None
+) -> Parts:
     """Batches of the dataset for what `compose` makes of the spaces."""
+    ways = ways or Ways()
     if tools.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     if not isinstance(tools.dataset, OfflineDatasetBuffer | None):
@@ -55,8 +65,9 @@ def offline_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
         )
     algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
     observations, actions = _spaces(config, algo, tools)
+    encoding = _encoding(algo, observations, env.id)
     prepared = _preparation(algo, observations, actions, env.id)
-    source = DatasetSource(
+    source = ways.source(
         lambda: _dataset(config, tools, observations, actions),
         algo.batch_size,
         tools.streams,
@@ -64,12 +75,11 @@ def offline_parts(config: RunConfig, tools: Tools, compose: Compose) -> Parts:
     )
     if tools.replay:
         source.load()
-    encoding = encoding_of(algo, observations, env.id)
     networks = algo.networks(encoding.features, actions.size, actions.discrete)
     require_networks(*networks, more=encoding.cost.parameters * algo.seers)
     with tools.networks(config):
         policy, learner = compose(encoding, actions)
-    actor = Actor(policy, observations, actions, source.normalizer, tools.device)
+    actor = ways.actor(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
         evaluate = Evaluator(actor, Stages(env, tools.env))
@@ -100,6 +110,18 @@ def from_dataset(
     if isinstance(dataset, (str, PathLike)):
         given["buffer_path"] = fspath(dataset)
     return config_from_arguments(name, env_id, n_envs, seed, given), env_id, held
+
+
+def _encoding(algo: OfflineAlgorithmConfig, observations: ObservationCodec, env: str) -> Encoding:
+    """What stands before the networks; of those that are no layers one after the other nothing may."""
+    if isinstance(algo, OfflineNetworksConfig):
+        return encoding_of(algo, observations, env)
+    if observations.images:
+        raise UnsupportedSpaceError(
+            f"{algo.name} learns from vectors, {env} has images in its observations; use algo=bc, or flatten "
+            "them with gymnasium.wrappers"
+        )
+    return Encoding(observations.seen)
 
 
 def _preparation(
@@ -146,13 +168,20 @@ def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools)
         raise ConfigError(
             f"{algo.name} without an environment needs obs_dim, act_dim and continuous"
         )
-    high = (algo.act_high or 1.0) if isinstance(algo, OfflineCriticsConfig) else np.inf
+    high = (_act_high(algo) or 1.0) if algo.bounded else np.inf
     space: spaces.Space[Any] = (
         spaces.Box(-high, high, (algo.act_dim,))
         if algo.continuous
         else spaces.Discrete(algo.act_dim)
     )
     return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
+
+
+def _act_high(algo: OfflineAlgorithmConfig) -> float | None:
+    """What is said of the bounds of actions, by algorithms whose policies have some."""
+    if isinstance(algo, (OfflineCriticsConfig, DecisionTransformerConfig)):
+        return algo.act_high
+    return None
 
 
 def _require_sizes(
@@ -166,7 +195,7 @@ def _require_sizes(
     for key, (given, there) in pairs.items():
         if given is not None and given != there:
             raise ConfigError(f"algo.{key}={given}: the environment has {there}")
-    high = algo.act_high if isinstance(algo, OfflineCriticsConfig) else None
+    high = _act_high(algo)
     if high is not None:
         raise ConfigError(
             f"algo.act_high={high:g}: the environment says itself what bounds its actions have; leave "

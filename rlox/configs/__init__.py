@@ -14,6 +14,7 @@ from rlox.configs.buffers import (
 )
 from rlox.configs.check import leaves, make, make_run, plain, require_device
 from rlox.configs.cql import CQLConfig
+from rlox.configs.decision_transformer import DecisionTransformerConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
@@ -50,6 +51,7 @@ __all__ = [
     "CheckpointConfig",
     "DDPGConfig",
     "DQNConfig",
+    "DecisionTransformerConfig",
     "EnvConfig",
     "EvalConfig",
     "HybridPPOConfig",

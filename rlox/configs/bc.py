@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import param
 
 
 @dataclass(frozen=True)
-class BCConfig(OfflineAlgorithmConfig):
+class BCConfig(OfflineNetworksConfig):
     """The likelihood of the dataset's actions."""
 
     name: str = param("bc", "the algorithm", choices=("bc",))

@@ -43,11 +43,6 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     name: str = param(doc="the algorithm")
     learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")
     batch_size: int = param(256, "transitions in a batch", within="[1, inf)")
-    net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
-    encoder: str = encoders.encoder()
-    encoder_features: int | None = encoders.features()
-    image_channels: str = encoders.channels()
-    activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
     anneal_lr: bool = param(
         False, "learning rate falls linearly to 0 over total_steps", anneals="learning_rate"
     )
@@ -70,7 +65,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
 
     def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """Widths of the layers that learn, for the memory that they take."""
-        return [(obs_dim, *self.net_arch, actions)]
+        return []
 
     def _instead(self, key: str) -> str:
         own = INSTEAD.get(key)
@@ -86,6 +81,21 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
                     f"env.{key}={_text(given)}: {self.name} takes no steps in environments while it "
                     f"learns, expected {_text(only)}; leave it out" + self._instead(key)
                 )
+
+
+@dataclass(frozen=True)
+class OfflineNetworksConfig(OfflineAlgorithmConfig):
+    """Those whose networks are layers one after the other, behind encoders where there are images."""
+
+    net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
+    encoder: str = encoders.encoder()
+    encoder_features: int | None = encoders.features()
+    image_channels: str = encoders.channels()
+    activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """One network."""
+        return [(obs_dim, *self.net_arch, actions)]
 
 
 def _text(value: Any) -> str:

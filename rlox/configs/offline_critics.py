@@ -8,7 +8,7 @@ from typing import ClassVar
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.critics import CriticsConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 
@@ -16,7 +16,7 @@ BY_RETURNS = "returns"
 
 
 @dataclass(frozen=True)
-class OfflineCriticsConfig(CriticsConfig, OfflineAlgorithmConfig):
+class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
     """Policies act in [-1, 1], which stands for the whole of an action's bounds."""
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)

@@ -10,6 +10,7 @@ from rlox.configs.bc import BCConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.code import Code, code
 from rlox.configs.cql import CQLConfig
+from rlox.configs.decision_transformer import DecisionTransformerConfig
 from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
@@ -38,6 +39,7 @@ AlgoConfig = (
     | TD3BCConfig
     | IQLConfig
     | CQLConfig
+    | DecisionTransformerConfig
 )
 _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "ppo": PPOConfig,
@@ -53,6 +55,7 @@ _ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
     "td3_bc": TD3BCConfig,
     "iql": IQLConfig,
     "cql": CQLConfig,
+    "decision_transformer": DecisionTransformerConfig,
 }
 ALGO_CONFIGS = Plugged(_ALGO_CONFIGS, "algo", algorithm_config)
 

@@ -33,6 +33,7 @@ __all__ = ["Layers", "Network", "network_of", "refused"]
 WHY = {
     "UserPolicy": "methods of your own",
     "RecurrentActorCritic": "a memory",
+    "Conditioned": "a memory, and is asked for a return",
     "FactoredPolicy": "actions of several parts",
     "FactoredActor": "actions of several parts",
     "MaskedDiscretePolicy": "masks of actions",

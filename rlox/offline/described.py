@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.sources.prepared import complete_returns
 from rlox.statistics import bootstrap_ci
 
-__all__ = ["Returns", "described", "returns_of"]
+__all__ = ["Returns", "described", "lengths_of"]
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -35,13 +36,6 @@ class Returns:
         return cls(len(values), float(values.mean()), (low, high), *ends)
 
 
-def returns_of(columns: Columns) -> NDArray[np.float64]:
-    """Undiscounted returns of the complete episodes, in their order."""
-    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
-    sums = np.cumsum(columns["rewards"], dtype=np.float64)[ends]
-    return np.diff(sums, prepend=0.0)
-
-
 def lengths_of(columns: Columns) -> NDArray[np.int64]:
     """Transitions of the complete episodes, in their order."""
     ends = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
@@ -53,7 +47,7 @@ def described(columns: Columns) -> dict[str, Any]:
 
     `incomplete` are transitions behind the last end of an episode.
     """
-    returns, lengths = returns_of(columns), lengths_of(columns)
+    returns, lengths = complete_returns(columns), lengths_of(columns)
     n = len(columns["rewards"])
     rewards = columns["rewards"].astype(np.float64)
     return {

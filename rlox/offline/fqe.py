@@ -16,10 +16,10 @@ from rlox._core import Stream
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks import EnsembleMLP, begun
-from rlox.offline.described import returns_of
 from rlox.optim import Adam, TargetNetwork
+from rlox.sources.prepared import complete_returns
 from rlox.stopping import check
-from rlox.training.actor import ActorOf
+from rlox.training.actor import ActorOf, Forgetful
 from rlox.training.finite import require_finite
 
 __all__ = ["Estimate", "Fitting", "fitted_q"]
@@ -138,7 +138,7 @@ class _Data:
         starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
         self._n, self._how = len(ends), how
         obs, after = (_flat(columns[name], np.float32) for name in ("obs", "next_obs"))
-        _require_width(actor, obs)
+        _require_fit(actor, obs)
         mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + EPS
         seen = [((rows - mean) / std).astype(np.float32) for rows in (obs, after)]
         taken, theirs = columns["actions"], _asked(actor, after)
@@ -215,7 +215,7 @@ def _bootstraps(episodes: int, how: Fitting) -> Tensor:
 
 def _level(columns: Columns, gamma: float) -> float:
     """About what rows are worth, to begin with: the mean reward for ever, or for as long as episodes last."""
-    returns = returns_of(columns)
+    returns = complete_returns(columns)
     mean = float(columns["rewards"].mean())
     if columns["terminated"].any():
         length = len(columns["rewards"]) / max(len(returns), 1)
@@ -223,7 +223,12 @@ def _level(columns: Columns, gamma: float) -> float:
     return mean / max(1.0 - gamma, 1.0 / len(columns["rewards"]))
 
 
-def _require_width(actor: ActorOf[Any], obs: NDArray[Any]) -> None:
+def _require_fit(actor: ActorOf[Any], obs: NDArray[Any]) -> None:
+    if not isinstance(actor, Forgetful):
+        raise ConfigError(
+            "the policy acts by what came before, expected one that acts by what it sees: what it would do "
+            "in a row of a dataset is not known"
+        )
     expected = actor.observations.seen
     if actor.observations.images:
         raise ConfigError("the policy sees images, expected one of vectors")

@@ -18,12 +18,13 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource, single_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError
-from rlox.offline.described import Returns, described, returns_of
+from rlox.offline.described import Returns, described
 from rlox.offline.replayed import replayed_columns
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import resolve_checkpoint, steps_of
 from rlox.runs.record import Rows, dataset_of, play, record
 from rlox.sources.dataset_file import Dataset
+from rlox.sources.prepared import complete_returns
 from rlox.training.actor import Forgetful
 
 __all__ = ["QUALITIES", "Play", "of_random_actions", "of_run"]
@@ -102,7 +103,7 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
             return _played(medium, how, quality, chosen, scores)
         about = _about(medium, quality, chosen)
         columns = replayed_columns(medium)
-        returns = returns_of(columns).tolist()
+        returns = complete_returns(columns).tolist()
         return _told(columns, {**about, "returns": returns}, _spec(config, None), scores)
 
 

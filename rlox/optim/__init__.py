@@ -8,16 +8,16 @@ from rlox.later import later
 
 if TYPE_CHECKING:
     from rlox.optim.flat import FlatParameters
-    from rlox.optim.rules import Adam, Optimizer, RMSprop
+    from rlox.optim.rules import Adam, AdamW, Optimizer, RMSprop
     from rlox.optim.target import TargetNetwork
 
-__all__ = ["Adam", "FlatParameters", "Optimizer", "RMSprop", "TargetNetwork"]
+__all__ = ["Adam", "AdamW", "FlatParameters", "Optimizer", "RMSprop", "TargetNetwork"]
 
 __getattr__ = later(
     __name__,
     {
         "flat": ("FlatParameters",),
-        "rules": ("Adam", "Optimizer", "RMSprop"),
+        "rules": ("Adam", "AdamW", "Optimizer", "RMSprop"),
         "target": ("TargetNetwork",),
     },
 )

@@ -14,7 +14,7 @@ from rlox.optim.native import ADAM_EPS
 from rlox.parameters.layout import restored
 from rlox.stopping import check
 
-__all__ = ["Adam", "Optimizer", "RMSprop"]
+__all__ = ["Adam", "AdamW", "Optimizer", "RMSprop"]
 
 
 class Optimizer(ABC):
@@ -106,6 +106,18 @@ class Adam(Optimizer):
             lr=self.lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=self.eps,
             amsgrad=False, maximize=False,
         )  # fmt: skip
+
+
+class AdamW(Adam):
+    """`torch.optim.AdamW`: Adam whose step shrinks all parameters besides (Loshchilov & Hutter 2019)."""
+
+    def __init__(self, module: nn.Module, lr: float, *, weight_decay: float, eps: float) -> None:
+        super().__init__(module, lr, eps=eps)
+        self.weight_decay = weight_decay
+
+    def _step(self, vector: Tensor, gradient: Tensor, *moments: Tensor) -> None:
+        vector.mul_(1.0 - self.lr * self.weight_decay)
+        super()._step(vector, gradient, *moments)
 
 
 class RMSprop(Optimizer):

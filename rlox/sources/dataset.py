@@ -61,15 +61,16 @@ class DatasetSource:
     def load(self) -> OfflineDatasetBuffer:
         """The dataset; `CheckpointError` if the run that goes on learned from another one."""
         if self._dataset is None:
-            dataset, digest, columns = self._load()
-            _require_same(self._digest, digest)
-            self._dataset, self._digest = dataset, digest
-            self._fix_moments(dataset)
-            factor = self._prepared.reward_factor
-            self._scale = factor_of(columns) if factor is None else factor
+            loaded = self._load()
+            _require_same(self._digest, loaded.digest)
+            self._loaded(loaded)
+            self._dataset, self._digest = loaded.dataset, loaded.digest
         return self._dataset
 
-    def _fix_moments(self, dataset: OfflineDatasetBuffer) -> None:
+    def _loaded(self, loaded: Loaded) -> None:
+        """Take what is needed of a dataset beside its rows."""
+        dataset, factor = loaded.dataset, self._prepared.reward_factor
+        self._scale = factor_of(loaded.columns) if factor is None else factor
         stats = dataset.stats()
         if dataset.normalized and "obs_mean" in stats:
             self.normalizer.fix(stats["obs_mean"], stats["obs_std"])
@@ -127,16 +128,16 @@ class DatasetSource:
         rows = {name: column[at] for name, column in self._rows.items()}
         alive = np.where(rows["terminated"], 0.0, self._prepared.gamma).astype(np.float32)
         return Transitions(
-            obs=self._seen(rows["obs"]),
+            obs=self._seen(_flat(rows["obs"])),
             actions=self._taken(rows["actions"]),
             rewards=torch.from_numpy(rows["rewards"]).float() * self._scale,
-            next_obs=self._seen(rows["next_obs"]),
+            next_obs=self._seen(_flat(rows["next_obs"])),
             discounts=torch.from_numpy(alive),
             indices=rows["indices"],
         )
 
-    def _seen(self, column: NDArray[Any]) -> torch.Tensor:
-        rows = _flat(column)
+    def _seen(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows of observations as they are learned from."""
         if self._prepared.images:
             return rows
         if not self._standardizes:

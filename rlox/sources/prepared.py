@@ -13,7 +13,7 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.envs.actions import UnitCodec
 from rlox.errors import ConfigError
 
-__all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "factor_of"]
+__all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "complete_returns", "factor_of"]
 
 EPS = 1e-3  # beside the deviation of an observation (Fujimoto & Gu 2021, eq. 6)
 SPAN = 1000.0  # between the lowest and the highest return (Kostrikov et al. 2022)
@@ -51,11 +51,16 @@ class Preparation:
 AS_THEY_ARE = Preparation()
 
 
+def complete_returns(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Undiscounted returns of the complete episodes, in their order."""
+    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+    sums = np.cumsum(columns["rewards"], dtype=np.float64)[ends]
+    return np.diff(sums, prepend=0.0)
+
+
 def factor_of(columns: Mapping[str, NDArray[Any]]) -> float:
     """1000 / (highest - lowest return) of the complete episodes; `ConfigError` if they have one return."""
-    ends = columns["terminated"] | columns["truncated"]
-    sums = np.cumsum(columns["rewards"], dtype=np.float64)[np.flatnonzero(ends)]
-    returns = np.diff(sums, prepend=0.0)
+    returns = complete_returns(columns)
     width = float(np.ptp(returns)) if len(returns) else 0.0
     if not width > 0.0:
         raise ConfigError(

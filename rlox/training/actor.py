@@ -35,6 +35,9 @@ class Player(Protocol):
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
 
+    def told(self, rewards: Sequence[float]) -> None:
+        """What the last actions paid, `[B]`; between the step and the next `begin`, `keep` or `act`."""
+
     def begin(self, place: int) -> None:
         """A new episode begins in that place."""
 
@@ -204,6 +207,9 @@ class _Forgetful:
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)
+
+    def told(self, rewards: Sequence[float]) -> None:
+        pass
 
     def begin(self, place: int) -> None:
         pass

@@ -23,6 +23,7 @@ from rlox.algorithms import (
     SAC,
     TD3,
     TD3BC,
+    DecisionTransformer,
     Rainbow,
     RecurrentPPO,
 )
@@ -50,8 +51,9 @@ SETTINGS: dict[Any, Mapping[str, Any]] = {
     TD3BC: {"batch_size": 8, "net_arch": (8,)},
     IQL: {"batch_size": 8, "net_arch": (8,)},
     CQL: {"batch_size": 8, "net_arch": (8,)},
+    DecisionTransformer: {"batch_size": 8, "hidden": 8, "n_layers": 1, "context_length": 3},
 }
-OFFLINE = (BC, TD3BC, IQL, CQL)
+OFFLINE = (BC, TD3BC, IQL, CQL, DecisionTransformer)
 TOTAL = 64
 NOWHERE = {
     "Text": r"has action space Text\(.* expected Discrete, MultiDiscrete, .*; wrap it with ",
@@ -61,7 +63,7 @@ CHOICE = ("Discrete", "DiscreteFromFive")
 BOUNDED = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
 KINDS: dict[Any, str] = {
     **dict.fromkeys((DQN, Rainbow), "Discrete"),
-    **dict.fromkeys((SAC, CQL), "Discrete or Box"),
+    **dict.fromkeys((SAC, CQL, DecisionTransformer), "Discrete or Box"),
     **dict.fromkeys((TD3, DDPG, TD3BC, IQL), "Box"),
 }
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers.oracles import numeric_leaves
 
-from rlox.algorithms import ALGORITHMS, HybridPPO, RecurrentPPO
+from rlox.algorithms import ALGORITHMS, DecisionTransformer, HybridPPO, RecurrentPPO
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError
@@ -65,11 +65,16 @@ def test_an_algorithm_refuses_the_actions_that_it_does_not_take(name: str) -> No
 
 
 def test_a_facade_is_a_signature_and_what_the_algorithm_is_made_of() -> None:
+    more_of: dict[Any, set[str]] = {
+        RecurrentPPO: {"predict"},
+        HybridPPO: {"timing_summary"},
+        DecisionTransformer: {"predict", "ask"},
+    }
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert facade.__bases__ == (Algorithm,)
         # a policy with a memory is asked with a state and answers with the next one
-        more = {RecurrentPPO: {"predict"}, HybridPPO: {"timing_summary"}}.get(facade, set())
+        more = more_of.get(facade, set())
         assert own <= {"name", "make", "collector"} | more
 
 

@@ -153,7 +153,7 @@ def test_choices_are_refused_by_name(name: str) -> None:
     kind: Any = ALGORITHMS[name]
     with pytest.raises(
         UnsupportedSpaceError,
-        match=rf"{name} needs Box actions, CartPole-v1 .*; use algo=bc or cql",
+        match=rf"{name} needs Box actions, CartPole-v1 .*; use algo=bc, cql or dec",
     ):
         kind(CARTPOLE, env_id="CartPole-v1")
     with pytest.raises(UnsupportedSpaceError, match=f"{name} needs Box actions"):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rlox.offline.checked import findings
-from rlox.offline.described import Returns, described, returns_of
+from rlox.offline.described import Returns, described
+from rlox.sources.prepared import complete_returns
 
 
 def columns(lengths: tuple[int, ...] = (10, 12, 7, 20), terminated: bool = True) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def test_returns_are_sums_over_complete_episodes() -> None:
     given = columns((3, 2, 4))
     given["rewards"][:] = np.arange(9)
     given["terminated"][8] = False
-    assert returns_of(given).tolist() == [3.0, 7.0]
+    assert complete_returns(given).tolist() == [3.0, 7.0]
     found = described(given)
     assert (found["episodes"], found["incomplete"], found["terminations"]) == (2, 4, 2)
     assert found["lengths"] == [2, 3]

@@ -1,0 +1,81 @@
+"""Decision Transformer (Chen et al. 2021, arXiv:2106.01345)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rlox.configs.buffers import BufferConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.offline import OfflineAlgorithmConfig
+from rlox.configs.params import param
+from rlox.configs.schedules import Schedule, schedule
+from rlox.errors import ConfigError
+
+SOURCE = "Chen et al. 2021, table 9"
+
+
+@dataclass(frozen=True)
+class DecisionTransformerConfig(OfflineAlgorithmConfig):
+    """Defaults are the paper's for OpenAI Gym."""
+
+    bounded: ClassVar[bool] = True
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
+    name: str = param("decision_transformer", "the algorithm", choices=("decision_transformer",))
+    learning_rate: Schedule = schedule(
+        1e-4, "AdamW step size after the warm-up", within="(0, inf)", source=SOURCE
+    )
+    batch_size: int = param(
+        64, "stretches of episodes in a batch", within="[1, inf)", source=SOURCE
+    )
+    context_length: int = param(
+        20, "steps that an action is chosen by, the present one among them", within="[1, 4096]",
+        source=SOURCE,
+    )  # fmt: skip
+    hidden: int = param(128, "width of the transformer", within="[1, 65536]", source=SOURCE)
+    n_layers: int = param(3, "blocks of attention", within="[1, 256]", source=SOURCE)
+    n_heads: int = param(1, "heads of each; they divide hidden", within="[1, 256]", source=SOURCE)
+    dropout: float = param(0.1, "part that is left out in training", within="[0, 1)", source=SOURCE)
+    weight_decay: float = param(1e-4, "of AdamW", within="[0, inf)", source=SOURCE)
+    warmup_updates: int = param(
+        10_000, "updates in which the step size rises from 0", within="[0, inf)", source=SOURCE
+    )
+    max_grad_norm: float = param(
+        0.25, "global gradient-norm limit", within="(0, inf)", source=SOURCE
+    )
+    return_scale: float = param(
+        1e-3, "what returns to go are multiplied by", within="(0, inf)", source=SOURCE
+    )
+    target_return: float | None = param(
+        None, "the return that is asked for; null: the highest of the dataset", within="(-inf, inf)"
+    )
+    act_high: float | None = param(
+        None,
+        "without an environment: actions are in [-act_high, act_high]; null: 1",
+        within="(0, inf)",
+    )
+    max_timesteps: int = param(
+        1_000, "steps of an episode that are told apart; later ones are like the last", within="[1, inf)",
+        source=SOURCE,
+    )  # fmt: skip
+    standardize_obs: bool = param(
+        True,
+        "standardise observations by the dataset's moments, also where the policy plays",
+        source="Chen et al. 2021, authors' code",
+    )
+
+    def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
+        """What is counted of the memory that parameters take: about 12 h^2 of a block, and embeddings."""
+        h = self.hidden
+        block = [(h, 4 * h), (4 * h, h), (h, 4 * h)]
+        embeddings = [(obs_dim, h), (actions, h), (self.max_timesteps, h), (h, actions)]
+        return [*block * self.n_layers, *embeddings]
+
+    def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
+        """Heads divide the width."""
+        super().check(env, buffer)
+        if self.hidden % self.n_heads:
+            raise ConfigError(
+                f"algo.hidden={self.hidden} and algo.n_heads={self.n_heads}: the heads divide the width, "
+                f"expected a multiple of {self.n_heads}"
+            )

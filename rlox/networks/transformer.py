@@ -1,0 +1,67 @@
+"""A causal transformer: blocks of attention to what came before, as GPT-2 has them (Radford et al. 2019)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["CausalTransformer"]
+
+STD = 0.02  # of initial weights, as in GPT-2
+
+
+class CausalTransformer(nn.Module):
+    """Tokens `[B, T, width]` in, what each makes of those up to it out, `[B, T, width]`.
+
+    Parameters
+    ----------
+    width : of a token
+    n_layers, n_heads : blocks, and heads of attention in each
+    dropout : part of the attention and of what blocks add that is left out in training
+    """
+
+    def __init__(self, width: int, n_layers: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(_Block(width, n_heads, dropout) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(width)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=STD)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Block after block."""
+        for block in self.blocks:
+            tokens = block(tokens)
+        out: Tensor = self.norm(tokens)
+        return out
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wider, self.back = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.n_heads, self.dropout = n_heads, dropout
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = tokens + self._left(self.joined(self._attended(self.before(tokens))))
+        hidden = torch.relu(self.wider(self.between(tokens)))
+        return tokens + self._left(self.back(hidden))
+
+    def _attended(self, tokens: Tensor) -> Tensor:
+        heads = (
+            part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for part in self.attention(tokens).chunk(3, -1)
+        )
+        query, key, value = heads
+        left_out = self.dropout if self.training else 0.0
+        found = functional.scaled_dot_product_attention(
+            query, key, value, dropout_p=left_out, is_causal=True
+        )
+        return found.transpose(1, 2).flatten(-2)
+
+    def _left(self, added: Tensor) -> Tensor:
+        return functional.dropout(added, self.dropout, self.training)

@@ -1,0 +1,307 @@
+"""What a Decision Transformer sees, what it learns from, and what it is asked for while it plays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlox import OfflineDatasetBuffer
+from rlox.algorithms import DecisionTransformer
+from rlox.algorithms.decision_transformer import DecisionTransformerLearner
+from rlox.configs import DecisionTransformerConfig, make
+from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.optim import AdamW
+from rlox.policies.conditioned import Conditioned
+from rlox.rng import Streams
+from rlox.sources.stretches import Stretches
+from rlox.types import Clock
+
+
+class Several(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-1, 1, (3,))
+    action_space = gym.spaces.MultiDiscrete([2, 2])
+
+
+DATA = Path(__file__).parents[2] / "golden" / "datasets"
+CARTPOLE, PENDULUM = str(DATA / "CartPole-v1"), str(DATA / "Pendulum-v1")
+OBS, ACT, LENGTH = 3, 2, 5
+SMALL: dict[str, Any] = {"context_length": 4, "hidden": 8, "n_layers": 1, "batch_size": 8}
+
+
+def policy(choices: bool = False, dropout: float = 0.0) -> Conditioned:
+    torch.manual_seed(0)
+    return Conditioned(OBS, ACT, choices, 8, 2, 2, dropout, 50)
+
+
+def stretches(choices: bool = False, n: int = 1, size: int = 6) -> Stretches:
+    """The last step but one of every second stretch, and the last, is padding."""
+    g = torch.Generator().manual_seed(1)
+    shape = (n, size, LENGTH)
+    actions = (
+        torch.randint(ACT, shape, generator=g)
+        if choices
+        else torch.rand(*shape, ACT, generator=g) * 2 - 1
+    )
+    mask = torch.ones(shape, dtype=torch.bool)
+    mask[:, ::2, -2:] = False
+    returns = torch.randn(shape, generator=g) * 100
+    obs, times = torch.randn(*shape, OBS, generator=g), torch.arange(LENGTH).expand(shape)
+    return Stretches(obs, actions, returns, times, mask)
+
+
+def said(model: Conditioned, given: Stretches) -> Tensor:
+    with torch.no_grad():
+        out: Tensor = model.eval()(
+            given.returns[0] * 0.01, given.obs[0], given.actions[0], given.timesteps[0]
+        )
+    return out
+
+
+def test_what_comes_later_changes_nothing_of_what_is_said_before() -> None:
+    model, given = policy(), stretches()
+    before = said(model, given)
+    for t in range(LENGTH):
+        for name in ("returns", "obs", "actions"):
+            changed = {n: getattr(given, n).clone() for n in ("returns", "obs", "actions")}
+            later = t if name == "actions" else t + 1  # its own action is not seen by what says it
+            changed[name][:, :, later:] += 1.0
+            other = said(model, Stretches(**changed, timesteps=given.timesteps, mask=given.mask))
+            torch.testing.assert_close(other[:, : t + 1], before[:, : t + 1])
+            if name != "actions" and later < LENGTH:
+                assert not torch.allclose(other[:, later:], before[:, later:])
+
+
+def test_the_return_that_is_asked_for_is_seen() -> None:
+    model, given = policy(), stretches()
+    before = said(model, given)
+    given.returns[0, :, 0] += 50.0
+    assert not torch.allclose(said(model, given)[:, 0], before[:, 0])
+
+
+def by_hand(model: Conditioned, given: Stretches, i: int) -> tuple[Tensor, Tensor]:
+    """Loss of one batch and what is said, a stretch at a time, without its padding."""
+    outputs, targets = [], []
+    for row in range(given.obs.shape[1]):
+        steps = int(given.mask[i, row].sum())
+        tokens = []
+        for t in range(steps):
+            when = model.of_timestep(given.timesteps[i, row, t])
+            tokens += [
+                model.of_return((given.returns[i, row, t] * 0.01)[None]) + when,
+                model.of_obs(given.obs[i, row, t]) + when,
+                model.of_action(given.actions[i, row, t]) + when,
+            ]
+        x = model.norm(torch.stack(tokens))
+        for block in model.transformer.blocks:
+            x = x + attended(block, block.before(x))
+            x = x + block.back(torch.relu(block.wider(block.between(x))))
+        x = model.head(model.transformer.norm(x))[1::3]
+        outputs.append(x if model.choices else torch.tanh(x))
+        targets.append(given.actions[i, row, :steps])
+    found, target = torch.cat(outputs), torch.cat(targets)
+    if model.choices:
+        return nn.CrossEntropyLoss()(found, target), found
+    return ((found - target) ** 2).mean(), found
+
+
+def attended(block: Any, x: Tensor) -> Tensor:
+    """Each token's sum over itself and those before it, head by head."""
+    query, key, value = block.attention(x).chunk(3, -1)
+    width = x.shape[-1] // block.n_heads
+    heads = []
+    for head in range(block.n_heads):
+        part = slice(head * width, (head + 1) * width)
+        rows = []
+        for t in range(len(x)):
+            scores = key[: t + 1, part] @ query[t, part] / width**0.5
+            rows.append(torch.softmax(scores, 0) @ value[: t + 1, part])
+        heads.append(torch.stack(rows))
+    out: Tensor = block.joined(torch.cat(heads, -1))
+    return out
+
+
+@pytest.mark.parametrize("choices", [False, True])
+def test_updates_are_those_of_a_transformer_by_hand_in_float64(choices: bool) -> None:
+    given = stretches(choices, n=20)
+    rows = {n: getattr(given, n).double() for n in ("returns", "obs")}
+    actions = given.actions if choices else given.actions.double()
+    given = Stretches(**rows, actions=actions, timesteps=given.timesteps, mask=given.mask)
+    ours, twin = policy(choices).double(), policy(choices).double()
+    settings = {"dropout": 0.0, "warmup_updates": 5, "return_scale": 0.01, "learning_rate": 1e-2}
+    config = make(DecisionTransformerConfig, {**settings, "weight_decay": 0.1})
+    learner = DecisionTransformerLearner(ours, config, Streams(1))
+    optimizer = torch.optim.AdamW(twin.parameters(), 1e-2, weight_decay=0.1, eps=1e-8)
+    losses = []
+    for i in range(20):
+        loss, _ = by_hand(twin, given, i)
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), 0.25)
+        optimizer.param_groups[0]["lr"] = 1e-2 * min(1.0, (i + 1) / 5)
+        optimizer.step()
+    update = learner.update(given, Clock(unit="updates", horizon=100))
+    assert update.metrics["loss/policy"] == pytest.approx(np.mean(losses), rel=1e-6)
+    assert (update.count, update.samples) == (20, int(given.mask.sum()))
+    apart = torch.cat(
+        [(a - b).flatten() for a, b in zip(ours.parameters(), twin.parameters(), strict=True)]
+    )
+    norm = torch.cat([p.flatten() for p in twin.parameters()]).norm()
+    assert float((apart.norm() / norm).detach()) < 1e-6
+
+
+def test_adamw_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours, twin = nn.Linear(4, 3), nn.Linear(4, 3)
+    twin.load_state_dict(ours.state_dict())
+    mine = AdamW(ours, 0.1, weight_decay=0.3, eps=1e-8)
+    theirs = torch.optim.AdamW(twin.parameters(), 0.1, weight_decay=0.3, eps=1e-8)
+    for _ in range(5):
+        x = torch.randn(6, 4)
+        mine.backward(ours(x).square().mean(), None)
+        mine.step()
+        theirs.zero_grad()
+        twin(x).square().mean().backward()
+        theirs.step()
+    for a, b in zip(ours.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_what_is_left_out_is_a_function_of_seed_and_update() -> None:
+    def learned(parts: list[slice], seed: int = 1) -> Tensor:
+        model = policy(dropout=0.5)
+        config = make(DecisionTransformerConfig, {"dropout": 0.5, "warmup_updates": 0})
+        learner = DecisionTransformerLearner(model, config, Streams(seed))
+        data = stretches(n=4)
+        for part in parts:
+            names = ("obs", "actions", "returns", "timesteps", "mask")
+            some = Stretches(**{name: getattr(data, name)[part] for name in names})
+            learner.update(some, Clock(updates=part.start, unit="updates", horizon=100))
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    whole = learned([slice(0, 4)])
+    assert torch.equal(whole, learned([slice(0, 1), slice(1, 4)]))
+    assert not torch.equal(whole, learned([slice(0, 4)], seed=2))
+
+
+def test_while_it_plays_the_return_to_go_falls_by_what_was_paid_and_the_last_steps_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    algorithm = DecisionTransformer(PENDULUM, env_id="Pendulum-v1", target_return=-500.0, **SMALL)
+    algorithm.train(1)
+    seen: list[tuple[Tensor, ...]] = []
+    forward = algorithm.policy.forward
+
+    def told(*given: Tensor) -> Tensor:
+        seen.append(tuple(part.clone() for part in given))
+        out: Tensor = forward(*given)
+        return out
+
+    monkeypatch.setattr(algorithm.policy, "forward", told)
+    actor = algorithm.parts.actor
+    player, rewards = actor.player(1), [-1.0, -20.0, -3.0, -40.0, -5.0, -6.0]
+    rows = np.random.default_rng(0).normal(size=(6, 1, 3)).astype(np.float32)
+    done = []
+    with actor.ready():
+        for row, reward in zip(rows, rewards, strict=True):
+            done.append(np.asarray(player.act(row))[0] / 2.0)  # torques to 2
+            player.told([reward])
+    left = -500.0 - np.concatenate([[0.0], np.cumsum(rewards)[:-1]])
+    returns, obs, actions, times = (part[0].numpy() for part in seen[-1])
+    np.testing.assert_allclose(returns, 1e-3 * left[2:], rtol=1e-5)
+    np.testing.assert_allclose(obs, actor.normalized(rows[2:, 0]), rtol=1e-5)
+    np.testing.assert_allclose(actions[:-1], np.stack(done[2:5]), atol=1e-6)
+    assert times.tolist() == [2, 3, 4, 5]
+    second = [part[0].numpy() for part in seen[1]]
+    np.testing.assert_allclose(second[0][:2], [-0.5, -0.499], rtol=1e-5)
+    assert second[3][:2].tolist() == [0, 1]
+
+
+def test_places_are_episodes_of_their_own() -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
+    algorithm.train(16)
+    actor = algorithm.parts.actor
+    rows = np.random.default_rng(0).normal(size=(7, 3, 4)).astype(np.float32)
+
+    def alone(place: int, first: int) -> list[int]:
+        player, found = actor.player(1), []
+        for t in range(first, 7):
+            found.append(int(player.act(rows[t, [place]])[0]))
+            player.told([1.0 + place])
+        return found
+
+    with actor.ready():
+        together = actor.player(3)
+        found: list[list[int]] = [[], [], []]
+        for t in range(5):
+            if t == 3:
+                together.begin(1)
+            for place, action in enumerate(together.act(rows[t])):
+                found[place].append(int(action))
+            together.told([1.0, 2.0, 3.0])
+        together.keep([1, 2])
+        for t in (5, 6):
+            for place, action in zip((1, 2), together.act(rows[t][[1, 2]]), strict=True):
+                found[place].append(int(action))
+            together.told([2.0, 3.0])
+        assert found[1][3:] == alone(1, 3)
+        assert found[2] == alone(2, 0)
+        assert found[0] == alone(0, 0)[:5]
+
+
+def test_the_highest_return_of_the_dataset_is_asked_for_unless_another_is(tmp_path: Path) -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
+    algorithm.train(16)
+    rewards = algorithm.source.load().stats()["max_return"]
+    assert algorithm.parts.actor.wish.asked == rewards
+    algorithm.save(tmp_path / "saved")
+    alone = DecisionTransformer.from_checkpoint(tmp_path / "saved", replay=False)
+    assert alone.parts.actor.wish.asked == rewards
+    assert alone.evaluate(3).returns == algorithm.evaluate(3).returns
+    alone.ask(7.0)
+    assert alone.parts.actor.wish.asked == 7.0
+    obs = np.zeros((2, 4), np.float32)
+    assert algorithm.predict(obs, target_return=3.0).shape == (2,)
+    assert isinstance(algorithm.predict(obs[0]), int)
+
+
+def test_it_does_what_it_is_asked_for_in_a_bandit_of_two_arms() -> None:
+    """The choice is the return: who asks for 1 gets 1, who asks for 0 gets 0."""
+    rng = np.random.default_rng(0)
+    obs, taken = rng.normal(size=(600, 1)).astype(np.float32), rng.integers(0, 2, 600)
+    yes, no = np.ones(600, bool), np.zeros(600, bool)
+    data = OfflineDatasetBuffer(obs, obs, taken, taken.astype(np.float32), yes, no)
+    more = {
+        **SMALL,
+        "warmup_updates": 0,
+        "return_scale": 1.0,
+        "learning_rate": 1e-2,
+        "dropout": 0.0,
+    }
+    algorithm = DecisionTransformer(data, 1, 2, continuous=False, **more)
+    algorithm.train(100)
+    rows = rng.normal(size=(40, 1)).astype(np.float32)
+    for wish in (0, 1):
+        assert (algorithm.predict(rows, target_return=wish) == wish).all()
+    assert (algorithm.predict(rows) == 1).all()
+
+
+def test_what_it_cannot_learn_from_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"
+    ):
+        DecisionTransformer(PENDULUM, env_id="Pendulum-v1", max_timesteps=9, **SMALL)
+    with pytest.raises(ConfigError, match="the heads divide the width, expected a multiple of 3"):
+        DecisionTransformer(PENDULUM, env_id="Pendulum-v1", n_heads=3, **SMALL)
+    obs, no = np.zeros((8, 1), np.float32), np.zeros(8, bool)
+    endless = OfflineDatasetBuffer(obs, obs, np.zeros(8, np.int64), np.zeros(8), no, no)
+    with pytest.raises(ConfigError, match="no episode of the dataset ends"):
+        DecisionTransformer(endless, 1, 2, continuous=False, **SMALL)
+    with pytest.raises(UnsupportedSpaceError, match=r"decision_transformer needs Discrete or Box"):
+        DecisionTransformer(PENDULUM, env_id=Several, **SMALL)
