@@ -18,6 +18,7 @@ from rlox.offline.checked import Finding, findings
 from rlox.offline.described import described
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
 from rlox.sources.prepared import complete_returns
+from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
 
 BINS, WIDTH = 10, 40  # of a histogram
@@ -33,7 +34,8 @@ def done(config: DatasetConfig) -> int:
         return 0
     dataset = read_dataset(folder)
     if config.what == "show":
-        print(json.dumps(_shown(dataset), indent=1) if config.json else _text(folder, dataset))
+        shown = summary.finite(_shown(dataset)) if config.json else _text(folder, dataset)
+        print(json.dumps(shown, indent=1) if config.json else shown)
         return 0
     found = list(findings(dataset.columns, dataset.about))
     if config.json:
@@ -136,6 +138,7 @@ def _origin(about: Mapping[str, Any]) -> str:
 
 def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
     """How many episodes paid what, where they did not all pay the same."""
+    returns = returns[np.isfinite(returns)]
     if len(returns) < 2 or np.ptp(returns) == 0.0:
         return
     counts, edges = np.histogram(returns, BINS)

@@ -67,11 +67,13 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
     trained = _trusted(config, run)
     checkpoint, folder = _checkpoint(run, config.checkpoint), _folder(run / "eval")
     from rlox.algorithms import ALGORITHMS
+    from rlox.algorithms.offline import require_env
     from rlox.offline.fqe import Fitting, fitted_q
     from rlox.sources.dataset_file import read_dataset
     from rlox.training.setup import torch_threads
 
     dataset = read_dataset(data)
+    require_env(dataset.about.get("env"), trained.env.id, f"the dataset {data}")
     given = config.fqe.gamma
     gamma = getattr(trained.algo, "gamma", 0.99) if given is None else given
     fqe = config.fqe
@@ -93,7 +95,8 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
         "settings": plain(how),
         **plain(found),
     }
-    kept = folder / f"{checkpoint.resolve().name}_fqe_{dataset.digest[:8]}_s{config.seed}.json"
+    ways = hashlib.sha256(json.dumps(plain(how), sort_keys=True).encode()).hexdigest()[:8]
+    kept = folder / f"{checkpoint.resolve().name}_fqe_{dataset.digest[:8]}_{ways}.json"
     written: dict[str, Any] = summary.finite(document)
     write_json(kept, written)
     low, high = found.ci90

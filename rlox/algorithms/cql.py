@@ -26,7 +26,7 @@ OF_VECTORS = (
     "ent_coef",
     "auto_entropy",
     "target_entropy",
-    "act_high",
+    "critic_net_arch",
 )
 
 

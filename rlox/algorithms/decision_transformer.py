@@ -27,7 +27,7 @@ from rlox.policies.conditioned import Conditioned
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.stretches import Stretches, StretchSource
-from rlox.training.conditioned import ConditionedActor, Wish
+from rlox.training.conditioned import ConditionedActor, Wish, wished
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
 from rlox.training.parts import Parts, Tools
@@ -40,11 +40,15 @@ class DecisionTransformerLearner(PolicyLearner[Conditioned]):
     """A transformer, and one step for each batch towards the actions of the dataset."""
 
     def __init__(
-        self, policy: Conditioned, config: DecisionTransformerConfig, streams: Streams
+        self,
+        policy: Conditioned,
+        config: DecisionTransformerConfig,
+        streams: Streams,
+        wish: Wish | None = None,
     ) -> None:
         rate, decay = config.initial("learning_rate"), config.weight_decay
         super().__init__(policy, AdamW(policy, rate, weight_decay=decay, eps=1e-8))
-        self.config, self._streams = config, streams
+        self.config, self._streams, self._wish = config, streams, wish
         fit = "policy/accuracy" if policy.choices else "policy/error"
         self.names = ("loss/policy", fit, "train/grad_norm")
 
@@ -57,6 +61,8 @@ class DecisionTransformerLearner(PolicyLearner[Conditioned]):
         require_finite_parameters(self.policy, self.optimizer.vector, where)
         metrics = dict(zip(self.names, table.mean(0).tolist(), strict=True))
         metrics["train/learning_rate"] = self.optimizer.lr
+        if self._wish is not None:
+            metrics["policy/target_return"] = self._wish.asked
         return Update(metrics, len(batch), int(batch.mask.sum()))
 
     def _step(self, batch: Stretches, i: int, number: int, clock: Clock) -> Tensor:
@@ -92,7 +98,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
         sizes = (encoding.features, actions.size, actions.discrete, algo.hidden, algo.n_layers)
         policy = Conditioned(*sizes, algo.n_heads, algo.dropout, algo.max_timesteps)
         policy = policy.to(tools.device)
-        return policy, DecisionTransformerLearner(policy, algo, tools.streams)
+        return policy, DecisionTransformerLearner(policy, algo, tools.streams, wish)
 
     def source(*given: Any) -> StretchSource:
         return StretchSource(
@@ -177,13 +183,13 @@ class DecisionTransformer(Algorithm):
         """The action for one raw observation or for a batch, each the first one of an episode.
 
         `target_return` is what is asked for, in place of the run's. Of an episode that goes on
-        `parts.actor.player(places)` keeps what came before: `act(rows)`, `told(rewards)`, `begin(place)`.
+        `parts.actor.player(places)` keeps what came before: `act(rows)`, `paid(rewards)`, `begin(place)`.
         """
         self._predictions += not deterministic
         generator = self._sampling(deterministic, "predict", self._predictions)
         actor = cast(ConditionedActor, self.parts.actor)
-        return actor.predict(obs, generator, target_return)
+        return actor.predict(obs, generator, wished(target_return))
 
     def ask(self, target_return: float | None) -> None:
         """Ask for this return when it is evaluated; None: for the highest of the dataset."""
-        cast(ConditionedActor, self.parts.actor).wish.given = target_return
+        cast(ConditionedActor, self.parts.actor).wish.given = wished(target_return)

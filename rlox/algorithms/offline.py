@@ -31,7 +31,16 @@ from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
 from rlox.training.setup import config_from_arguments, environment_of
 
-__all__ = ["NO_ENV", "Composed", "DatasetGiven", "Ways", "from_dataset", "offline_parts"]
+__all__ = [
+    "NO_ENV",
+    "Composed",
+    "DatasetGiven",
+    "Ways",
+    "from_dataset",
+    "offline_parts",
+    "require_env",
+    "require_taken",
+]
 
 NO_ENV = "none"  # env.id of a run that cannot be evaluated
 
@@ -146,6 +155,10 @@ def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools) -> Sp
     """
     observations, actions = _given_spaces(config, algo, tools)
     require_actions(config, actions)
+    if actions.kind != "Box" and (high := _act_high(algo)) is not None:
+        raise ConfigError(
+            f"algo.act_high={high:g}: these actions are choices; leave algo.act_high out"
+        )
     if algo.bounded and actions.kind == "Box":
         actions = actions.unit(config.env.id, algo.name)
     return observations, actions
@@ -227,14 +240,14 @@ def _dataset(
         columns, digest = read.columns, read.digest
     stats = dataset.stats()
     if stats["obs_dim"] != observations.dim:
-        raise ShapeError(
-            f"{name} has observations of {stats['obs_dim']} numbers, {config.env.id} of "
-            f"{observations.dim}; name the environment it is of: env=..."
-        )
+        of = f"{config.env.id} of {observations.dim}; name the environment it is of: env=..."
+        if config.env.id == NO_ENV:
+            of = f"but obs_dim={observations.dim} was given"
+        raise ShapeError(f"{name} has observations of {stats['obs_dim']} numbers, {of}")
     if observations.images:
         _require_bytes(columns["obs"], dataset.normalized, name)
-    _require_actions(columns["actions"], actions, name, config.env.id)
-    _require_env(env, config.env.id, name)
+    require_taken(columns["actions"], actions, name, config.env.id)
+    require_env(env, config.env.id, name)
     return Loaded(dataset, digest, columns)
 
 
@@ -251,7 +264,7 @@ def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
         )
 
 
-def _require_actions(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
+def require_taken(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
     """Choices that exist, as whole numbers of any type, and vectors of floating-point numbers."""
     width, expected = int(taken[0].size), len(actions.choices) + actions.vector
     if width != expected:
@@ -290,7 +303,7 @@ def _require_bounds(rows: NDArray[Any], actions: UnitCodec, name: str, env: str)
         )
 
 
-def _require_env(recorded: Any, env: str, name: str) -> None:
+def require_env(recorded: Any, env: str, name: str) -> None:
     """`ConfigError` where both environments are known by an id and it is not the same."""
     known = isinstance(recorded, str) and not recorded.startswith("<")
     if not known or env == NO_ENV or env.startswith("<"):

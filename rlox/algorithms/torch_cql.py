@@ -13,6 +13,7 @@ from rlox.algorithms.encoding import Encoding
 from rlox.algorithms.sac_schedule import target_entropy
 from rlox.algorithms.torch_sac import SACLearner, squashed
 from rlox.configs import CQLConfig, RunConfig
+from rlox.configs.schedules import is_constant
 from rlox.envs.actions import ActionCodec
 from rlox.losses import critics_loss, td_target
 from rlox.networks import ActionValues, begun, squashed_log_prob
@@ -62,7 +63,8 @@ class CQLLearner(SACLearner):
     def _schedule(self, clock: Clock) -> None:
         """The actor has a step size of its own."""
         super()._schedule(clock)
-        falls = clock.remaining if self.config.anneal_lr else 1.0
+        level = is_constant(self.config.actor_learning_rate)  # else it has a schedule of its own
+        falls = clock.remaining if self.config.anneal_lr and level else 1.0
         self.actor.lr = falls * self.config.at("actor_learning_rate", clock.remaining)
 
     def _told(self, update: Update) -> Update:

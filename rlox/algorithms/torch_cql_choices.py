@@ -83,7 +83,7 @@ def composed(
 ) -> tuple[LowestQPolicy, CQLChoicesLearner]:
     """The policy and what it learns by."""
     algo = cast(CQLConfig, config.algo)
-    sizes = (encoding.features, actions.size, algo.n_critics, algo.widths[1], algo.activation)
+    sizes = (encoding.features, actions.size, algo.n_critics, algo.net_arch, algo.activation)
     policy = begun(LowestQPolicy(*sizes), config.seed)
     policy.critic = encoding.ensemble(policy.critic)
     policy = policy.to(tools.device)

@@ -74,12 +74,22 @@ class CQLConfig(OfflineCriticsConfig):
         """Of vectors the actor gives means and deviations; of choices there are critics alone."""
         actor, critic = self.widths
         if discrete:
-            return [(obs_dim, *critic, actions)] * self.n_critics
+            return [(obs_dim, *actor, actions)] * self.n_critics
         return [(obs_dim, *actor, 2 * actions), *[(obs_dim + actions, *critic, 1)] * self.n_critics]
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """What says something of a learned number needs it learned."""
         super().check(env, buffer)
+        if self.auto_alpha and self.cql_target_value <= 0.0:
+            raise ConfigError(
+                f"algo.auto_alpha=true and algo.cql_target_value={self.cql_target_value:g}: what is "
+                "weighed is seldom or never below 0, so that the weight would grow without end; expected a "
+                "target above 0, e.g. algo.cql_target_value=5"
+            )
+        if self.auto_alpha and not self.cql_alpha:
+            raise ConfigError(
+                "algo.auto_alpha=true and algo.cql_alpha=0: a weight that is learned begins above 0"
+            )
         for f in fields(self):
             switch, value = f.metadata.get("only_with"), getattr(self, f.name)
             if switch and not getattr(self, switch) and value != f.default:

@@ -40,3 +40,8 @@ class IQLConfig(OfflineCriticsConfig):
     def networks(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:
         """With the value of an observation."""
         return [*super().networks(obs_dim, actions), (obs_dim, *self.widths[1], 1)]
+
+    @property
+    def scheduled(self) -> bool:
+        """The cosine is over the total too."""
+        return self.cosine_actor or super().scheduled

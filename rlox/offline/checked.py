@@ -55,7 +55,7 @@ def _next_obs(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
     """Within an episode what a step led to is what the next one saw."""
     goes_on = ~(columns["terminated"] | columns["truncated"])[:-1]
     led, seen = columns["next_obs"][:-1], columns["obs"][1:]
-    apart = (led != seen).reshape(len(led), -1).any(1) & goes_on
+    apart = ((led != seen) & ((led == led) | (seen == seen))).reshape(len(led), -1).any(1) & goes_on
     if apart.any():
         where = int(np.flatnonzero(apart)[0])
         yield Finding(
@@ -82,17 +82,21 @@ def _time_limits(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding
     lengths = lengths_of(columns)
     if not len(lengths):
         return
-    ends = columns["terminated"][columns["terminated"] | columns["truncated"]]
-    limit = _limit(about) or int(lengths.max())
-    terminated = lengths[ends]
-    at_limit = int((terminated == limit).sum())
+    ended = columns["terminated"] | columns["truncated"]
+    only = (columns["terminated"] & ~columns["truncated"])[ended]  # else it ended on the last step
     told = _limit(about) is not None
-    if at_limit < (1 if told else FEW) or (not told and at_limit < MOSTLY * len(terminated)):
+    limit = _limit(about) or int(lengths.max())
+    terminated, reached = lengths[only], int((lengths == limit).sum())
+    at_limit = int((terminated == limit).sum())
+    few = at_limit < (1 if told else FEW) or at_limit < MOSTLY * (
+        reached if told else len(terminated)
+    )
+    if few or limit == 1:
         return
     known = "the environment's time limit" if told else "the longest episode's length"
     yield Finding(
         "time_limit",
-        "error" if told or at_limit == len(terminated) else "warning",
+        "error" if told else "warning",
         f"{at_limit:,} of {len(terminated):,} terminations are at {limit:,} steps, {known}: time limits are "
         "marked as terminations, so that what comes behind them would count for nothing; mark them truncated",
     )

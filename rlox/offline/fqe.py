@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
+from rlox.algorithms.offline import require_taken
 from rlox.envs.actions import ActionCodec, UnitCodec
-from rlox.errors import ConfigError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.networks import EnsembleMLP, begun
 from rlox.optim import Adam, TargetNetwork
-from rlox.sources.prepared import complete_returns
+from rlox.sources.prepared import EPS, complete_returns
 from rlox.stopping import check
 from rlox.training.actor import ActorOf, Forgetful
 from rlox.training.finite import require_finite
@@ -25,8 +26,8 @@ from rlox.training.finite import require_finite
 __all__ = ["Estimate", "Fitting", "fitted_q"]
 
 AT_ONCE = 4096  # rows that the policy is asked for in one call
-EPS = 1e-3  # beside the deviation of an observation
 LEVEL = 0.9  # of the interval
+LEAST = 5  # episodes that anything is said of
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -134,11 +135,11 @@ class _Data:
     """
 
     def __init__(self, actor: ActorOf[Any], columns: Columns, how: Fitting) -> None:
+        _require_fit(actor, columns)
         ends = columns["terminated"] | columns["truncated"]
         starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
         self._n, self._how = len(ends), how
         obs, after = (_flat(columns[name], np.float32) for name in ("obs", "next_obs"))
-        _require_fit(actor, obs)
         mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + EPS
         seen = [((rows - mean) / std).astype(np.float32) for rows in (obs, after)]
         taken, theirs = columns["actions"], _asked(actor, after)
@@ -223,22 +224,36 @@ def _level(columns: Columns, gamma: float) -> float:
     return mean / max(1.0 - gamma, 1.0 / len(columns["rewards"]))
 
 
-def _require_fit(actor: ActorOf[Any], obs: NDArray[Any]) -> None:
+def _require_fit(actor: ActorOf[Any], columns: Columns) -> None:
     if not isinstance(actor, Forgetful):
         raise ConfigError(
             "the policy acts by what came before, expected one that acts by what it sees: what it would do "
             "in a row of a dataset is not known"
         )
-    expected = actor.observations.seen
+    obs, expected = _flat(columns["obs"], np.float32), actor.observations.seen
     if actor.observations.images:
         raise ConfigError("the policy sees images, expected one of vectors")
     if actor.actions.kind == "factored":
         raise ConfigError(
             "the policy has actions of several parts, expected one choice or one vector"
         )
+    if actor.observations.masked:
+        raise ConfigError("the policy keeps to masks of actions, which no dataset has")
     if obs.shape[1] != expected:
         raise ShapeError(
             f"the dataset has observations of {obs.shape[1]} numbers, the policy {expected}"
+        )
+    require_taken(columns["actions"], actor.actions, "the dataset", "the policy's environment")
+    for name in ("obs", "next_obs", "actions", "rewards"):
+        if not np.isfinite(columns[name]).all():
+            raise NonFiniteError(
+                f"{name} of the dataset is not finite; rlox dataset check says where"
+            )
+    episodes = int((columns["terminated"] | columns["truncated"]).sum())
+    if episodes < LEAST:
+        raise ConfigError(
+            f"the dataset has {episodes} complete episodes, expected at least {LEAST}: the interval is of "
+            "bootstraps of them"
         )
 
 

@@ -19,9 +19,9 @@ from rlox.envs.make import EnvSource, single_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError
 from rlox.offline.described import Returns, described
-from rlox.offline.replayed import replayed_columns
+from rlox.offline.replayed import replayed_columns, require_replay
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.checkpoint import resolve_checkpoint, steps_of
+from rlox.runs.checkpoint import resolve_checkpoint, whole_checkpoints
 from rlox.runs.record import Rows, dataset_of, play, record
 from rlox.sources.dataset_file import Dataset
 from rlox.sources.prepared import complete_returns
@@ -75,9 +75,9 @@ def of_random_actions(config: EnvConfig, how: Play, env: EnvSource | None = None
 def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
     """What the policy of a run gives, as good as is asked.
 
-    `expert` is the best checkpoint; `medium` the first one whose score is past a third of the way from
-    random actions' to the expert's, and `medium-replay` what its replay buffer has. A score is the mean
-    return of `how.scored` episodes with the best actions.
+    `expert` is the best checkpoint, by the run's evaluations or, without any, by scores; `medium` the first
+    one whose score is past a third of the way from random actions' to that, and `medium-replay` what its
+    replay buffer has. A score is the mean return of `how.scored` episodes with the best actions.
     """
     from rlox.algorithms import ALGORITHMS
 
@@ -87,24 +87,51 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
         return kind.from_checkpoint(checkpoint, replay=replay, trust=trust, device="cpu")
 
     try:
-        best = resolve_checkpoint(run, "best")
+        last = resolve_checkpoint(run)
     except CheckpointError as error:
         raise ConfigError(f"policy={run}: {error}") from error
-    with closing(loaded(best)) as expert:
-        config = expert.config.env
+    with closing(loaded(last)) as algorithm:
+        config = algorithm.config.env
         if quality == "random":
             return of_random_actions(config, how)
-        scores = {"random": _random_score(config, how), "expert": _score(expert, how)}
-        if quality == "expert":
-            return _played(expert, how, quality, best, scores)
-    chosen = _medium(run, loaded, how, scores)
-    with closing(loaded(chosen, replay=quality == "medium-replay")) as medium:
-        if quality == "medium":
-            return _played(medium, how, quality, chosen, scores)
-        about = _about(medium, quality, chosen)
-        columns = replayed_columns(medium)
+        if quality == "medium-replay":
+            require_replay(algorithm)
+    scored = _Scored(run, loaded, how)
+    scores = {"random": _random_score(config, how)}
+    best = scored.best()
+    scores["expert"] = scored(best)
+    chosen = best if quality == "expert" else _medium(scored, scores)
+    with closing(loaded(chosen, replay=quality == "medium-replay")) as algorithm:
+        if quality != "medium-replay":
+            return _played(algorithm, how, quality, chosen, scores)
+        about = _about(algorithm, quality, chosen)
+        columns = replayed_columns(algorithm)
         returns = complete_returns(columns).tolist()
         return _told(columns, {**about, "returns": returns}, _spec(config, None), scores)
+
+
+class _Scored:
+    """The checkpoints of a run, oldest first, and what each scores, which is found out once."""
+
+    def __init__(self, run: Path, loaded: Any, how: Play) -> None:
+        self.run, self._loaded, self._how = run, loaded, how
+        there = [folder for folder, _ in whole_checkpoints(run)][::-1]
+        self.folders = there or [resolve_checkpoint(run)]
+        self._known: dict[str, float] = {}
+
+    def __call__(self, folder: Path) -> float:
+        """The score of a checkpoint."""
+        name = folder.resolve().name
+        if name not in self._known:
+            with closing(self._loaded(folder)) as algorithm:
+                self._known[name] = _score(algorithm, self._how)
+        return self._known[name]
+
+    def best(self) -> Path:
+        """The best one by the evaluations of the run or, where it had none, by these scores."""
+        if (self.run / "checkpoints" / "best").exists():
+            return resolve_checkpoint(self.run, "best")
+        return max(self.folders, key=self)
 
 
 def _algorithm_of(checkpoint: Path) -> str:
@@ -141,23 +168,25 @@ def _score(algorithm: Algorithm, how: Play) -> float:
     return algorithm.evaluate(how.scored, SCORING_SEED).mean
 
 
-def _medium(run: Path, loaded: Any, how: Play, scores: dict[str, Any]) -> Path:
-    """The first checkpoint of `run` past a third of the way; its score goes into `scores`."""
-    low, high = scores["random"], scores["expert"]
+def _medium(scored: _Scored, scores: dict[str, float]) -> Path:
+    """The first checkpoint past a third of the way; its score goes into `scores`."""
+    run, low, high = scored.run, scores["random"], scores["expert"]
+    if high <= low:
+        raise ConfigError(
+            f"{run}: its best checkpoint scores {high:.1f}, random actions {low:.1f}: nothing was learned "
+            "that a medium could be between; train for longer"
+        )
     asked = low + PART * (high - low)
-    found: list[float] = []
-    for folder in steps_of(run / "checkpoints"):
-        with closing(loaded(folder)) as algorithm:
-            found.append(_score(algorithm, how))
-        if high > low and found[-1] >= asked:
-            scores["medium"] = found[-1]
-            return folder
-    told = ", ".join(f"{score:.1f}" for score in found)
-    raise ConfigError(
-        f"{run} has no checkpoint whose policy is medium: random actions score {low:.1f}, the best "
-        f"checkpoint {high:.1f}, so that one from {asked:.1f} on is expected; the {len(found)} there are "
-        f"score {told}. Train with more of them: checkpoint.every=N checkpoint.keep=1000"
-    )
+    found = next(folder for folder in scored.folders if scored(folder) >= asked)
+    if found.resolve().name == scored.best().resolve().name:
+        told = ", ".join(f"{scored(folder):.1f}" for folder in scored.folders)
+        raise ConfigError(
+            f"{run} has no checkpoint whose policy is medium: random actions score {low:.1f}, the best "
+            f"checkpoint {high:.1f}, so that one before it from {asked:.1f} on is expected; those that "
+            f"are there score {told}. Train with more of them: checkpoint.every=N checkpoint.keep=1000"
+        )
+    scores["medium"] = scored(found)
+    return found
 
 
 def _played(

@@ -7,34 +7,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox.configs.atari import is_ale
 from rlox.envs.actions import UnitCodec
+from rlox.envs.engines.atari import reward_clip_of
 from rlox.errors import ConfigError, StaleIndexError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.memory import Memory
 
-__all__ = ["replayed_columns"]
+__all__ = ["replayed_columns", "require_replay"]
 
 AT_ONCE = 8192  # rows that are read in one call
 
 
 def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
-    """All rows that the buffer of `algorithm` has, one environment after the other, each in time order.
+    """The whole episodes in the buffer of `algorithm`, one environment after the other, in time order.
 
-    The last row of an environment, whose episode goes on, is a cut: `truncated`.
+    One whose first rows were overwritten is left out, and one that goes on: their returns are not known.
     """
-    memory = getattr(algorithm.source, "memory", None)
-    if not isinstance(memory, Memory):
-        raise ConfigError(
-            f"{algorithm.name} keeps no replay buffer, expected a run of dqn, rainbow, sac, td3 or ddpg"
-        )
-    _require_own_rewards(algorithm)
+    memory = require_replay(algorithm)
     parts = [
         columns
         for env in range(memory.buffer.n_envs)
         if (columns := _rows_of(memory, env)) is not None
     ]
     if not parts:
-        raise ConfigError("the replay buffer of the checkpoint is empty")
+        raise ConfigError("the replay buffer of the checkpoint has no whole episode")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     codec, shape = algorithm.parts.actor.actions, algorithm.parts.actor.actions.shape
     if isinstance(codec, UnitCodec):
@@ -46,13 +43,23 @@ def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _require_own_rewards(algorithm: Algorithm) -> None:
-    env = algorithm.config.env
-    if env.reward_wrappers or env.reward_scale != 1.0 or env.reward_clip is not None:
+def require_replay(algorithm: Algorithm) -> Memory:
+    """Its buffer; `ConfigError` where it keeps none, or one of other rewards than the environment's."""
+    memory = getattr(algorithm.source, "memory", None)
+    if not isinstance(memory, Memory):
         raise ConfigError(
-            "the buffer has rewards that env.reward_wrappers, env.reward_scale or env.reward_clip changed, "
-            "expected the environment's own; make a dataset of another quality"
+            f"{algorithm.name} keeps no replay buffer, expected a run of dqn, rainbow, sac, td3 or ddpg"
         )
+    env = algorithm.config.env
+    lives = is_ale(env.id) and env.atari.life_loss
+    clipped = reward_clip_of(env) is not None
+    if env.reward_wrappers or env.reward_scale != 1.0 or clipped or lives:
+        raise ConfigError(
+            "the buffer has rewards that env.reward_wrappers, env.reward_scale, env.reward_clip or "
+            "env.atari.clip_rewards changed, or lives as episodes (env.atari.life_loss), expected the "
+            "environment's own; make a dataset of another quality"
+        )
+    return memory
 
 
 def _rows_of(memory: Memory, env: int) -> dict[str, NDArray[Any]] | None:
@@ -70,8 +77,12 @@ def _rows_of(memory: Memory, env: int) -> dict[str, NDArray[Any]] | None:
                 raise ConfigError("the buffer has goals apart from observations: no dataset has")
             found[name].append(rows[name])
     columns = {name: np.concatenate(parts) for name, parts in found.items()}
-    columns["truncated"][-1] |= not columns["terminated"][-1]
-    return columns
+    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+    first = int(ends[0]) + 1 if bounds[0] and len(ends) else 0
+    last = int(ends[-1]) + 1 if len(ends) else 0
+    if last <= first:
+        return None
+    return {name: column[first:last] for name, column in columns.items()}
 
 
 def _held(buffer: Any, env: int) -> tuple[int, int] | None:

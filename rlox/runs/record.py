@@ -134,7 +134,7 @@ def play(
     while True:
         action = player.act(obs, generator)
         raw, reward, terminated, truncated, _ = env.step(actor.actions.each(action)[0])
-        player.told([float(reward)])
+        player.paid([float(reward)])
         after = _encoded(actor, raw)
         rows.add(
             {

@@ -81,12 +81,21 @@ def require_columns(columns: Mapping[str, NDArray[Any]], where: str) -> None:
         odd = sorted(set(columns) ^ set(COLUMNS))[0]
         raise ShapeError(f"{where}: columns {', '.join(COLUMNS)} are expected; '{odd}' is odd")
     rows = len(columns["rewards"])
+    if not rows:
+        raise ShapeError(f"{where} has no rows, expected one at least")
     for name, kinds in COLUMNS.items():
         column = columns[name]
         if str(column.dtype) not in kinds.split(" or "):
             raise ShapeError(f"{where}: {name} is {column.dtype}, expected {kinds}")
-        if len(column) != rows or (name.endswith("obs") and column.ndim != 2):
+        single = name in ("rewards", "terminated", "truncated")
+        wrong = (name.endswith("obs") and column.ndim != 2) or (single and column.ndim != 1)
+        if len(column) != rows or wrong:
             raise ShapeError(f"{where}: {name} has shape {column.shape} beside {rows} rewards")
+    if columns["next_obs"].shape != columns["obs"].shape:
+        shapes = columns["next_obs"].shape, columns["obs"].shape
+        raise ShapeError(
+            f"{where}: next_obs has shape {shapes[0]}, expected that of obs, {shapes[1]}"
+        )
 
 
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:

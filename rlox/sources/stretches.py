@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlox._core import OfflineDatasetBuffer
 from rlox.devices import moved
 from rlox.errors import CheckpointError, ConfigError
 from rlox.sources.dataset import BLOCK, DatasetSource
+from rlox.sources.dataset_file import COLUMNS
 from rlox.sources.prepared import Loaded, complete_returns
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress
@@ -50,18 +52,23 @@ class StretchSource(DatasetSource):
     def __init__(self, *given: Any, length: int, longest: int, wish: Any) -> None:
         super().__init__(*given)
         self._length, self._longest, self._wish = length, longest, wish
+        self._whole: Any = None  # the episodes that end
 
     def _loaded(self, loaded: Loaded) -> None:
         super()._loaded(loaded)
-        returns = complete_returns(loaded.columns)
+        columns = loaded.columns
+        returns = complete_returns(columns)
         if not len(returns):
             raise ConfigError(
                 "no episode of the dataset ends, so that no return is known to learn by"
             )
         self._wish.best = float(returns.max())
-        ends = np.flatnonzero(loaded.columns["terminated"] | loaded.columns["truncated"])
-        n = len(loaded.columns["rewards"])
-        lengths = np.diff(np.concatenate([[-1], ends, [n - 1]]))
+        ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
+        lengths = np.diff(ends, prepend=-1)
+        # rows behind the last end have no return
+        whole: dict[str, Any] = {name: columns[name][: ends[-1] + 1] for name in COLUMNS}
+        complete = len(whole["rewards"]) == len(columns["rewards"])
+        self._whole = loaded.dataset if complete else OfflineDatasetBuffer(**whole)
         if lengths.max() > self._longest:
             raise ConfigError(
                 f"algo.max_timesteps={self._longest}: an episode of the dataset has {lengths.max()} steps; "
@@ -70,11 +77,11 @@ class StretchSource(DatasetSource):
 
     def next(self, clock: Clock) -> tuple[Any, Progress]:
         """The next batches, as many as the run has left at most."""
-        dataset = self.load()
+        self.load()
         first = self.batches
         last = min(first - first % BLOCK + BLOCK, first + (clock.left or BLOCK))
         drawn = [
-            dataset.sample_trajectories(
+            self._whole.sample_trajectories(
                 self._batch_size, self._length, self._streams.key("dataset", number)
             )
             for number in range(first, last)

@@ -35,7 +35,7 @@ class Player(Protocol):
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         """Actions for encoded observations `[B, obs_dim]`, one a place; inside the actor's `ready`."""
 
-    def told(self, rewards: Sequence[float]) -> None:
+    def paid(self, rewards: Sequence[float]) -> None:
         """What the last actions paid, `[B]`; between the step and the next `begin`, `keep` or `act`."""
 
     def begin(self, place: int) -> None:
@@ -208,7 +208,7 @@ class _Forgetful:
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         return self.actor.act(rows, generator)
 
-    def told(self, rewards: Sequence[float]) -> None:
+    def paid(self, rewards: Sequence[float]) -> None:
         pass
 
     def begin(self, place: int) -> None:

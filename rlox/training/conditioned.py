@@ -14,7 +14,7 @@ from rlox.errors import ConfigError
 from rlox.policies.conditioned import Conditioned
 from rlox.training.actor import ActorOf, Player
 
-__all__ = ["ConditionedActor", "Wish"]
+__all__ = ["ConditionedActor", "Wish", "wished"]
 
 
 @dataclass
@@ -47,6 +47,18 @@ class Wish:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that has what `state()` gave, perhaps among others."""
         self.best = float(state["best_return"]) if "best_return" in state else None
+
+
+def wished(target_return: Any) -> float | None:
+    """A return that is asked for; `ConfigError` for what is no finite number."""
+    if target_return is None:
+        return None
+    number = isinstance(target_return, (int, float, np.number)) and not isinstance(
+        target_return, bool
+    )
+    if not number or not np.isfinite(target_return):
+        raise ConfigError(f"target_return={target_return!r}: expected a finite number")
+    return float(target_return)
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ class _Asking:
         self._count += 1
         return actor.given(chosen)
 
-    def told(self, rewards: Sequence[float]) -> None:
+    def paid(self, rewards: Sequence[float]) -> None:
         self._left -= np.asarray(rewards, np.float64)
 
     def begin(self, place: int) -> None:

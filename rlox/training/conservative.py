@@ -78,16 +78,17 @@ class LearnedWeight(FixedWeight):
     @property
     def alpha(self) -> Tensor:
         """exp of what is learned, at most 1e6."""
-        alpha: Tensor = self._holder["log"].detach().exp().clamp(max=MOST)
+        alpha: Tensor = self._holder["log"].detach().exp()
         return alpha
 
     def learn(self, penalty: Tensor, lr: float) -> None:
         """One step for the mean `penalty` of the critics."""
         self.optimizer.lr = lr
-        log, alpha = self._holder["log"], self.alpha
-        gradient_of(log).copy_(alpha * (self.target - penalty) * (alpha < MOST))
+        log = self._holder["log"]
+        gradient_of(log).copy_(self.alpha * (self.target - penalty))
         self.optimizer.clip(None)
         self.optimizer.step()
+        log.data.clamp_(max=math.log(MOST))
 
     def state(self) -> dict[str, Any]:
         """A copy of log alpha, and of the moments of its optimizer."""

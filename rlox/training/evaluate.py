@@ -127,7 +127,7 @@ class Evaluator:
         while playing and not stopped():
             given = self.actor.actions.each(player.act(stage.rows[list(playing)], generator))
             stepped = stage.step(dict(zip(playing, given, strict=True)))
-            player.told([stepped.rewards[place] for place in playing])
+            player.paid([stepped.rewards[place] for place in playing])
             for place in playing.keys() - stepped.lost:
                 returns[playing[place]] += stepped.rewards[place]
                 lengths[playing[place]] += 1

@@ -111,7 +111,7 @@ class _Remembering:
         actions, self._state = self._actor.act(rows, self._state, generator)
         return actions
 
-    def told(self, rewards: Sequence[float]) -> None:
+    def paid(self, rewards: Sequence[float]) -> None:
         pass
 
     def begin(self, place: int) -> None:

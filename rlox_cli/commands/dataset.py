@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
+from rlox.configs.offline import IDLE
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
@@ -52,6 +53,7 @@ class DatasetConfig:
 
 
 SCHEMA = Schema("dataset", DatasetConfig, primary="dataset", groups=(ENV,))
+KEYS = {f.name for f in fields(DatasetConfig)}
 
 
 def check(composed: DictConfig) -> DatasetConfig:
@@ -72,16 +74,30 @@ def check(composed: DictConfig) -> DatasetConfig:
 
 def _require_one(args: Sequence[str]) -> None:
     """Either a run, which has its environment, or an environment to act randomly in."""
-    keys = dict(a.partition("=")[::2] for a in args if "=" in a)
-    if keys.get("what") != "make":
-        return
-    policy, env = keys.get("policy", "random"), keys.get("env", keys.get("env.id"))
-    if policy != "random" and env is not None:
-        raise ConfigError(
-            f"env={env} and policy={policy}: the run has its environment; leave env out"
+    keys = dict(a.lstrip("+").partition("=")[::2] for a in args if "=" in a and a[:1] != "-")
+    what, policy = keys.get("what"), keys.get("policy", "random")
+    if what in ("show", "check"):
+        _require_only(keys, {*WITHOUT_KEYS, "json"}, f"what={what}")
+    elif what == "make" and policy == "random":
+        if "env" not in keys and "env.id" not in keys:
+            raise ConfigError("policy=random: name the environment, e.g. env=Pendulum-v1")
+        idle = {"sampled", "episodes", "trust", "json", *(f"env.{key}" for key in IDLE)}
+        _require_only(keys, keys.keys() - idle, "policy=random")
+    elif what == "make":
+        env = {key for key in keys if key.split(".")[0] == "env"}
+        _require_only(
+            keys, keys.keys() - env - {"json"}, f"policy={policy}, which has its environment"
         )
-    if policy == "random" and env is None:
-        raise ConfigError("policy=random: name the environment, e.g. env=Pendulum-v1")
+        if keys.get("quality") == "medium-replay":
+            played = {"steps", "seed", "sampled"}
+            _require_only(keys, keys.keys() - played, "quality=medium-replay, which plays nothing")
+
+
+def _require_only(given: Mapping[str, str], known: Collection[str], where: str) -> None:
+    """`ConfigError` for a key that would have no effect."""
+    for key, value in given.items():
+        if (key in KEYS or key.startswith("env.")) and key not in known:
+            raise ConfigError(f"{key}={value} has no effect with {where}; leave {key} out")
 
 
 def _run(call: Call) -> int:
@@ -94,8 +110,13 @@ def _run(call: Call) -> int:
         bare = waiting and "=" not in argument and argument[:1] not in "~+"
         args.append(f"{waiting.pop(0)}={argument}" if bare else argument)
     errors: list[int] = []
-    _require_one(args)
-    compose.run(replace(call, args=args), lambda composed: errors.append(done(check(composed))))
+
+    def job(composed: DictConfig) -> None:
+        config = check(composed)
+        _require_one(args)
+        errors.append(done(config))
+
+    compose.run(replace(call, args=args), job)
     return FAILED if any(errors) else OK
 
 

@@ -115,6 +115,7 @@ def _require_method(config: EvaluateConfig) -> None:
         "deterministic": not config.deterministic,
         "video": config.video,
         "render": config.render,
+        "env": config.env != PlayedEnvConfig(kwargs={}),
     }
     for key, given in played.items():
         if given:

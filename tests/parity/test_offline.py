@@ -135,7 +135,15 @@ def given(name: str, data: Numbers, over: float = 1.0) -> Callable[..., Tensor]:
     return lambda update, shape, like: (data[update][name] / over).reshape(shape)
 
 
-COMMON = {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, "net_arch": HIDDEN}
+LIMIT = 0.4  # of gradients, of which it cuts some
+COMMON = {
+    "gamma": GAMMA,
+    "tau": TAU,
+    "learning_rate": LR,
+    "net_arch": HIDDEN,
+    "max_grad_norm": LIMIT,
+}
+PAPER = {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, "max_grad_norm": LIMIT}
 
 
 def td3_bc(**changed: Any) -> tuple[Tensor, Tensor]:
@@ -144,7 +152,7 @@ def td3_bc(**changed: Any) -> tuple[Tensor, Tensor]:
     config = make(TD3BCConfig, {**COMMON, "alpha": 1.7, **changed})
     learner = TD3BCLearner(policy, config, given("noise_target", data, config.target_noise))
     settings = {"alpha": 1.7, "policy_delay": 2, "target_noise_clip": 0.5}
-    paper = TD3BC(weights, {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, **settings})
+    paper = TD3BC(weights, {**PAPER, **settings})
     for batch in data:
         paper.train(batch)
     return learned_of(learner, data), joined(paper.weights)
@@ -155,7 +163,7 @@ def iql(**changed: Any) -> tuple[Tensor, Tensor]:
     policy, weights = start(ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
     config = make(IQLConfig, {**COMMON, "expectile": 0.8, "temperature": 2.0, **changed})
     settings = {"expectile": 0.8, "temperature": 2.0, "total": UPDATES}
-    paper = IQL(weights, {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, **settings})
+    paper = IQL(weights, {**PAPER, **settings})
     for batch in data:
         paper.train(batch)
     return learned_of(IQLLearner(policy, config), data), joined(paper.weights)
@@ -179,7 +187,7 @@ def cql(**changed: Any) -> tuple[Tensor, Tensor]:
 
     learner = CQLLearner(policy, config, -1.5, noise, draws)
     begun = {**split(weights), "log_alpha": torch.tensor([math.log(0.3)], dtype=torch.float64)}
-    settings = {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, "actor_learning_rate": 1e-3}
+    settings = {**PAPER, "actor_learning_rate": 1e-3}
     paper = CQL(begun, {**settings, **CQL_SETTINGS, "target_entropy": -1.5})
     for batch in data:
         paper.train(batch)
@@ -193,9 +201,9 @@ def cql(**changed: Any) -> tuple[Tensor, Tensor]:
 def cql_choices(**changed: Any) -> tuple[Tensor, Tensor]:
     data = numbers(choices=True)
     policy, weights = start(LowestQPolicy(OBS, CHOICES, CRITICS, HIDDEN, "relu"))
-    config = make(CQLConfig, {**COMMON, **CQL_SETTINGS, **changed})
+    config = make(CQLConfig, {**COMMON, **CQL_SETTINGS, "target_update_interval": 3, **changed})
     learner = CQLChoicesLearner(policy, config)
-    paper = CQLChoices(weights, {"gamma": GAMMA, "tau": TAU, "learning_rate": LR, **CQL_SETTINGS})
+    paper = CQLChoices(weights, {**PAPER, **CQL_SETTINGS, "target_update_interval": 3})
     for batch in data:
         paper.train(batch)
     ours, found = learned_of(learner, data), joined(paper.weights)
@@ -220,6 +228,11 @@ def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
         (td3_bc, {"policy_delay": 1}),
         (td3_bc, {"noise_clip": 0.4}),
         (td3_bc, {"tau": 0.2}),
+        (td3_bc, {"max_grad_norm": None}),
+        (iql, {"max_grad_norm": None}),
+        (cql, {"max_grad_norm": None}),
+        (cql_choices, {"max_grad_norm": None}),
+        (cql_choices, {"target_update_interval": 1}),
         (iql, {"expectile": 0.7}),
         (iql, {"temperature": 1.9}),
         (iql, {"cosine_actor": False}),

@@ -13,8 +13,13 @@ SPEC = AlgorithmSpec(
     cases={
         "box": {**on("Pendulum-v1"), "n_random_actions": 2},
         "discrete": on("CartPole-v1"),
-        "box, all learned": {**on("Pendulum-v1"), "auto_alpha": True, "n_random_actions": 3},
-        "discrete, learned": {**on("CartPole-v1"), "auto_alpha": True},
+        "box, all learned": {
+            **on("Pendulum-v1"),
+            "auto_alpha": True,
+            "cql_target_value": 1.0,
+            "n_random_actions": 3,
+        },
+        "discrete, learned": {**on("CartPole-v1"), "auto_alpha": True, "cql_target_value": 0.5},
     },
     total=40,
     steady={"anneal_lr": False},

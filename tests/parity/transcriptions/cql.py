@@ -12,6 +12,7 @@ from parity.transcriptions.common import (
     Adam,
     Kinks,
     Weights,
+    clipped_to,
     detached,
     gradients_of,
     greatest,
@@ -73,11 +74,15 @@ class CQLChoices:
         self.targets = {k.replace("critic", "target"): v for k, v in detached(weights).items()}
         self.kinks = Kinks()
         self.optimizer = Adam(settings["learning_rate"], eps=1e-8)
-        self.weight = Weight(settings)
+        self.weight, self.updates = Weight(settings), 0
 
     def train(self, batch: dict[str, Tensor]) -> None:
         loss = self._critics(batch)
-        self.optimizer.step(self.weights, gradients_of(loss, self.weights))
+        gradients = gradients_of(loss, self.weights)
+        self.optimizer.step(self.weights, clipped_to(gradients, self.settings["max_grad_norm"]))
+        self.updates += 1
+        if self.updates % self.settings["target_update_interval"]:
+            return
         online = {k.replace("critic", "target"): v for k, v in self.weights.items()}
         moved(self.targets, online, self.settings["tau"])
 

@@ -12,6 +12,7 @@ from parity.transcriptions.common import (
     Adam,
     Kinks,
     Weights,
+    clipped_to,
     detached,
     gradients_of,
     least,
@@ -41,7 +42,7 @@ class IQL:
 
     def _descend(self, name: str, loss: Tensor) -> None:
         part = self._part(name)
-        gradients = gradients_of(loss, part)
+        gradients = clipped_to(gradients_of(loss, part), self.settings["max_grad_norm"])
         self.optimizers[name].step(part, gradients)
         self.weights |= part
 

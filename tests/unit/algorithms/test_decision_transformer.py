@@ -15,7 +15,7 @@ from rlox import OfflineDatasetBuffer
 from rlox.algorithms import DecisionTransformer
 from rlox.algorithms.decision_transformer import DecisionTransformerLearner
 from rlox.configs import DecisionTransformerConfig, make
-from rlox.errors import ConfigError, UnsupportedSpaceError
+from rlox.errors import CheckpointError, ConfigError, UnsupportedSpaceError
 from rlox.optim import AdamW
 from rlox.policies.conditioned import Conditioned
 from rlox.rng import Streams
@@ -211,7 +211,7 @@ def test_while_it_plays_the_return_to_go_falls_by_what_was_paid_and_the_last_ste
     with actor.ready():
         for row, reward in zip(rows, rewards, strict=True):
             done.append(np.asarray(player.act(row))[0] / 2.0)  # torques to 2
-            player.told([reward])
+            player.paid([reward])
     left = -500.0 - np.concatenate([[0.0], np.cumsum(rewards)[:-1]])
     returns, obs, actions, times = (part[0].numpy() for part in seen[-1])
     np.testing.assert_allclose(returns, 1e-3 * left[2:], rtol=1e-5)
@@ -233,7 +233,7 @@ def test_places_are_episodes_of_their_own() -> None:
         player, found = actor.player(1), []
         for t in range(first, 7):
             found.append(int(player.act(rows[t, [place]])[0]))
-            player.told([1.0 + place])
+            player.paid([1.0 + place])
         return found
 
     with actor.ready():
@@ -244,12 +244,12 @@ def test_places_are_episodes_of_their_own() -> None:
                 together.begin(1)
             for place, action in enumerate(together.act(rows[t])):
                 found[place].append(int(action))
-            together.told([1.0, 2.0, 3.0])
+            together.paid([1.0, 2.0, 3.0])
         together.keep([1, 2])
         for t in (5, 6):
             for place, action in zip((1, 2), together.act(rows[t][[1, 2]]), strict=True):
                 found[place].append(int(action))
-            together.told([2.0, 3.0])
+            together.paid([2.0, 3.0])
         assert found[1][3:] == alone(1, 3)
         assert found[2] == alone(2, 0)
         assert found[0] == alone(0, 0)[:5]
@@ -305,3 +305,75 @@ def test_what_it_cannot_learn_from_is_refused() -> None:
         DecisionTransformer(endless, 1, 2, continuous=False, **SMALL)
     with pytest.raises(UnsupportedSpaceError, match=r"decision_transformer needs Discrete or Box"):
         DecisionTransformer(PENDULUM, env_id=Several, **SMALL)
+
+
+def episodes() -> dict[str, Any]:
+    """Two episodes of 20 and 12 steps, and 8 steps of one that does not end; row k has observation k."""
+    k = np.arange(40)
+    return {
+        "obs": np.stack([k, -k, 0 * k], 1).astype(np.float32),
+        "next_obs": np.stack([k + 1, -k - 1, 0 * k], 1).astype(np.float32),
+        "actions": np.stack([np.sin(k), np.cos(k)], 1).astype(np.float32) * 2.0,
+        "rewards": -np.ones(40, np.float32),
+        "terminated": k == 19,
+        "truncated": k == 31,
+    }
+
+
+def test_stretches_are_rows_of_the_dataset_and_none_is_behind_the_last_end() -> None:
+    given = episodes()
+    data = OfflineDatasetBuffer(**given)
+    algorithm = DecisionTransformer(data, 3, 2, act_high=2.0, **SMALL)
+    batch, _ = algorithm.source.next(Clock(unit="updates"))
+    mean, std = given["obs"].mean(0), given["obs"].std(0) + 1e-3
+    rows = np.rint(batch.obs[..., 0].numpy() * std[0] + mean[0]).astype(int)
+    mask = batch.mask.numpy()
+    assert not np.array_equal(rows[0], rows[1])
+    rows = rows[mask]
+    assert set(rows) == set(range(32))
+    expected = (given["obs"][rows] - mean) / std
+    np.testing.assert_allclose(batch.obs.numpy()[mask], expected, atol=1e-5)
+    np.testing.assert_allclose(batch.actions.numpy()[mask], given["actions"][rows] / 2.0, atol=1e-6)
+    begin, end = np.where(rows < 20, 0, 20), np.where(rows < 20, 20, 32)
+    np.testing.assert_array_equal(batch.timesteps.numpy()[mask], rows - begin)
+    np.testing.assert_allclose(batch.returns.numpy()[mask], rows - end)
+    assert algorithm.parts.actor.wish.best == -12.0
+    again, _ = algorithm.source.next(Clock(unit="updates"))
+    assert not torch.equal(again.obs, batch.obs)
+
+
+def test_a_checkpoint_of_another_highest_return_is_refused() -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
+    algorithm.train(16)
+    saved = algorithm.checkpoint()
+    saved.state["source"]["best_return"] += 1.0
+    with pytest.raises(CheckpointError, match="the highest return was"):
+        DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL).restore(saved)
+
+
+def test_an_evaluation_tells_it_what_was_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", target_return=30.0, **SMALL)
+    metrics = algorithm.train(16)
+    assert metrics["policy/target_return"] == 30.0
+    asked: list[float] = []
+    forward = algorithm.policy.forward
+
+    def told(returns: Tensor, *rest: Tensor) -> Tensor:
+        asked.append(float(returns.max()))
+        out: Tensor = forward(returns, *rest)
+        return out
+
+    monkeypatch.setattr(algorithm.policy, "forward", told)
+    played = algorithm.evaluate(1)
+    assert len(asked) == played.lengths[0]
+    first = [0.03, 0.03, 0.03, 0.03, 0.029, 0.028]  # the most of the last 4 steps
+    np.testing.assert_allclose(asked[:6], first, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", ["x", float("nan"), float("inf"), True])
+def test_only_a_number_can_be_asked_for(wrong: Any) -> None:
+    algorithm = DecisionTransformer(CARTPOLE, env_id="CartPole-v1", **SMALL)
+    with pytest.raises(ConfigError, match="expected a finite number"):
+        algorithm.ask(wrong)
+    with pytest.raises(ConfigError, match="expected a finite number"):
+        algorithm.predict(np.zeros(4, np.float32), target_return=wrong)

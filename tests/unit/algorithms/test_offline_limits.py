@@ -23,7 +23,7 @@ from rlox.networks import ActionValues, EnsembleMLP, SquashedGaussianPolicy, q_v
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import ImplicitPolicy
 from rlox.policies.soft import SquashedPolicy
-from rlox.training.conservative import PenaltyDraws
+from rlox.training.conservative import LearnedWeight, PenaltyDraws
 from rlox.types import Clock, Transitions
 
 from .test_sac_update import ACT, OBS, batches, vector
@@ -168,11 +168,34 @@ def test_values_of_the_datasets_actions_rise_over_those_of_others(
 
 
 def test_the_weight_of_the_penalty_rises_while_it_is_above_its_target_and_falls_below() -> None:
-    for target, grows in ((-50.0, True), (50.0, False)):
+    for target, grows in ((1e-3, True), (50.0, False)):
         learner = conservative(4, auto_alpha=True, cql_target_value=target)
         before = float(learner.weight.alpha)
         learner.update(one_number(), Clock(horizon=100))
         assert (float(learner.weight.alpha) > before) is grows
+
+
+def test_a_weight_at_its_limit_comes_back_and_one_that_could_only_grow_is_refused() -> None:
+    like = torch.zeros(())
+    weight = LearnedWeight(9e5, 1.0, 0.5, like)
+    for _ in range(20):
+        weight.learn(torch.tensor(3.0), 0.5)
+    assert float(weight.alpha) == pytest.approx(1e6, rel=1e-5)
+    for _ in range(40):
+        weight.learn(torch.tensor(-3.0), 0.5)
+    assert float(weight.alpha) < 1e4
+    for settings in ({}, {"cql_target_value": 0.0}, {"cql_target_value": 1.0, "cql_alpha": 0.0}):
+        with pytest.raises(ConfigError, match=r"algo\.auto_alpha=true and algo\.cql_"):
+            CQL(bandit(), act_high=2.0, auto_alpha=True, **settings, **SMALL)
+
+
+def test_the_penalty_is_drawn_anew_at_each_update() -> None:
+    draws, like = PenaltyDraws(3), torch.zeros(())
+    (one, even), (same, _), (other, odd) = (draws(k, (4, 2, 1), like) for k in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert not torch.equal(even, odd)
+    assert float(even.abs().max()) <= 1.0
 
 
 def test_what_cql_learns_does_not_depend_on_how_states_are_put_together(
@@ -247,7 +270,12 @@ def test_td3_asked_to_learn_offline_is_td3_bc_which_takes_a_dataset() -> None:
 
 def test_settings_of_vectors_are_refused_where_actions_are_choices() -> None:
     more = {**SMALL, "act_dim": 2, "continuous": False}
-    for name, value in {"n_random_actions": 4, "auto_entropy": False, "act_high": 2.0}.items():
+    for name, value in {
+        "n_random_actions": 4,
+        "auto_entropy": False,
+        "act_high": 2.0,
+        "critic_net_arch": (4,),
+    }.items():
         with pytest.raises(ConfigError, match=rf"algo\.{name}=.*: these actions are choices"):
             CQL(bandit(choices=True), **more, **{name: value})
 
@@ -258,9 +286,10 @@ def test_settings_of_what_is_not_learned_are_refused() -> None:
 
 
 def test_a_learner_is_copied_whole() -> None:
-    learner = conservative(4, auto_alpha=True)
+    learner = conservative(4, auto_alpha=True, cql_target_value=1.0)
     learner.update(one_number(), Clock(horizon=100))
-    state, other = copy.deepcopy(learner.state()), conservative(4, auto_alpha=True)
+    state = copy.deepcopy(learner.state())
+    other = conservative(4, auto_alpha=True, cql_target_value=1.0)
     other.restore(state)
     for one in (learner, other):
         one.update(one_number(), Clock(updates=1, horizon=100))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.envs import Countdown
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import ALGORITHMS, BC, CQL, IQL, TD3BC
@@ -165,10 +164,3 @@ def test_settings_of_environments_name_what_is_meant_of_a_dataset() -> None:
         ConfigError, match=r"env\.normalize_obs=true.*algo\.standardize_obs is what"
     ):
         TD3BC(PENDULUM, env_id="Pendulum-v1", env_backend="auto", normalize_obs=True)
-
-
-def test_an_environment_of_the_users_own_is_played_for_evaluation() -> None:
-    given = columns()
-    given |= {k: given[k][:, :1] for k in ("obs", "next_obs")}
-    with pytest.raises(UnsupportedSpaceError):
-        TD3BC(OfflineDatasetBuffer(**given), env_id=Countdown)

@@ -46,8 +46,9 @@ def test_nothing_is_found_in_a_sound_dataset(terminated: bool) -> None:
 
 def test_time_limits_that_are_marked_as_terminations_are_found() -> None:
     at_limit = columns((20, 20, 20, 20))
-    assert codes(at_limit) == [("time_limit", "error")]  # all end at one length
+    assert codes(at_limit) == [("time_limit", "warning")]  # all end at one length
     assert codes(at_limit, spec=limited(20)) == [("time_limit", "error")]
+    assert codes(columns((1,) * 60)) == []  # of one step each
     one = columns((20, 5, 6, 7))
     assert codes(one) == []  # the longest is alone
     assert codes(one, spec=limited(20)) == [("time_limit", "error")]
@@ -81,10 +82,19 @@ def test_numbers_that_are_none_are_found_by_column_and_row(name: str, bad: float
     assert found.message.startswith(f"{name} is NaN or infinite in 1 rows, the first is row 9")
 
 
+def test_what_is_no_number_in_both_is_not_another_observation_besides() -> None:
+    given = columns()
+    given["obs"][4] = given["next_obs"][3] = np.nan
+    assert [code for code, _ in codes(given)] == ["not_finite", "not_finite"]
+
+
 def test_both_flags_constant_actions_and_no_end_are_warned_of() -> None:
     given = columns()
     given["truncated"][9] = True
     assert codes(given) == [("both_ends", "warning")]
+    on_the_last_step = columns((20, 5, 6, 20))
+    on_the_last_step["truncated"][19] = on_the_last_step["truncated"][50] = True
+    assert codes(on_the_last_step, spec=limited(20)) == [("both_ends", "warning")]
     given = columns()
     given["actions"][:] = 0.5
     assert codes(given) == [("constant_action", "warning")]

@@ -127,26 +127,57 @@ def test_expert_is_the_best_checkpoint_sampled_or_not(run: Path) -> None:
 def test_a_run_without_a_medium_checkpoint_says_which_it_has(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "_random_score", lambda config, how: 500.0)
-    monkeypatch.setattr(making, "_score", lambda algorithm, how: float(algorithm.clock.env_steps))
-    told = (
-        r"random actions score 500\.0, the best checkpoint 400\.0.*100\.0, 200\.0, 300\.0, 400\.0"
-    )
+    scores = {100: 1.0, 200: 2.0, 300: 90.0, 400: 80.0}
+    monkeypatch.setattr(making, "_random_score", lambda config, how: 0.0)
+    monkeypatch.setattr(making, "_score", lambda algorithm, how: scores[algorithm.clock.env_steps])
+    told = r"random actions score 0\.0, the best checkpoint 90\.0, .* from 30\.0 .*1\.0, 2\.0, 90\.0, 80\.0"
     with pytest.raises(ConfigError, match=told):
         of_run(run, "medium", FEW)
+    assert of_run(run, "expert", FEW).about["checkpoint"] == "step-000000000300"
+    scores[200] = 31.0
+    assert of_run(run, "medium", FEW).about["checkpoint"] == "step-000000000200"
+    monkeypatch.setattr(making, "_random_score", lambda config, how: 100.0)
+    with pytest.raises(ConfigError, match=r"scores 90\.0, random actions 100\.0: nothing was lear"):
+        of_run(run, "medium", FEW)
+
+
+def test_a_score_is_the_mean_of_so_many_episodes(run: Path) -> None:
+    config = EnvConfig(id="Pendulum-v1", n_envs=1, max_episode_steps=50)
+    found = making._random_score(config, Play(scored=3))
+    made = of_random_actions(config, Play(steps=150, seed=making.SCORING_SEED))
+    assert found == pytest.approx(np.mean(made.about["returns"]))
+    algorithm = SAC.from_checkpoint(run / "checkpoints" / "step-000000000100", replay=False)
+    played = algorithm.evaluate(3, making.SCORING_SEED).mean
+    assert making._score(algorithm, Play(scored=3)) == played
 
 
 def test_rows_of_several_environments_come_one_environment_after_the_other() -> None:
     algorithm = DQN("CartPole-v1", n_envs=3, buffer_size=90, **SMALL)
     algorithm.train(300)
     columns = replayed_columns(algorithm)
-    assert len(columns["rewards"]) == 90
-    assert columns["actions"].shape == (90,)
-    assert (columns["terminated"] | columns["truncated"])[[29, 59, 89]].all()
+    n = len(columns["rewards"])
+    assert 30 < n < 90  # whole episodes of rings of 30, which have wrapped
+    assert columns["actions"].shape == (n,)
+    ends = columns["terminated"] | columns["truncated"]
+    assert ends[-1]
     sound(Dataset(columns, {}, ""))
+    starts = columns["obs"][np.concatenate([[True], ends[:-1]])]
+    assert np.abs(starts).max() < 0.05  # as CartPole begins
     rows = {row.tobytes() for row in columns["obs"]}
     drawn = algorithm.source.memory.buffer.sample(3_000, 0)
-    assert rows == {row.tobytes() for row in drawn["obs"]}
+    assert rows < {row.tobytes() for row in drawn["obs"]}
+
+
+def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_out() -> None:
+    algorithm = SAC("Pendulum-v1", buffer_size=170, max_episode_steps=50, **SMALL)
+    algorithm.train(220)
+    columns = replayed_columns(algorithm)
+    assert np.flatnonzero(columns["truncated"]).tolist() == [49, 99]
+    assert len(columns["rewards"]) == 100
+    few = SAC("Pendulum-v1", buffer_size=170, **SMALL)
+    few.train(60)
+    with pytest.raises(ConfigError, match="has no whole episode"):
+        replayed_columns(few)
 
 
 def test_an_algorithm_without_a_buffer_and_changed_rewards_are_refused() -> None:
@@ -156,7 +187,7 @@ def test_an_algorithm_without_a_buffer_and_changed_rewards_are_refused() -> None
     algorithm.train(60)
     with pytest.raises(ConfigError, match=r"rewards that .*env\.reward_scale.* changed"):
         replayed_columns(algorithm)
-    with pytest.raises(ConfigError, match="is empty"):
+    with pytest.raises(ConfigError, match="has no whole episode"):
         replayed_columns(DQN("CartPole-v1", buffer_size=90, **SMALL))
 
 
