@@ -20,7 +20,7 @@ SPEC = CommandSpec(
         (("make", "data", "env=Pendulum-v1", "quality=medium"), "policy=RUN"),
         (("show", "data", "steps=5"), "steps=5 has no effect"),
         (("make", "data", "env=Pendulum-v1", "env.n_envs=4"), "env.n_envs=4 has no effect"),
-        (("mak", "data"), "make, show, check"),
+        (("mend", "data"), "make, show, check"),
         (("show", "nowhere"), "nowhere"),
         (("show", "nowhere", "pth=x"), "'path'"),
         (("make", "data", "env=CartPoel-v1"), "CartPole-v1"),
