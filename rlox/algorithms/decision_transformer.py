@@ -54,6 +54,7 @@ class DecisionTransformerLearner(PolicyLearner[Conditioned]):
 
     def update(self, batch: Stretches, clock: Clock) -> Update:
         """One step for each batch."""
+        count = int(batch.mask.sum())
         batch = batch.to(self.optimizer.vector.device)
         rows = [self._step(batch, i, clock.updates + i, clock) for i in range(len(batch))]
         table, where = torch.stack(rows), f"update {clock.updates}"
@@ -63,7 +64,7 @@ class DecisionTransformerLearner(PolicyLearner[Conditioned]):
         metrics["train/learning_rate"] = self.optimizer.lr
         if self._wish is not None:
             metrics["policy/target_return"] = self._wish.asked
-        return Update(metrics, len(batch), int(batch.mask.sum()))
+        return Update(metrics, len(batch), count)
 
     def _step(self, batch: Stretches, i: int, number: int, clock: Clock) -> Tensor:
         """One gradient step; its row of metrics. What is left out is drawn by the update's number."""
@@ -74,19 +75,25 @@ class DecisionTransformerLearner(PolicyLearner[Conditioned]):
         given = (batch.returns[i] * config.return_scale, batch.obs[i], taken, batch.timesteps[i])
         self.policy.train()
         with self._streams.default("dropout", number, self.optimizer.vector.device):
-            said = self.policy(*given)[mask]
-        loss, fit = _loss(said, taken[mask], self.policy.choices)
+            said = self.policy(*given)
+        loss, fit = _loss(said, taken, mask, self.policy.choices)
         norm = self.optimizer.backward(loss, config.max_grad_norm)
         self.optimizer.step()
         return torch.stack([loss.detach(), fit, norm])
 
 
-def _loss(said: Tensor, taken: Tensor, choices: bool) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of choices and the part that is right, or squared and absolute error of vectors."""
+def _loss(said: Tensor, taken: Tensor, mask: Tensor, choices: bool) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of choices and the part that is right, or squared and absolute error of vectors.
+
+    Means over the steps that are none of padding, by weights: to pick them the host would wait for a GPU.
+    """
+    weight = mask / mask.sum()
     if choices:
-        right = (said.detach().argmax(-1) == taken).float().mean()
-        return functional.cross_entropy(said, taken), right
-    return functional.mse_loss(said, taken), (said.detach() - taken).abs().mean()
+        right = (said.detach().argmax(-1) == taken).to(said.dtype)
+        each = functional.cross_entropy(said.flatten(0, 1), taken.flatten(), reduction="none")
+        return (each * weight.flatten()).sum(), (right * weight).sum()
+    apart = said - taken
+    return (apart.square().mean(-1) * weight).sum(), (apart.detach().abs().mean(-1) * weight).sum()
 
 
 def make(config: RunConfig, tools: Tools) -> Parts:

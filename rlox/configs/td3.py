@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rlox.configs.actor_critic import ActorCriticConfig
-from rlox.configs.critics import CriticsConfig
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
@@ -49,7 +49,7 @@ class DeterministicConfig(ActorCriticConfig):
 
 
 @dataclass(frozen=True)
-class DelaysConfig(CriticsConfig):
+class DelaysConfig(AlgorithmConfig):
     """What TD3 says of `Delays`; first among the bases."""
 
     policy_delay: int = param(

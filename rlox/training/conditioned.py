@@ -117,7 +117,8 @@ class _Asking:
         self._actions[each, at] = 0  # not seen by what says it
         given = (self._returns, self._obs, self._actions, self._times)
         said = actor.policy(*(torch.from_numpy(column).to(actor.device) for column in given))
-        chosen = actor.policy.chosen(said[torch.from_numpy(each), torch.from_numpy(at)], generator)
+        place = torch.from_numpy(at).to(actor.device)[:, None, None].expand(-1, 1, said.shape[-1])
+        chosen = actor.policy.chosen(said.gather(1, place).squeeze(1), generator)
         self._actions[each, at] = chosen.cpu().numpy()
         self._count += 1
         return actor.given(chosen)

@@ -20,11 +20,15 @@ from numpy.typing import NDArray
 from rlox.algorithms import (
     A2C,
     BC,
+    CQL,
     DDPG,
     DQN,
+    IQL,
     PPO,
     SAC,
     TD3,
+    TD3BC,
+    DecisionTransformer,
     HybridPPO,
     Rainbow,
     RecurrentPPO,
@@ -40,6 +44,8 @@ SMALL = {"n_envs": 3, "seed": 11, "net_arch": [8, 8]}
 ROLLOUT = {"n_steps": 32}
 EPOCHS = {**ROLLOUT, "batch_size": 32, "n_epochs": 2}
 DATA = "tests/golden/datasets/CartPole-v1"  # from the root, as it stands in the saved configuration
+SWINGS = "tests/golden/datasets/Pendulum-v1"
+OFFLINE = {"batch_size": 8, "n_envs": 1}
 REPLAY = {"learning_starts": 24, "train_freq": 24, "gradient_steps": 4, "batch_size": 16,
           "buffer_size": 60, "target_update_interval": 40, "n_envs": 2}  # fmt: skip
 ACTING = {k: v for k, v in REPLAY.items() if k != "target_update_interval"}
@@ -87,7 +93,33 @@ CASES: dict[str, tuple[type[Algorithm], dict[str, Any]]] = {
     "hybrid_box": (HybridPPO, {"env_id": "Pendulum-v1", "normalize_obs": True, **EPOCHS}),
     "a2c": (A2C, {"env_id": "CartPole-v1", "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": (A2C, {"env_id": "Pendulum-v1", "rms_prop_tf_like": True, **ROLLOUT}),
-    "bc": (BC, {"env_id": "CartPole-v1", "dataset": DATA, "batch_size": 8, "n_envs": 1}),
+    "bc": (BC, {"env_id": "CartPole-v1", "dataset": DATA, **OFFLINE}),
+    "td3_bc": (TD3BC, {"env_id": "Pendulum-v1", "dataset": SWINGS, **OFFLINE}),
+    "iql": (IQL, {"env_id": "Pendulum-v1", "dataset": SWINGS, "anneal_lr": True, **OFFLINE}),
+    "cql": (
+        CQL,
+        {
+            "env_id": "Pendulum-v1",
+            "dataset": SWINGS,
+            "n_random_actions": 2,
+            "auto_alpha": True,
+            "cql_target_value": 1.0,
+            **OFFLINE,
+        },
+    ),
+    "cql_choices": (CQL, {"env_id": "CartPole-v1", "dataset": DATA, **OFFLINE}),
+    "decision_transformer": (
+        DecisionTransformer,
+        {
+            "env_id": "CartPole-v1",
+            "dataset": DATA,
+            "context_length": 4,
+            "hidden": 8,
+            "n_layers": 1,
+            "max_timesteps": 100,
+            **OFFLINE,
+        },
+    ),
     "dqn": (DQN, {"env_id": "CartPole-v1", "anneal_lr": True, "normalize_obs": True, **REPLAY}),
     "dqn_parts": (
         DQN,
@@ -120,7 +152,10 @@ def made(name: str) -> Any:
     facade: Any
     facade, options = CASES[name]
     engine = {} if facade is HybridPPO else {"backend": "torch"}
-    return facade(**{**SMALL, **engine, **options})
+    given = {**SMALL, **engine, **options}
+    if facade is DecisionTransformer:
+        del given["net_arch"]
+    return facade(**given)
 
 
 def advance(run: Any, updates: int) -> Arrays:

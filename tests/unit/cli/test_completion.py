@@ -63,7 +63,7 @@ READ = {
         ("train --cfg j", ["job"]),
         ("list ru", ["run_root=", "runs"]),
         ("list env Acro", ["Acrobot-v1"]),
-        ("list algo td", ["td3"]),
+        ("list algo td", ["td3", "td3_bc"]),
         ("completion z", ["zsh"]),
         ("evaluate x det", ["deterministic="]),
         ("no-such-command x", []),

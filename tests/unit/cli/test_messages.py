@@ -122,8 +122,8 @@ def test_a_current_folder_that_is_gone_is_said(
 def test_an_unknown_command_names_the_nearest_alias_too(cli: Cli) -> None:
     assert cli("resum", "x").err == (
         "rlox: unknown command 'resum'; did you mean 'resume'?\n"
-        "  commands: bench, check, completion, doctor, evaluate, export, list, report, resume, sweep, sync, "
-        "train; rlox --help\n"
+        "  commands: bench, check, completion, dataset, doctor, evaluate, export, list, report, resume, "
+        "sweep, sync, train; rlox --help\n"
     )
     assert cli("resume").err == (
         "rlox train: name the run folder: rlox resume RUN [key=value ...]\n"

@@ -59,7 +59,8 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"eval": {"evry": 4}}, "unknown key 'eval.evry'"),
         (
             {"algo": {"name": "pp0"}},
-            "expected one of ppo, recurrent_ppo, a2c, dqn, rainbow, sac, td3, ddpg, hybrid_ppo, bc; did you "
+            "expected one of ppo, recurrent_ppo, a2c, dqn, rainbow, sac, td3, ddpg, hybrid_ppo, bc, td3_bc, "
+            "iql, cql, decision_transformer; did you "
             "mean 'ppo'",
         ),
         ({"algo": {}}, "algo.name='' is not known"),

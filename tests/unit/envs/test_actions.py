@@ -209,12 +209,18 @@ def test_actions_of_another_form_than_the_space_are_refused_by_their_part(
         ActionCodec.of(MIXED).of_env(given, 2)
 
 
+ANY = ("ppo", "a2c", "recurrent_ppo", "bc")
+
+
 @pytest.mark.parametrize(
     ("name", "takes"),
     [
-        ("DiscreteFromFive", {"ppo", "a2c", "recurrent_ppo", "bc", "dqn", "rainbow", "sac"}),
-        ("DictOfBoxes", {"ppo", "a2c", "recurrent_ppo", "bc", "sac", "td3", "ddpg"}),
-        ("Nested", {"ppo", "a2c", "recurrent_ppo", "bc"}),
+        ("DiscreteFromFive", {*ANY, "dqn", "rainbow", "sac", "cql", "decision_transformer"}),
+        (
+            "DictOfBoxes",
+            {*ANY, "sac", "td3", "ddpg", "td3_bc", "iql", "cql", "decision_transformer"},
+        ),
+        ("Nested", {*ANY}),
         ("DictWithSequence", set()),
     ],
 )

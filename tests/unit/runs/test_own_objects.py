@@ -218,7 +218,8 @@ def test_a_callback_stops_training_by_whatever_is_false(told: Any) -> None:
         ),
         ({"policy_kwargs": {}}, "unknown argument 'policy_kwargs' for ppo; here that is net_arch, "
                                 "critic_net_arch and activation"),
-        ({"tau": 0.1}, "unknown argument 'tau' for ppo; it belongs to ddpg, dqn, rainbow, sac, td3"),
+        ({"tau": 0.1}, "unknown argument 'tau' for ppo; it belongs to cql, ddpg, dqn, iql, rainbow, sac, "
+                       "td3, td3_bc"),
         ({"n_step": 3}, "unknown argument 'n_step' for ppo; it belongs to ddpg, dqn, rainbow, sac, td3; "
                         "did you mean 'n_steps'?"),
     ],
