@@ -154,6 +154,21 @@ class Case:
                 setattr(self, name, value.float())
         return self.by_torch()[1]
 
+    def shaken(self, gradient: NDArray[Any]) -> float:
+        """By how much the exact gradient moves where parameters do by half a last digit of float32."""
+        kept, found = [p.detach().clone() for p in self.policy.parameters()], []
+        for draw in range(4):
+            generator = torch.Generator().manual_seed(draw)
+            with torch.no_grad():
+                for p, value in zip(self.policy.parameters(), kept, strict=True):
+                    moved = torch.rand(p.shape, generator=generator, dtype=p.dtype) * 2 - 1
+                    p.copy_(value * (1 + moved * 2**-24))
+            found.append(apart(self.by_torch()[1], gradient))
+        with torch.no_grad():
+            for p, value in zip(self.policy.parameters(), kept, strict=True):
+                p.copy_(value)
+        return max(found)
+
     def at_a_kink(self) -> bool:
         """Whether rounding to float32 could put a row on the other side of a clipping or a relu."""
         with torch.no_grad():
@@ -197,11 +212,13 @@ def test_loss_gradient_and_step_of_random_networks_are_torchs(cases: int) -> Non
             wrong = [apart(a, b) for a, b in zip(arrays, (gradient, after), strict=True)]
             if precision == "f32" and max(wrong) > limit:
                 ill += 1
-                limit = 2.0 * apart(case.single_by_torch(), gradient)
+                limit = 2.0 * max(case.shaken(gradient), apart(case.single_by_torch(), gradient))
             assert max(wrong) <= limit, f"case {number}, {precision}, {case.kind}: {wrong}"
     assert compared["f64"] == cases
     assert compared["f32"] > cases // 2, compared
-    assert ill <= cases // 100, f"{ill} cases in which torch's own float32 is not within {SINGLE}"
+    assert ill <= cases // 100, (
+        f"{ill} cases in which rounding alone moves the gradient by {SINGLE}"
+    )
 
 
 def one(**changes: Any) -> OnPolicyEngine:
