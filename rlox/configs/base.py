@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.schedules import annealing, is_constant, is_known, value_at
+from rlox.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,17 @@ class AlgorithmConfig:
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for fields that contradict each other, the environment's or the buffer's."""
+
+    def require_switches(self, of: Mapping[str, str] | None = None) -> None:
+        """`ConfigError` for a field `only_with` a switch that is off; `of` is what the switches are of."""
+        for f in fields(self):
+            switch, value = f.metadata.get("only_with"), getattr(self, f.name)
+            if switch and not getattr(self, switch) and value != f.default:
+                what = (of or {}).get(switch, "that")
+                raise ConfigError(
+                    f"algo.{f.name}={value} without algo.{switch}: it says something of {what} alone; set "
+                    f"algo.{switch}=true, or leave algo.{f.name} out"
+                )
 
     def advice(self, env: EnvConfig) -> list[str]:
         """What is valid and probably not meant, with the remedy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
@@ -90,10 +90,4 @@ class CQLConfig(OfflineCriticsConfig):
             raise ConfigError(
                 "algo.auto_alpha=true and algo.cql_alpha=0: a weight that is learned begins above 0"
             )
-        for f in fields(self):
-            switch, value = f.metadata.get("only_with"), getattr(self, f.name)
-            if switch and not getattr(self, switch) and value != f.default:
-                raise ConfigError(
-                    f"algo.{f.name}={value} without algo.{switch}: it says something of that alone; set "
-                    f"algo.{switch}=true, or leave algo.{f.name} out"
-                )
+        self.require_switches()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from rlox.configs.actor_critic import ActorCriticConfig
 from rlox.configs.buffers import BufferConfig
@@ -91,13 +91,7 @@ class SACConfig(ActorCriticConfig):
                 f"algo.target_entropy={self.target_entropy:g} and algo.ent_coef={self.ent_coef}: only "
                 "a temperature that is learned has a target; set algo.ent_coef=auto"
             )
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.metadata.get("only_with") == "use_sde" and not self.use_sde and value != f.default:
-                raise ConfigError(
-                    f"algo.{f.name}={value} without algo.use_sde: it says something of gSDE alone; set "
-                    f"algo.use_sde=true, or leave algo.{f.name} out"
-                )
+        self.require_switches({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
             raise ConfigError(
                 "algo.sde_sample_freq is 0, expected -1 (as train_freq) or at least 1"

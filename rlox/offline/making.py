@@ -27,9 +27,8 @@ from rlox.sources.dataset_file import Dataset
 from rlox.sources.prepared import complete_returns
 from rlox.training.actor import Forgetful
 
-__all__ = ["QUALITIES", "Play", "of_random_actions", "of_run"]
+__all__ = ["Play", "of_random_actions", "of_run"]
 
-QUALITIES = ("random", "medium", "medium-replay", "expert")
 PART = 1.0 / 3.0  # of the way from random to expert, where medium begins
 SCORING_SEED = 500_000  # episode i of a score starts from reset(seed=SCORING_SEED + i)
 
@@ -107,7 +106,7 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
         about = _about(algorithm, quality, chosen)
         columns = replayed_columns(algorithm)
         returns = complete_returns(columns).tolist()
-        return _told(columns, {**about, "returns": returns}, _spec(config, None), scores)
+        return _told(columns, {**about, "returns": returns}, _spec(config), scores)
 
 
 class _Scored:
@@ -194,7 +193,7 @@ def _played(
 ) -> Dataset:
     made = record(algorithm, seed=how.seed, deterministic=not how.sampled, steps=how.steps)
     about = {**made.about, **_about(algorithm, quality, checkpoint)}
-    return _told(made.columns, about, _spec(algorithm.config.env, None), scores)
+    return _told(made.columns, about, _spec(algorithm.config.env), scores)
 
 
 def _about(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str, Any]:
@@ -222,8 +221,8 @@ def _told(
     return dataset_of(columns, {**about, **more})
 
 
-def _spec(config: EnvConfig, source: EnvSource | None) -> str | None:
-    env = single_factory(config, source)()
+def _spec(config: EnvConfig) -> str | None:
+    env = single_factory(config)()
     try:
         return _json(env)
     finally:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox._core import Stream
 from rlox.devices import moved
-from rlox.networks.traced import gradient_of
-from rlox.optim import Adam
+from rlox.training.temperature import Coefficient, LearnedCoefficient
 
 __all__ = ["Draws", "FixedWeight", "LearnedWeight", "PenaltyDraws"]
 
@@ -40,61 +38,24 @@ class PenaltyDraws:
         return normal, uniform
 
 
-class FixedWeight:
+class FixedWeight(Coefficient):
     """One that stays as it is."""
-
-    def __init__(self, alpha: float, like: Tensor) -> None:
-        self._alpha = torch.full((), alpha, dtype=like.dtype, device=like.device)
-
-    @property
-    def alpha(self) -> Tensor:
-        """What it is now; without gradient."""
-        return self._alpha
 
     def learn(self, penalty: Tensor, lr: float) -> None:
         """Nothing is learned."""
 
-    def state(self) -> dict[str, Any]:
-        """Nothing that changes."""
-        return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing to continue from."""
-
-
-class LearnedWeight(FixedWeight):
-    """One that rises while the penalty p is above `target`: max_alpha alpha (p - tau).
+class LearnedWeight(LearnedCoefficient, FixedWeight):
+    """One that rises while the penalty p is above `target`: max_alpha alpha (p - tau); at most 1e6.
 
     CQL's Lagrangian version (Kumar et al. 2020, appendix F).
     """
 
     def __init__(self, alpha: float, target: float, lr: float, like: Tensor) -> None:
-        super().__init__(alpha, like)
+        super().__init__(alpha, lr, like)
         self.target = target
-        log = torch.full((), math.log(alpha), dtype=like.dtype, device=like.device)
-        self._holder = nn.ParameterDict({"log": nn.Parameter(log)})
-        self.optimizer = Adam(self._holder, lr, eps=1e-8)
-
-    @property
-    def alpha(self) -> Tensor:
-        """exp of what is learned, at most 1e6."""
-        alpha: Tensor = self._holder["log"].detach().exp()
-        return alpha
 
     def learn(self, penalty: Tensor, lr: float) -> None:
         """One step for the mean `penalty` of the critics."""
-        self.optimizer.lr = lr
-        log = self._holder["log"]
-        gradient_of(log).copy_(self.alpha * (self.target - penalty))
-        self.optimizer.clip(None)
-        self.optimizer.step()
-        log.data.clamp_(max=math.log(MOST))
-
-    def state(self) -> dict[str, Any]:
-        """A copy of log alpha, and of the moments of its optimizer."""
-        return {"log": self._holder["log"].detach().clone(), "adam": self.optimizer.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self._holder.load_state_dict({"log": torch.as_tensor(state["log"])})
-        self.optimizer.restore(state["adam"])
+        self.step(self.alpha * (self.target - penalty), lr)
+        self.log.clamp_(max=math.log(MOST))

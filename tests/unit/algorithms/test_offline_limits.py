@@ -19,7 +19,13 @@ from rlox.algorithms.torch_td3_bc import TD3BCLearner
 from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, TD3Config, make
 from rlox.errors import ConfigError
 from rlox.losses import expectile_gradient, expectile_loss
-from rlox.networks import ActionValues, EnsembleMLP, SquashedGaussianPolicy, q_values
+from rlox.networks import (
+    ActionValues,
+    BoundedGaussianPolicy,
+    EnsembleMLP,
+    SquashedGaussianPolicy,
+    q_values,
+)
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import ImplicitPolicy
 from rlox.policies.soft import SquashedPolicy
@@ -295,3 +301,47 @@ def test_a_learner_is_copied_whole() -> None:
         one.update(one_number(), Clock(updates=1, horizon=100))
     assert torch.equal(vector(learner.policy), vector(other.policy))
     assert torch.equal(learner.weight.alpha, other.weight.alpha)
+
+
+def test_a_bounded_gaussians_way_back_is_autograds_also_where_its_deviation_is_cut_off() -> None:
+    torch.manual_seed(0)
+    actor = BoundedGaussianPolicy(OBS, 3, (8,), "relu")
+    with torch.no_grad():
+        actor.log_std.copy_(
+            torch.tensor([-0.5, -7.0, 3.0])
+        )  # the second and third beyond the limits
+    obs, actions = torch.randn(6, OBS), torch.rand(6, 3) * 2 - 1
+    slope = torch.randn(6)
+    mean, std = actor.net(obs).tanh(), actor.log_std.clamp(-5.0, 2.0).exp()
+    density = torch.distributions.Normal(mean, std).log_prob(actions).sum(-1)
+    (density * slope).sum().backward()
+    expected = [p.grad.clone() for p in actor.parameters()]
+    for p in actor.parameters():
+        p.grad = None
+    with torch.no_grad():
+        found, learn = actor.trace(obs, actions)
+        learn(slope)
+    torch.testing.assert_close(found, density.detach())
+    for p, gradient in zip(actor.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.grad, gradient, rtol=1e-4, atol=1e-5)
+    assert actor.log_std.grad.tolist()[1:] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rate"),
+    [
+        ({}, 1e-4),
+        ({"anneal_lr": True}, 0.25e-4),
+        ({"actor_learning_rate": "lin_1e-3"}, 0.25e-3),
+        ({"actor_learning_rate": "lin_1e-3", "anneal_lr": True}, 0.25e-3),
+    ],
+)
+def test_the_policys_step_size_falls_once(settings: dict[str, Any], rate: float) -> None:
+    learner = conservative(4, **settings)
+    metrics = learner.update(one_number(), Clock(updates=75, unit="updates", horizon=100)).metrics
+    assert metrics["train/actor_learning_rate"] == pytest.approx(rate)
+
+
+def test_a_cosine_over_the_total_is_a_schedule() -> None:
+    assert IQLConfig().scheduled
+    assert not make(IQLConfig, {"cosine_actor": False}).scheduled

@@ -106,3 +106,19 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     nowhere = cli("dataset", "make", "x", "policy=nowhere")
     assert nowhere.code == 2
     assert "nowhere" in nowhere.err
+
+
+def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(
+    cli: Any, made: Path
+) -> None:
+    line = ("algo=iql", "env=Pendulum-v1", "algo.net_arch=[8]", "eval.episodes=1", "tuned=none")
+    assert (
+        cli("train", *line, f"buffer.path={made}", "total_steps=16", "hydra.run.dir=run").code == 0
+    )
+    made.rename("moved")
+    assert cli("dataset", "make", "other", "env=Pendulum-v1", "steps=200", "seed=9").code == 0
+    refused = cli("train", "resume=run", "total_steps=32", "buffer.path=other")
+    assert refused.code != 0
+    assert "another dataset" in refused.err
+    assert cli("train", "resume=run", "total_steps=32", "buffer.path=moved").code == 0
+    assert json.loads(Path("run/result.json").read_text())["updates"] == 32
