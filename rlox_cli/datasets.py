@@ -17,6 +17,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox.offline.checked import Finding, findings
 from rlox.offline.described import described
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
+from rlox.sources.file_columns import Column, blocks
 from rlox.sources.prepared import complete_returns
 from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
@@ -32,7 +33,7 @@ def done(config: DatasetConfig) -> int:
     if config.what == "make":
         _make(config, folder)
         return 0
-    dataset = read_dataset(folder)
+    dataset = read_dataset(folder, most=0)
     if config.what == "show":
         shown = summary.finite(_shown(dataset)) if config.json else _text(folder, dataset)
         print(json.dumps(shown, indent=1) if config.json else shown)
@@ -88,18 +89,22 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _coverage(column: NDArray[Any]) -> list[dict[str, float]]:
+def _coverage(column: Column) -> list[dict[str, float]]:
     """Least, mean, greatest and deviation of each number."""
-    rows = column.reshape(len(column), -1)[:, :COLUMNS].astype(np.float64)
-    return [
-        {
-            "min": float(x.min()),
-            "mean": float(x.mean()),
-            "max": float(x.max()),
-            "std": float(x.std()),
-        }
-        for x in rows.T
-    ]
+    parts = [_moments(rows.reshape(len(rows), -1)[:, :COLUMNS]) for _, (rows,) in blocks(column)]
+    counts, low, means, high, squares = (np.stack(each) for each in zip(*parts, strict=True))
+    weights = counts / counts.sum(0)
+    mean = (weights * means).sum(0)
+    std = np.sqrt((weights * (squares + (means - mean) ** 2)).sum(0))
+    found = {"min": low.min(0), "mean": mean, "max": high.max(0), "std": std}
+    return [{name: float(values[i]) for name, values in found.items()} for i in range(len(mean))]
+
+
+def _moments(rows: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
+    """Rows, least, mean, greatest and variance of each number."""
+    x = rows.astype(np.float64)
+    n = np.full(x.shape[1], len(x), np.float64)
+    return n, x.min(0), x.mean(0), x.max(0), x.var(0)
 
 
 def _text(folder: Path, dataset: Dataset) -> str:

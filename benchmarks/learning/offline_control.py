@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,18 +67,22 @@ def made(leg: Leg, seed: int, folder: Path) -> dict[str, Path]:
     of = ("algo=sac", f"env={leg.env}", "tuned=none", f"seed={seed}", f"total_steps={leg.steps}")
     run = train(folder / f"{leg.env}_s{seed}_sac", *of, *leg.behaviour, "checkpoint.keep=1000")
     for quality, path in found.items():
-        given = (f"policy={run}", f"quality={quality}", f"steps={leg.transitions}")
+        given = [f"policy={run}", f"quality={quality}"]
+        if quality != "medium-replay":
+            given.append(f"steps={leg.transitions}")
         python(*RLOX, "dataset", "make", path, *given, "overwrite=true")
     return found
 
 
 def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
-    """Returns of the final policy, and where they come from."""
+    """Returns of the final policy, and where they come from; the run stays beside its data."""
     of = (f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates}", f"buffer.path={data}")
-    with tempfile.TemporaryDirectory() as name:
-        run = train(Path(name), *ALGORITHMS[algorithm], "tuned=none", *of, "eval.episodes=50")
-        result = json.loads((run / "result.json").read_text())
-        origin = json.loads((run / "provenance.json").read_text())
+    root = data.with_name(f"{data.name}_{algorithm}")
+    if root.exists():  # of a campaign that was stopped
+        shutil.rmtree(root)
+    run = train(root, *ALGORITHMS[algorithm], "tuned=none", *of, "eval.episodes=50")
+    result = json.loads((run / "result.json").read_text())
+    origin = json.loads((run / "provenance.json").read_text())
     about = json.loads((data / "dataset.json").read_text())
     told = ("digest", "transitions", "scores", "behaviour", "checkpoint")
     return {
@@ -150,7 +155,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS))
     parser.add_argument("--seeds", nargs="+", type=int)
-    parser.add_argument("--data", type=Path, help="where datasets are kept, and looked for")
+    parser.add_argument(
+        "--data", type=Path, help="where datasets and runs are kept, and looked for"
+    )
     given = parser.parse_args()
     kept = given.data or Path(tempfile.mkdtemp())
     for leg in LEGS:

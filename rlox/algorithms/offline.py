@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -21,9 +22,11 @@ from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
-from rlox.runs.preflight import require_networks
+from rlox.runs.preflight import available_memory, require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
+from rlox.sources.file_columns import Column, blocks
+from rlox.sources.on_disk import DatasetOnDisk
 from rlox.sources.prepared import Loaded, Preparation
 from rlox.training.actor import Actor, ActorOf
 from rlox.training.evaluate import Evaluator
@@ -225,17 +228,21 @@ def _dataset(
     config: RunConfig, tools: Tools, observations: ObservationCodec, actions: ActionCodec
 ) -> Loaded:
     """The dataset that was handed over or that `buffer.path` names, checked."""
-    path = cast(OfflineConfig, config.buffer).path
+    buffer = cast(OfflineConfig, config.buffer)
+    path, most = buffer.path, buffer.memory_bytes
     if tools.dataset is not None:
-        name, dataset, env = "the dataset", tools.dataset, None
-        columns: Mapping[str, NDArray[Any]] = columns_of(dataset)
+        name, env = "the dataset", None
+        dataset: OfflineDatasetBuffer | DatasetOnDisk = tools.dataset
+        columns: Mapping[str, Any] = columns_of(tools.dataset)
         digest = digest_of(columns)
     elif path is None:
         raise ConfigError(
             f"missing key 'buffer.path': {config.algo.name} learns from a dataset, name its folder"
         )
     else:
-        read = read_dataset(Path(path))
+        if most is None:
+            most = (available_memory() or sys.maxsize) // 4
+        read = read_dataset(Path(path), most)
         name, dataset, env = f"the dataset {path}", read.buffer(config.seed), read.about.get("env")
         columns, digest = read.columns, read.digest
     stats = dataset.stats()
@@ -251,7 +258,7 @@ def _dataset(
     return Loaded(dataset, digest, columns)
 
 
-def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
+def _require_bytes(obs: Column, normalized: bool, name: str) -> None:
     """Rows of bytes, as observations with images are encoded, which nothing has standardised."""
     if obs.dtype != np.uint8:
         raise ShapeError(
@@ -264,12 +271,23 @@ def _require_bytes(obs: NDArray[Any], normalized: bool, name: str) -> None:
         )
 
 
-def require_taken(taken: NDArray[Any], actions: ActionCodec, name: str, env: str) -> None:
+def require_taken(taken: Column, actions: ActionCodec, name: str, env: str) -> None:
     """Choices that exist, as whole numbers of any type, and vectors of floating-point numbers."""
-    width, expected = int(taken[0].size), len(actions.choices) + actions.vector
+    width, expected = int(taken[:1].size), len(actions.choices) + actions.vector
     if width != expected:
         raise ShapeError(f"{name} has actions of {width} numbers, {env} of {expected}")
-    rows = taken.reshape(len(taken), width)
+    if actions.vector and taken.dtype.kind != "f":
+        raise ShapeError(
+            f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
+            "vectors; is it of a Discrete environment (continuous=False)?"
+        )
+    for part, (rows,) in blocks(taken):
+        _require_rows(rows.reshape(len(rows), width), part.start, actions, name, env)
+
+
+def _require_rows(
+    rows: NDArray[Any], first: int, actions: ActionCodec, name: str, env: str
+) -> None:
     for at, n in enumerate(actions.choices):
         column = rows[:, at]
         exists = (column >= 0) & (column < n) & (column == np.floor(column))
@@ -279,16 +297,13 @@ def require_taken(taken: NDArray[Any], actions: ActionCodec, name: str, env: str
                 f"{name} has action {column[~exists][0]}{where}, expected a choice from 0 to {n - 1}; is it "
                 "of vectors (continuous=True), or of another environment?"
             )
-    if actions.vector and taken.dtype.kind != "f":
-        raise ShapeError(
-            f"the actions of {name} are {taken.dtype}, which are choices, expected floating-point "
-            "vectors; is it of a Discrete environment (continuous=False)?"
-        )
     if isinstance(actions, UnitCodec):
-        _require_bounds(rows, actions, name, env)
+        _require_bounds(rows, first, actions, name, env)
 
 
-def _require_bounds(rows: NDArray[Any], actions: UnitCodec, name: str, env: str) -> None:
+def _require_bounds(
+    rows: NDArray[Any], first: int, actions: UnitCodec, name: str, env: str
+) -> None:
     room = TOLERANCE * (actions.high - actions.low)
     beyond = (rows < actions.low - room) | (rows > actions.high + room)
     if beyond.any():
@@ -298,7 +313,7 @@ def _require_bounds(rows: NDArray[Any], actions: UnitCodec, name: str, env: str)
             "set act_high to what bounds them" if env == NO_ENV else "is it of this environment?"
         )
         raise ShapeError(
-            f"{name} has {rows[row, column]:g} as number {column} of action {row}, expected one from "
+            f"{name} has {rows[row, column]:g} as number {column} of action {first + row}, expected one from "
             f"{low:g} to {high:g}; {remedy}"
         )
 

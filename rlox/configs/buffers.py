@@ -148,6 +148,20 @@ class OfflineConfig(BufferConfig):
     path: str | None = param(
         None, "folder with dataset.safetensors and dataset.json", verbatim=True
     )
+    memory: str | None = param(
+        None,
+        "bytes of rows that are held in memory, e.g. 512MiB, 8GB or 4e9; those of larger datasets are read "
+        "from their file as they are drawn, and are the same; null: a quarter of the memory there is",
+    )
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` as a number."""
+        return None if self.memory is None else parse_size(self.memory, "buffer.memory")
+
+    def check(self) -> None:
+        """The size is one."""
+        parse_size(self.memory or "1", "buffer.memory")
 
 
 BUFFER_CONFIGS: dict[str, type[Any]] = {

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.offline.described import lengths_of
+from rlox.sources.file_columns import blocks
 
 __all__ = ["Finding", "findings"]
 
 MOSTLY = 0.5  # of the episodes that are said to terminate: so many at one length are no accident
 FEW = 3  # episodes of which nothing is concluded
 
-Columns = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, Any]  # as `read_dataset` gives them
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ def _numbers(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
         column = columns[name]
         if column.dtype.kind != "f":
             continue
-        bad = ~np.isfinite(column).reshape(len(column), -1).all(1)
+        bad = np.concatenate(
+            [~np.isfinite(rows).reshape(len(rows), -1).all(1) for _, (rows,) in blocks(column)]
+        )
         if bad.any():
             where = int(np.flatnonzero(bad)[0])
             yield Finding(
@@ -54,8 +57,11 @@ def _numbers(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
 def _next_obs(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
     """Within an episode what a step led to is what the next one saw."""
     goes_on = ~(columns["terminated"] | columns["truncated"])[:-1]
-    led, seen = columns["next_obs"][:-1], columns["obs"][1:]
-    apart = ((led != seen) & ((led == led) | (seen == seen))).reshape(len(led), -1).any(1) & goes_on
+    parts = [
+        _apart(led[:-1], seen[1:])
+        for _, (led, seen) in blocks(columns["next_obs"], columns["obs"], overlap=1)
+    ]
+    apart = np.concatenate(parts) & goes_on
     if apart.any():
         where = int(np.flatnonzero(apart)[0])
         yield Finding(
@@ -65,6 +71,13 @@ def _next_obs(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
             f"of the row behind, the first is row {where}: an end of an episode is not marked, or rows are "
             "in another order than they were played in",
         )
+
+
+def _apart(led: NDArray[Any], seen: NDArray[Any]) -> NDArray[np.bool_]:
+    """In which rows these are not the same; NaN is NaN."""
+    same = (led == seen) | ((led != led) & (seen != seen))
+    apart: NDArray[np.bool_] = ~same.reshape(len(led), -1).all(1)
+    return apart
 
 
 def _flags(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
@@ -113,13 +126,15 @@ def _limit(about: Mapping[str, Any]) -> int | None:
 
 def _actions(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
     """An action that never changes teaches nothing."""
-    rows = columns["actions"].reshape(len(columns["actions"]), -1)
-    constant = np.flatnonzero((rows == rows[:1]).all(0))
-    if len(constant) and len(rows) > 1:
+    column = columns["actions"]
+    first = column[:1].reshape(-1)
+    parts = [(rows.reshape(len(rows), -1) == first).all(0) for _, (rows,) in blocks(column)]
+    constant = np.flatnonzero(np.logical_and.reduce(parts))
+    if len(constant) and len(column) > 1:
         yield Finding(
             "constant_action",
             "warning",
-            f"number {int(constant[0])} of the actions is {rows[0, constant[0]]:g} in all rows: no other "
+            f"number {int(constant[0])} of the actions is {first[constant[0]]:g} in all rows: no other "
             "value of it can be learned from",
         )
 

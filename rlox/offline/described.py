@@ -14,7 +14,7 @@ from rlox.statistics import bootstrap_ci
 
 __all__ = ["Returns", "described", "lengths_of"]
 
-Columns = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, Any]  # as `read_dataset` gives them
 
 
 @dataclass(frozen=True)

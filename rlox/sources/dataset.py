@@ -13,6 +13,7 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.envs.normalize import FixedNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.rng import Streams
+from rlox.sources.on_disk import DatasetOnDisk
 from rlox.sources.prepared import AS_THEY_ARE, EPS, Loaded, Preparation, factor_of
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress, Transitions, Update
@@ -51,14 +52,14 @@ class DatasetSource:
         self.batches = 0  # drawn so far
         self.normalizer = FixedNormalizer()
         self._load = load
-        self._dataset: OfflineDatasetBuffer | None = None
+        self._dataset: OfflineDatasetBuffer | DatasetOnDisk | None = None
         self._digest: str | None = None  # of the dataset that the run learns from
         self._batch_size = batch_size
         self._streams = streams
         self._block = -1
         self._rows: dict[str, Any] = {}  # as they were drawn
 
-    def load(self) -> OfflineDatasetBuffer:
+    def load(self) -> OfflineDatasetBuffer | DatasetOnDisk:
         """The dataset; `CheckpointError` if the run that goes on learned from another one."""
         if self._dataset is None:
             loaded = self._load()

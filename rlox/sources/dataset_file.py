@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.errors import CheckpointError, ConfigError, ShapeError
+from rlox.sources.file_columns import Column, FileColumn, blocks, file_columns
+from rlox.sources.on_disk import WIDE, DatasetOnDisk
 
 __all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "columns_of", "digest_of", "read_dataset"]
 
@@ -43,18 +44,23 @@ COLUMNS = {
 class Dataset:
     """Columns, where they come from, and their digest."""
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, Any]  # arrays, or of a dataset that is read as it is needed `FileColumn`s
     about: Mapping[str, Any]
     digest: str
 
-    def buffer(self, seed: int = 0) -> OfflineDatasetBuffer:
-        """The rows, ready to be drawn from."""
+    def buffer(self, seed: int = 0) -> OfflineDatasetBuffer | DatasetOnDisk:
+        """The rows, ready to be drawn from; where they are in their file they are read as they are drawn."""
+        if isinstance(self.columns["obs"], FileColumn):
+            return DatasetOnDisk(self.columns, seed)
         columns: dict[str, Any] = dict(self.columns)
         return OfflineDatasetBuffer(**columns, seed=seed)
 
 
-def read_dataset(folder: Path) -> Dataset:
-    """Read and check a dataset; the errors name the file, the column and what was expected."""
+def read_dataset(folder: Path, most: float = math.inf) -> Dataset:
+    """Read and check a dataset; the errors name the file, the column and what was expected.
+
+    Observations and actions of one of more than `most` bytes stay in their file.
+    """
     path = folder / DATA
     if not path.is_file() or not (folder / DOCUMENT).is_file():
         raise ConfigError(
@@ -63,19 +69,23 @@ def read_dataset(folder: Path) -> Dataset:
         )
     try:
         about = json.loads((folder / DOCUMENT).read_text())
-        columns = safetensors.numpy.load(path.read_bytes())
         version, digest = about["format"], about["digest"]
-    except (KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder} is not a dataset: {error}") from error
     if version != FORMAT:
         raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
-    require_columns(columns, str(path))
+    there = file_columns(path)
+    require_columns(there, str(path))
+    fits = sum(column.nbytes for column in there.values()) <= most
+    columns: dict[str, Any] = {
+        name: column[:] if fits or name not in WIDE else column for name, column in there.items()
+    }
     if digest_of(columns) != digest:
         raise CheckpointError(f"{path} is damaged: its digest differs from that in {DOCUMENT}")
     return Dataset(columns, about, digest)
 
 
-def require_columns(columns: Mapping[str, NDArray[Any]], where: str) -> None:
+def require_columns(columns: Mapping[str, Column], where: str) -> None:
     """Raise `ShapeError` unless these are the columns of a dataset."""
     if set(columns) != set(COLUMNS):
         odd = sorted(set(columns) ^ set(COLUMNS))[0]
@@ -124,11 +134,12 @@ def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:
     return columns | {name: stats[name] for name in ("obs_mean", "obs_std") if name in stats}
 
 
-def digest_of(columns: Mapping[str, NDArray[Any]]) -> str:
+def digest_of(columns: Mapping[str, Column]) -> str:
     """BLAKE2b of names, types, shapes and bytes."""
     found = hashlib.blake2b(digest_size=16)
     for name in sorted(columns):
-        column = np.ascontiguousarray(columns[name])
+        column = columns[name]
         found.update(f"{name} {column.dtype} {column.shape}\n".encode())
-        found.update(column.tobytes())
+        for _, (rows,) in blocks(column):
+            found.update(np.ascontiguousarray(rows).data)
     return found.hexdigest()

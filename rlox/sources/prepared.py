@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlox._core import OfflineDatasetBuffer
 from rlox.envs.actions import UnitCodec
 from rlox.errors import ConfigError
+from rlox.sources.on_disk import DatasetOnDisk
 
 __all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "complete_returns", "factor_of"]
 
@@ -22,9 +23,9 @@ SPAN = 1000.0  # between the lowest and the highest return (Kostrikov et al. 202
 class Loaded(NamedTuple):
     """The rows of a dataset, their digest and columns."""
 
-    dataset: OfflineDatasetBuffer
+    dataset: OfflineDatasetBuffer | DatasetOnDisk
     digest: str
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Preparation:
 AS_THEY_ARE = Preparation()
 
 
-def complete_returns(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+def complete_returns(columns: Mapping[str, Any]) -> NDArray[np.float64]:
     """Undiscounted returns of the complete episodes, in their order."""
     ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
     sums = np.cumsum(columns["rewards"], dtype=np.float64)[ends]
     return np.diff(sums, prepend=0.0)
 
 
-def factor_of(columns: Mapping[str, NDArray[Any]]) -> float:
+def factor_of(columns: Mapping[str, Any]) -> float:
     """1000 / (highest - lowest return) of the complete episodes; `ConfigError` if they have one return."""
     returns = complete_returns(columns)
     width = float(np.ptp(returns)) if len(returns) else 0.0

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlox._core import OfflineDatasetBuffer
 from rlox.devices import moved
 from rlox.errors import CheckpointError, ConfigError
 from rlox.sources.dataset import BLOCK, DatasetSource
-from rlox.sources.dataset_file import COLUMNS
+from rlox.sources.dataset_file import COLUMNS, Dataset
+from rlox.sources.file_columns import head
 from rlox.sources.prepared import Loaded, complete_returns
 from rlox.sources.store import Store
 from rlox.types import Clock, Progress
@@ -66,9 +66,9 @@ class StretchSource(DatasetSource):
         ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
         lengths = np.diff(ends, prepend=-1)
         # rows behind the last end have no return
-        whole: dict[str, Any] = {name: columns[name][: ends[-1] + 1] for name in COLUMNS}
+        whole = {name: head(columns[name], int(ends[-1]) + 1) for name in COLUMNS}
         complete = len(whole["rewards"]) == len(columns["rewards"])
-        self._whole = loaded.dataset if complete else OfflineDatasetBuffer(**whole)
+        self._whole = loaded.dataset if complete else Dataset(whole, {}, loaded.digest).buffer()
         if lengths.max() > self._longest:
             raise ConfigError(
                 f"algo.max_timesteps={self._longest}: an episode of the dataset has {lengths.max()} steps; "

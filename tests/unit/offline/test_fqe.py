@@ -91,7 +91,8 @@ def test_a_table_is_fitted_to_the_solution_of_its_equations(policy: list[int]) -
     found = fitted_q(player, columns, how)
     truth = solved(policy, starts)
     assert found.value == pytest.approx(truth, abs=0.05)
-    assert found.ci90[0] < truth < found.ci90[1]
+    # where every episode is worth the same the bootstraps do not differ, up to how far they are fitted
+    assert found.ci90[0] - 1e-3 < truth < found.ci90[1] + 1e-3
     assert len(found.members) == 20
 
 

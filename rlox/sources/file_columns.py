@@ -1,0 +1,150 @@
+"""Columns that stay in their file and are read by position: nothing is mapped.
+
+A file that is cut short while it is mapped ends the process (SIGBUS); read by position it is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from numpy.typing import DTypeLike, NDArray
+
+from rlox.errors import CheckpointError
+
+__all__ = ["AT_ONCE", "Column", "FileColumn", "blocks", "file_columns", "head"]
+
+AT_ONCE = 8 << 20  # bytes that are read in one call, about
+
+# Types of safetensors that NumPy has.
+DTYPES = {
+    f"{letter}{8 * size}": f"{letter.lower()}{size}" for letter in "IUF" for size in (1, 2, 4, 8)
+}
+DTYPES["BOOL"] = "bool"
+
+
+class OpenFile:
+    """A file that is open for reading while something refers to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._fd)
+
+    def __len__(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_into(self, out: Any, at: int) -> None:
+        """Fill `out` from byte `at` on; `CheckpointError` where the file ends before that is done."""
+        view = memoryview(out).cast("B")
+        while len(view):
+            got = os.preadv(self._fd, [view], at)
+            if not got:
+                raise CheckpointError(
+                    f"{self.path} was cut short: it has {len(self)} bytes, byte {at} is needed"
+                )
+            view, at = view[got:], at + got
+
+    def read(self, n: int, at: int) -> bytearray:
+        """`n` bytes from `at` on."""
+        found = bytearray(n)
+        self.read_into(found, at)
+        return found
+
+
+class FileColumn:
+    """Rows `[n, ...]` of one type that lie in a file one after the other.
+
+    Slices and `take` read; `np.asarray` reads all.
+    """
+
+    def __init__(self, file: OpenFile, at: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+        self._file, self._at = file, at
+        self.dtype, self.shape = np.dtype(dtype), shape
+        self._row = self.dtype.itemsize * math.prod(shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """Axes, that of the rows included."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self._row * self.shape[0]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        first, last, step = rows.indices(len(self))
+        if step != 1:
+            raise IndexError(f"{rows}: rows that follow each other are read, expected a step of 1")
+        out = np.empty((max(0, last - first), *self.shape[1:]), self.dtype)
+        if out.nbytes:
+            self._file.read_into(out.reshape(-1).view(np.uint8), self._at + first * self._row)
+        return out
+
+    def head(self, n: int) -> FileColumn:
+        """The first `n` rows, which stay where they are."""
+        return FileColumn(self._file, self._at, self.dtype, (n, *self.shape[1:]))
+
+    def take(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Copy `rows` `[k]` into `out` `[k, ...]`, which is contiguous."""
+        if not self._row:
+            return
+        view = memoryview(out.reshape(-1).view(np.uint8).data)
+        places = range(0, len(view), self._row)
+        for at, row in zip(places, rows.tolist(), strict=True):
+            self._file.read_into(view[at : at + self._row], self._at + row * self._row)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+
+Column = NDArray[Any] | FileColumn
+
+
+def head(column: Column, n: int) -> Column:
+    """The first `n` rows; none is copied."""
+    return column.head(n) if isinstance(column, FileColumn) else column[:n]
+
+
+def blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tuple[NDArray[Any], ...]]]:
+    """Which rows, and those of each column, about `AT_ONCE` bytes at a time.
+
+    The rows of a block begin `overlap` before the end of the one before.
+    """
+    row = max(1, sum(column.nbytes for column in columns) // max(1, len(columns[0])))
+    rows = max(1, AT_ONCE // row)
+    for first in range(0, len(columns[0]), rows):
+        part = slice(max(0, first - overlap), min(first + rows, len(columns[0])))
+        yield part, tuple(column[part] for column in columns)
+
+
+def file_columns(path: Path) -> Mapping[str, FileColumn]:
+    """The columns of a safetensors file; `CheckpointError` for one that is none."""
+    try:
+        with safetensors.safe_open(path, framework="np"):
+            pass  # whether header and offsets are those of a whole file
+        file = OpenFile(path)
+        size = int.from_bytes(file.read(8, 0), "little")
+        header: dict[str, Any] = json.loads(file.read(size, 8))
+        header.pop("__metadata__", None)
+        return {name: _column(file, 8 + size, entry) for name, entry in header.items()}
+    except (OSError, TypeError, ValueError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{path} is not a dataset: {error}") from error
+
+
+def _column(file: OpenFile, begin: int, entry: Mapping[str, Any]) -> FileColumn:
+    if entry["dtype"] not in DTYPES:
+        raise ValueError(f"it has columns of {entry['dtype']}, expected {', '.join(DTYPES)}")
+    at = begin + entry["data_offsets"][0]
+    return FileColumn(file, at, DTYPES[entry["dtype"]], tuple(entry["shape"]))
