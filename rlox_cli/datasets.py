@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rlox
-from rlox.errors import ConfigError, StorageError
+from rlox.errors import ConfigError, RloxError, StorageError
 from rlox.offline.checked import Finding, findings
-from rlox.offline.described import described
+from rlox.offline.description import described
+from rlox.offline.foreign.converting import Conversion, converted
+from rlox.offline.foreign.exporting import exported
+from rlox.offline.foreign.kinds import format_of
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
 from rlox.sources.file_columns import Column, blocks
 from rlox.sources.prepared import complete_returns
@@ -23,17 +28,25 @@ from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
 
 BINS, WIDTH = 10, 40  # of a histogram
+SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".hdf5": "d4rl", ".h5": "d4rl"}
 COLUMNS = 16  # numbers of an observation that are shown
 
 
-def done(config: DatasetConfig) -> int:
-    """Do what is asked for; the number of errors that a dataset has."""
+def done(config: DatasetConfig, env: str | None) -> int:
+    """Do what is asked for; the number of errors that a dataset has. `env`: what a file is said to be of."""
     assert config.path is not None
     folder = Path(config.path)
     if config.what == "make":
         _make(config, folder)
         return 0
-    dataset = read_dataset(folder, most=0)
+    if config.what == "convert":
+        _convert(config, folder, env)
+        return 0
+    with _opened(folder, config.time_limit) as dataset:
+        return _told(config, folder, dataset)
+
+
+def _told(config: DatasetConfig, folder: Path, dataset: Dataset) -> int:
     if config.what == "show":
         shown = summary.finite(_shown(dataset)) if config.json else _text(folder, dataset)
         print(json.dumps(shown, indent=1) if config.json else shown)
@@ -48,7 +61,7 @@ def done(config: DatasetConfig) -> int:
 
 def _make(config: DatasetConfig, folder: Path) -> None:
     """Write a dataset, and say what it is."""
-    _require_free(folder, config.overwrite)
+    _require_free(folder, config.overwrite, "path")
     from rlox.offline.making import Play, of_random_actions, of_run
     from rlox.runs.record import write_dataset
 
@@ -59,23 +72,62 @@ def _make(config: DatasetConfig, folder: Path) -> None:
         quality = config.quality or "expert"
         dataset = of_run(Path(config.policy), quality, how, config.trust)
     dataset = replace(dataset, about={**dataset.about, "rlox": rlox.__version__})
-    try:
+    with _storage(folder):
         write_dataset(dataset, folder)
-    except OSError as error:
-        raise StorageError(f"cannot write {folder}: {error.strerror}") from error
     print(_text(folder, dataset))
 
 
-def _require_free(folder: Path, overwrite: bool) -> None:
+@contextmanager
+def _opened(path: Path, time_limit: int | None) -> Iterator[Dataset]:
+    """A dataset of any format, its rows on disk."""
+    if format_of(path) == "rlox" and time_limit is None:
+        yield read_dataset(path, most=0)
+        return
+    with tempfile.TemporaryDirectory(prefix="rlox-dataset-") as scratch:
+        yield converted(path, Path(scratch), Conversion(time_limit=time_limit))
+
+
+def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
+    """Read one format, write another, and say what it is."""
+    to = Path(config.to or "")
+    kind = config.format or SUFFIXES.get(to.suffix, "rlox")
+    how = Conversion(env, config.time_limit)
+    format_of(path)  # before anything is written
+    if kind == "rlox":
+        _require_free(to, config.overwrite, "to")
+        with _storage(to):
+            dataset = converted(path, to, how)
+        print(_text(to, dataset))
+        return
+    if to.exists() and not config.overwrite:
+        raise ConfigError(f"to={to} is there already; choose another name or overwrite=true")
+    with tempfile.TemporaryDirectory(prefix="rlox-dataset-") as scratch, _storage(to):
+        dataset = converted(path, Path(scratch), how)
+        exported(dataset, to, kind)
+        print(_text(to, dataset))
+
+
+@contextmanager
+def _storage(path: Path) -> Iterator[None]:
+    """`StorageError` where `path` cannot be written."""
+    try:
+        yield
+    except RloxError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _require_free(folder: Path, overwrite: bool, key: str) -> None:
     """Before anything is played: a place where a dataset can be written and none is lost."""
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"path={folder} is a file, expected a folder or a name that is free")
+        raise ConfigError(f"{key}={folder} is a file, expected a folder or a name that is free")
     above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise StorageError(f"{folder} cannot be written: {above} is no folder that may be written")
     if not overwrite and any((folder / name).exists() for name in (DATA, DOCUMENT)):
         raise ConfigError(
-            f"path={folder} has a dataset already; choose another folder or overwrite=true"
+            f"{key}={folder} has a dataset already; choose another folder or overwrite=true"
         )
 
 

@@ -23,6 +23,8 @@ IDLE: dict[str, Any] = {
     "reward_scale": 1.0,
     "reward_clip": None,
 }
+# Files that datasets are read from and written to.
+FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
 INSTEAD = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 

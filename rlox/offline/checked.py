@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.offline.described import lengths_of
+from rlox.offline.description import lengths_of
 from rlox.sources.file_columns import blocks
 
 __all__ = ["Finding", "findings"]

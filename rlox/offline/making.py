@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource, single_factory
+from rlox.envs.space_text import text_of
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import CheckpointError, ConfigError
-from rlox.offline.described import Returns, described
+from rlox.errors import CheckpointError, ConfigError, UnsupportedSpaceError
+from rlox.offline.description import Returns, described
 from rlox.offline.replayed import replayed_columns, require_replay
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.checkpoint import resolve_checkpoint, whole_checkpoints
@@ -66,9 +67,9 @@ class UniformActor(Forgetful[gym.Space[Any]]):
 
 def of_random_actions(config: EnvConfig, how: Play, env: EnvSource | None = None) -> Dataset:
     """What any actions give in an environment."""
-    rows, returns, spec = _randomly(config, env, how.seed, how.steps, 1)
+    rows, returns, said = _randomly(config, env, how.seed, how.steps, 1)
     about = {"env": config.id, "algo": "random", "quality": "random", "seed": how.seed}
-    return _told(rows.columns(), {**about, "returns": returns}, spec, None)
+    return _told(rows.columns(), {**about, "returns": returns}, said, None)
 
 
 def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
@@ -76,7 +77,8 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
 
     `expert` is the best checkpoint, by the run's evaluations or, without any, by scores; `medium` the first
     one whose score is past a third of the way from random actions' to that, and `medium-replay` what its
-    replay buffer has. A score is the mean return of `how.scored` episodes with the best actions.
+    replay buffer has; `full-replay` what the last one's has. A score is the mean return of `how.scored`
+    episodes with the best actions.
     """
     from rlox.algorithms import ALGORITHMS
 
@@ -93,8 +95,11 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
         config = algorithm.config.env
         if quality == "random":
             return of_random_actions(config, how)
-        if quality == "medium-replay":
+        if quality.endswith("-replay"):
             require_replay(algorithm)
+    if quality == "full-replay":
+        with closing(loaded(last, replay=True)) as algorithm:
+            return _replayed(algorithm, quality, last, None)
     scored = _Scored(run, loaded, how)
     scores = {"random": _random_score(config, how)}
     best = scored.best()
@@ -103,10 +108,7 @@ def of_run(run: Path, quality: str, how: Play, trust: bool = False) -> Dataset:
     with closing(loaded(chosen, replay=quality == "medium-replay")) as algorithm:
         if quality != "medium-replay":
             return _played(algorithm, how, quality, chosen, scores)
-        about = _about(algorithm, quality, chosen)
-        columns = replayed_columns(algorithm)
-        returns = complete_returns(columns).tolist()
-        return _told(columns, {**about, "returns": returns}, _spec(config), scores)
+        return _replayed(algorithm, quality, chosen, scores)
 
 
 class _Scored:
@@ -141,7 +143,7 @@ def _algorithm_of(checkpoint: Path) -> str:
 
 def _randomly(
     config: EnvConfig, source: EnvSource | None, seed: int, steps: int, episodes: int
-) -> tuple[Rows, list[float], str | None]:
+) -> tuple[Rows, list[float], dict[str, Any]]:
     """So many steps and episodes at least; the rows, the returns, and what the environment is."""
     env = single_factory(config, source)()
     try:
@@ -153,7 +155,7 @@ def _randomly(
         rows, returns = Rows(), list[float]()
         while len(returns) < episodes or len(rows) < steps:
             returns.append(play(actor, env, seed + len(returns), None, rows))
-        return rows, returns, _json(env)
+        return rows, returns, _of_env(env)
     finally:
         env.close()
 
@@ -193,7 +195,18 @@ def _played(
 ) -> Dataset:
     made = record(algorithm, seed=how.seed, deterministic=not how.sampled, steps=how.steps)
     about = {**made.about, **_about(algorithm, quality, checkpoint)}
-    return _told(made.columns, about, _spec(algorithm.config.env), scores)
+    return _told(made.columns, about, _said(algorithm.config.env), scores)
+
+
+def _replayed(
+    algorithm: Algorithm, quality: str, checkpoint: Path, scores: dict[str, Any] | None
+) -> Dataset:
+    columns = replayed_columns(algorithm)
+    about = {
+        **_about(algorithm, quality, checkpoint),
+        "returns": complete_returns(columns).tolist(),
+    }
+    return _told(columns, about, _said(algorithm.config.env), scores)
 
 
 def _about(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str, Any]:
@@ -208,10 +221,10 @@ def _about(algorithm: Algorithm, quality: str, checkpoint: Path) -> dict[str, An
 
 
 def _told(
-    columns: Any, about: dict[str, Any], spec: str | None, scores: dict[str, Any] | None
+    columns: Any, about: dict[str, Any], said: dict[str, Any], scores: dict[str, Any] | None
 ) -> Dataset:
     """With what can be read off the columns, and what the environment is."""
-    more: dict[str, Any] = {"spec": spec}
+    more = dict(said)
     if scores is not None:
         more["scores"] = scores
     found = described(columns)
@@ -221,19 +234,20 @@ def _told(
     return dataset_of(columns, {**about, **more})
 
 
-def _spec(config: EnvConfig) -> str | None:
+def _said(config: EnvConfig) -> dict[str, Any]:
     env = single_factory(config)()
     try:
-        return _json(env)
+        return _of_env(env)
     finally:
         env.close()
 
 
-def _json(env: gym.Env[Any, Any]) -> str | None:
-    """What Gymnasium registered, as text; `None` of an environment that it did not make."""
-    if env.spec is None:
-        return None
-    try:
-        return env.spec.to_json()
-    except (TypeError, ValueError):  # arguments that JSON does not know
-        return None
+def _of_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
+    """What Gymnasium registered, `None` of an environment that it did not make, and its spaces, as text."""
+    found: dict[str, Any] = {"spec": None}
+    with suppress(TypeError, ValueError):  # arguments that JSON does not know
+        found["spec"] = env.spec and env.spec.to_json()
+    with suppress(UnsupportedSpaceError):  # those that rlox puts around others
+        found["observation_space"] = text_of(env.observation_space)
+        found["action_space"] = text_of(env.action_space)
+    return found

@@ -1,4 +1,4 @@
-"""`rlox dataset`: datasets for offline learning, made, shown and checked."""
+"""`rlox dataset`: datasets for offline learning, made, shown, checked and converted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
-from rlox.configs.offline import IDLE
+from rlox.configs.offline import FORMATS, IDLE
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox_cli.command import Call, Command
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 WITHOUT_KEYS = ("what", "path")
+WHATS = ("make", "show", "check", "convert")
 
 
 @dataclass(frozen=True)
 class DatasetConfig:
     """What `rlox dataset` takes."""
 
-    what: str = param(doc="what is done, also without what=", choices=("make", "show", "check"))
+    what: str = param(doc="what is done, also without what=", choices=WHATS)
     path: str | None = param(
         None,
-        "folder of a dataset: what is shown, checked or written, also without path=",
+        "folder or file of a dataset: what is shown, checked, converted or made, also without path=",
         verbatim=True,
     )
     policy: str = param("random", "make: the run folder of what plays, or random", verbatim=True)
     quality: str | None = param(
         None,
         "make: expert is the run's best checkpoint; medium the first one past a third of the way from random "
-        "actions to it, or that one's replay buffer; null: expert of a run, else random",
-        choices=("random", "medium", "medium-replay", "expert"),
+        "actions to it, or that one's replay buffer; full-replay the last one's buffer; null: expert of a "
+        "run, else random",
+        choices=("random", "medium", "medium-replay", "full-replay", "expert"),
     )
     steps: int = param(100_000, "make: transitions at least, of whole episodes", within="[1, inf)")
     seed: int = param(
@@ -44,16 +46,30 @@ class DatasetConfig:
     )
     sampled: bool = param(True, "make: actions are sampled; false: the best ones")
     episodes: int = param(20, "make: episodes that say how good a policy is", within="[1, inf)")
-    overwrite: bool = param(False, "make: replace the dataset that is there")
+    overwrite: bool = param(False, "make, convert: replace the dataset that is there")
+    to: str | None = param(None, "convert: the folder or file that is written", verbatim=True)
+    format: str | None = param(
+        None,
+        "convert: what is written; null: by the end of its name, .npz, .parquet, .hdf5 (d4rl), else rlox",
+        choices=FORMATS,
+    )
+    time_limit: int | None = param(
+        None,
+        "show, check, convert: steps after which episodes were cut off, where a file does not say it or says "
+        "that they terminated",
+        within="[1, inf)",
+    )
     trust: bool = param(False, "make: import what the run folder names, module:Name")
     json: bool = param(False, "show, check: one JSON object on standard output, for programs")
     env: EnvConfig = param(
-        doc="make: the environment, where policy=random", default_factory=EnvConfig
+        doc="make: the environment, where policy=random; convert: what it is of, where a file does not say",
+        default_factory=EnvConfig,
     )
 
 
 SCHEMA = Schema("dataset", DatasetConfig, primary="dataset", groups=(ENV,))
 KEYS = {f.name for f in fields(DatasetConfig)}
+CONVERTS = {"to", "format", "time_limit"}
 
 
 def check(composed: DictConfig) -> DatasetConfig:
@@ -65,6 +81,8 @@ def check(composed: DictConfig) -> DatasetConfig:
     if config.path is None:
         verb = "is written" if config.what == "make" else f"is to {config.what}"
         raise ConfigError(f"missing key 'path': name the folder of the dataset that {verb}")
+    if config.what == "convert" and config.to is None:
+        raise ConfigError("missing key 'to': name what is written, to=FOLDER or to=FILE.npz")
     if config.policy == "random" and config.quality not in (None, "random"):
         raise ConfigError(
             f"quality={config.quality} is that of a trained policy; name its run: policy=RUN"
@@ -77,20 +95,27 @@ def _require_one(args: Sequence[str]) -> None:
     keys = dict(a.lstrip("+").partition("=")[::2] for a in args if "=" in a and a[:1] != "-")
     what, policy = keys.get("what"), keys.get("policy", "random")
     if what in ("show", "check"):
-        _require_only(keys, {*WITHOUT_KEYS, "json"}, f"what={what}")
+        _require_only(keys, {*WITHOUT_KEYS, "json", "time_limit"}, f"what={what}")
+    elif what == "convert":
+        known = {*WITHOUT_KEYS, "to", "format", "time_limit", "overwrite", "env"}
+        _require_only(keys, known, f"what={what}")
     elif what == "make" and policy == "random":
         if "env" not in keys and "env.id" not in keys:
             raise ConfigError("policy=random: name the environment, e.g. env=Pendulum-v1")
         idle = {"sampled", "episodes", "trust", "json", *(f"env.{key}" for key in IDLE)}
-        _require_only(keys, keys.keys() - idle, "policy=random")
+        _require_only(keys, keys.keys() - idle - CONVERTS, "policy=random")
     elif what == "make":
         env = {key for key in keys if key.split(".")[0] == "env"}
         _require_only(
-            keys, keys.keys() - env - {"json"}, f"policy={policy}, which has its environment"
+            keys,
+            keys.keys() - env - {"json"} - CONVERTS,
+            f"policy={policy}, which has its environment",
         )
-        if keys.get("quality") == "medium-replay":
+        quality = keys.get("quality", "")
+        if quality.endswith("-replay"):
             played = {"steps", "seed", "sampled"}
-            _require_only(keys, keys.keys() - played, "quality=medium-replay, which plays nothing")
+            played |= {"episodes"} if quality == "full-replay" else set()
+            _require_only(keys, keys.keys() - played, f"quality={quality}, which plays nothing")
 
 
 def _require_only(given: Mapping[str, str], known: Collection[str], where: str) -> None:
@@ -114,7 +139,8 @@ def _run(call: Call) -> int:
     def job(composed: DictConfig) -> None:
         config = check(composed)
         _require_one(args)
-        errors.append(done(config))
+        named = any(a.startswith(("env=", "env.id=")) for a in args)
+        errors.append(done(config, config.env.id if named else None))
 
     compose.run(replace(call, args=args), job)
     return FAILED if any(errors) else OK
@@ -122,16 +148,18 @@ def _run(call: Call) -> int:
 
 COMMAND = Command(
     name="dataset",
-    summary="make, show and check datasets for offline learning",
+    summary="make, show, check and convert datasets for offline learning",
     notes=(
         "make plays a policy, or takes a run's replay buffer, and writes a folder with where it comes from:\n"
         "scores of random actions and of the policy, returns with their interval, how episodes ended.\n"
         "show says what is in a dataset, check what is wrong with it; check ends with 1 where there are\n"
-        "errors, among them time limits that are marked as terminations."
+        "errors, among them time limits that are marked as terminations. They and convert read Minari, HDF5\n"
+        "as D4RL has it, npz and Parquet (pip install 'rlox[datasets]'), which convert writes, too."
     ),
     examples=(
         "rlox dataset make data/pendulum policy=runs/Pendulum-v1/sac/NAME quality=medium-replay",
         "rlox dataset check data/pendulum",
+        "rlox dataset convert hopper.hdf5 to=data/hopper env=Hopper-v5",
     ),
     schema=SCHEMA,
     codes=(OK, FAILED, WRONG_USE, ENVIRONMENT, STORAGE, *SIGNALS),

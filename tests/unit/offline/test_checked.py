@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlox.offline.checked import findings
-from rlox.offline.described import Returns, described
+from rlox.offline.description import Returns, described
 from rlox.sources.prepared import complete_returns
 
 

@@ -1,0 +1,63 @@
+"""A dataset of any format as a folder of rlox's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlox.offline.foreign.kinds import Raw, format_of
+from rlox.offline.foreign.receiving import received
+from rlox.offline.foreign.transitions import transitions
+from rlox.offline.foreign.writing import written
+from rlox.sources.dataset_file import COLUMNS, Dataset, read_dataset
+from rlox.sources.file_columns import blocks
+
+__all__ = ["Conversion", "converted"]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What is known of a file beside what is in it.
+
+    Attributes
+    ----------
+    env : the environment that it is of, as Gymnasium calls it
+    time_limit : steps after which episodes were cut off; ends there are truncations
+    """
+
+    env: str | None = None
+    time_limit: int | None = None
+
+
+def converted(path: Path, folder: Path, how: Conversion | None = None) -> Dataset:
+    """Write what is in `path` to `folder`, row by row; files larger than memory are no trouble."""
+    how = how or Conversion()
+    kind, about = format_of(path), dict[str, Any]()
+    raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
+    return written(
+        _told(transitions(raw, str(path), how.time_limit), about, path, kind, how), about, folder
+    )
+
+
+def _own(path: Path, about: dict[str, Any]) -> Iterator[Raw]:
+    dataset = read_dataset(path, most=0)
+    columns = dataset.columns
+    for _, rows in blocks(*(columns[name] for name in COLUMNS)):
+        yield dict(zip(COLUMNS, rows, strict=True))
+    about.update(dataset.about, digest=dataset.digest)
+
+
+def _told(
+    rows: Iterator[Raw], about: dict[str, Any], path: Path, kind: str, how: Conversion
+) -> Iterator[Raw]:
+    """The rows; when they are over `about` has what is known of them, where it is still so."""
+    yield from rows
+    if how.time_limit is not None:  # ends are others now, and with them returns
+        for key in ("digest", "returns", "behaviour", "episodes", "terminations", "time_limits"):
+            about.pop(key, None)
+        about["time_limit"] = how.time_limit
+    if how.env is not None:
+        about["env"] = how.env
+    about.setdefault("converted_from", {"format": kind, "file": path.name})

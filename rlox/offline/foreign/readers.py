@@ -1,0 +1,209 @@
+"""How each format is read: what it says of itself, and its columns block by block, as they are in it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlox.errors import ConfigError, MissingExtraError
+from rlox.offline.foreign.bounds import (
+    TEXT,
+    Damage,
+    parsed,
+    require_column,
+    rows_at_once,
+)
+from rlox.offline.foreign.hdf5 import opened
+from rlox.offline.foreign.kinds import Raw, columns_in
+from rlox.offline.foreign.minari import read_minari
+
+__all__ = ["NOTE", "READERS", "Reading"]
+
+NOTE = "rlox"  # what rlox said of a dataset that it wrote in this format
+
+
+class Reading(NamedTuple):
+    """What a file says, and its rows."""
+
+    about: dict[str, Any]
+    blocks: Iterator[Raw]
+
+
+def read_d4rl(path: Path) -> Reading:
+    """HDF5 with one column each in the root (Fu et al. 2020, arXiv:2004.07219)."""
+    root = opened(path)
+    if "episode_0" in root:
+        raise ConfigError(
+            f"{path} is a file of Minari; name its folder, that with data/metadata.json"
+        )
+    names = columns_in(root.names(), str(path))
+    columns = {column: root.column(name) for column, name in names.items()}
+    note = root.text(NOTE)
+    about = {} if note is None else parsed(note, f"{path}, attribute {NOTE}")
+    return Reading(about, _sliced(columns, lambda column, part: column[part]))
+
+
+def read_npz(path: Path) -> Reading:
+    """NumPy's npz: a zip file with an array in each member."""
+    try:
+        archive = zipfile.ZipFile(path)
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
+        raise Damage(f"{path} is no npz: {error}") from error
+    if len(members) != len(archive.infolist()):
+        raise Damage(f"{path} has two arrays of one name")
+    about: dict[str, Any] = {}
+    if NOTE in members:
+        if members[NOTE].file_size > TEXT:
+            raise Damage(f"{path}: {NOTE} has {members[NOTE].file_size:,} bytes")
+        with archive.open(members[NOTE]) as file:
+            about = parsed(
+                _NpyStream(NOTE, file, members[NOTE]).read(None).tobytes(), f"{path}, {NOTE}"
+            )
+    names = columns_in(members.keys() - {NOTE}, str(path))
+    return Reading(about, _of_archive(archive, {c: members[name] for c, name in names.items()}))
+
+
+def _of_archive(archive: zipfile.ZipFile, members: Mapping[str, Any]) -> Iterator[Raw]:
+    with ExitStack() as stack:
+        streams = {
+            column: _NpyStream(info.filename, stack.enter_context(archive.open(info)), info)
+            for column, info in members.items()
+        }
+        yield from _sliced(streams, lambda stream, part: stream.read(part.stop - part.start))
+        for stream in streams.values():
+            stream.finish()
+
+
+class _NpyStream:
+    """An array of a zip file, from its begin to its end."""
+
+    def __init__(self, name: str, file: Any, info: zipfile.ZipInfo) -> None:
+        self._name, self._file = name, file
+        try:
+            version = np.lib.format.read_magic(file)
+            header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                version, np.lib.format.read_array_header_2_0
+            )
+            self.shape, fortran, self.dtype = header(file)
+        except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+            raise Damage(f"{name} is no array of NumPy: {error}") from error
+        if fortran and len(self.shape) > 1:
+            raise Damage(f"{name} is stored by columns (Fortran order), expected C order")
+        require_column(name, self.dtype, self.shape, info.compress_size)
+        if self.dtype.itemsize * int(np.prod(self.shape)) > info.file_size:
+            raise Damage(f"{name} has {info.file_size:,} bytes, fewer than {self.shape} needs")
+
+    def read(self, rows: int | None) -> Any:
+        """The next `rows`; all of them for None."""
+        n = self.shape[0] if rows is None else rows
+        shape = (n, *self.shape[1:])
+        need = self.dtype.itemsize * int(np.prod(shape))
+        try:
+            data = self._file.read(need)
+        except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+            raise Damage(f"{self._name} is damaged: {error}") from error
+        if len(data) != need:
+            raise Damage(f"{self._name} ends before its {self.shape[0]:,} rows")
+        return np.frombuffer(data, self.dtype).reshape(shape)
+
+    def finish(self) -> None:
+        """Read what may be behind the rows, so that the sum over the member is checked."""
+        try:
+            rest = self._file.read(1)
+        except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+            raise Damage(f"{self._name} is damaged: {error}") from error
+        if rest:
+            raise Damage(f"{self._name} has more than its {self.shape[0]:,} rows")
+
+
+def read_parquet(path: Path) -> Reading:
+    """Apache Parquet: vectors are lists of one length, other columns numbers."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path} is Parquet, which pyarrow reads: pip install 'rlox[datasets]'"
+        ) from error
+    try:
+        file = parquet.ParquetFile(
+            path, memory_map=False, page_checksum_verification=True,
+            thrift_string_size_limit=TEXT, thrift_container_size_limit=1 << 20,
+        )  # fmt: skip
+        schema, footer = file.schema_arrow, file.metadata
+    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
+        raise Damage(f"{path} is no Parquet: {error}") from error
+    names = columns_in(schema.names, str(path))
+    note = (schema.metadata or {}).get(NOTE.encode())
+    about = {} if note is None else parsed(note, f"{path}, metadata {NOTE}")
+    size = path.stat().st_size
+    rows = max(1, footer.num_rows)
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    total = sum(group.total_byte_size for group in groups)
+    if total > 1100 * size or footer.num_rows < 0:
+        raise Damage(f"{path} is said to be {total:,} bytes, of which {size:,} are there")
+    if any(group.total_byte_size > 1 << 30 for group in groups):
+        raise Damage(f"{path} has row groups of more than 1 GiB; write it with smaller ones")
+
+    def blocks() -> Iterator[Raw]:
+        at_once = min(rows_at_once(total // rows), 1 << 16)
+        try:
+            for batch in file.iter_batches(
+                at_once, columns=list(names.values()), use_threads=False
+            ):
+                yield {c: _of_arrow(name, batch.column(name)) for c, name in names.items()}
+        except (arrow.ArrowException, OSError) as error:
+            raise Damage(f"{path} is damaged: {error}") from error
+
+    return Reading(about, blocks())
+
+
+def _of_arrow(name: str, array: Any) -> Any:
+    """An array of numbers, or of lists of one length."""
+    import pyarrow as arrow
+
+    if array.null_count:
+        raise Damage(f"{name} has {array.null_count} rows without a value")
+    kind, n = array.type, len(array)
+    lists = arrow.types.is_list(kind) or arrow.types.is_large_list(kind)
+    if lists or arrow.types.is_fixed_size_list(kind):
+        flat = _of_arrow(name, array.flatten())
+        width = len(flat) // max(1, n)
+        if lists and not np.array_equal(np.diff(np.asarray(array.offsets)), np.full(n, width)):
+            raise Damage(f"{name} has lists of several lengths, expected one")
+        return flat.reshape(n, width, *flat.shape[1:])
+    if not (
+        arrow.types.is_boolean(kind)
+        or arrow.types.is_integer(kind)
+        or arrow.types.is_floating(kind)
+    ):
+        raise Damage(f"{name} is {kind}, expected numbers or lists of them")
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _sliced(columns: Mapping[str, Any], read: Callable[[Any, slice], Any]) -> Iterator[Raw]:
+    """Blocks of columns that have a `dtype` and a `shape`."""
+    lengths = {name: column.shape[0] for name, column in columns.items()}
+    rows = lengths["rewards"]
+    odd = next((name for name, n in lengths.items() if n != rows), None)
+    if odd is not None:
+        raise Damage(f"{odd} has {lengths[odd]:,} rows beside {rows:,} rewards")
+    each = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in columns.values())
+    at_once = rows_at_once(each)
+    for first in range(0, rows, at_once):
+        part = slice(first, min(first + at_once, rows))
+        yield {name: read(column, part) for name, column in columns.items()}
+
+
+READERS: dict[str, Callable[[Path], Reading]] = {
+    "d4rl": read_d4rl,
+    "minari": lambda path: Reading(*read_minari(path)),
+    "npz": read_npz,
+    "parquet": read_parquet,
+}

@@ -1,0 +1,84 @@
+"""Many files of others, each read by a fork of one process: `python -m helpers.many_reads < LIST`.
+
+A line of LIST is a format and a path. For each a line of JSON is printed: `error`, or `rows`, a hash of what
+was read; `crash` with the signal where the reader died; `grown`, by how many bytes its memory grew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REFUSED = ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "socket.connect")
+
+
+def read(kind: str, path: Path) -> dict[str, Any]:
+    """What reading a file gives, in this process."""
+    from rlox.offline.foreign.reader import frames
+
+    found, about = hashlib.blake2b(digest_size=8), {}
+    for header, arrays in frames(kind, path):
+        if "error" in header:
+            return {"error": header["error"]}
+        about = header.get("about", about)
+        for array in arrays:
+            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return {"rows": found.hexdigest(), "digest": about.get("digest")}
+
+
+def audit(event: str, _: Any) -> None:
+    """End the process that runs something."""
+    if event in REFUSED:
+        os.write(2, f"{event}\n".encode())
+        os._exit(66)
+
+
+def forked(kind: str, path: Path) -> dict[str, Any]:
+    """The same in a fork with the limits of the reader."""
+    from rlox.offline.foreign.reader import limited
+
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        limited()
+        sys.addaudithook(audit)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = read(kind, path)
+        found["grown"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
+        os.write(into, json.dumps(found).encode()[:60_000])
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return {"crash": os.WTERMSIG(status)}
+    return dict(json.loads(text)) if text else {"crash": f"exit code {os.WEXITSTATUS(status)}"}
+
+
+def many(given: list[tuple[str, Path]]) -> list[dict[str, Any]]:
+    """What each file gives, in order."""
+    lines = "".join(f"{kind} {path}\n" for kind, path in given)
+    command = [sys.executable, "-m", "helpers.many_reads"]
+    tests = str(Path(__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
+    env["HDF5_PLUGIN_PRELOAD"] = "::"
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, env=env, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+if __name__ == "__main__":
+    import h5py  # noqa: F401  loaded once, for all forks
+    import pyarrow.parquet  # noqa: F401
+
+    import rlox.offline.foreign.readers  # noqa: F401
+
+    for line in sys.stdin:
+        kind, name = line.rstrip("\n").split(" ", 1)
+        print(json.dumps(forked(kind, Path(name))), flush=True)

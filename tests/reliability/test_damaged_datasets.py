@@ -1,0 +1,96 @@
+"""Damaged datasets of every format are refused, or what was read is what was written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.foreign import SUFFIX, dataset
+from helpers.many_reads import many
+
+from rlox.errors import RloxError
+from rlox.offline import exported
+from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
+
+COUNT = 200  # of each of the five formats
+
+# Which file of a dataset is damaged.
+INSIDE = {"minari": "data/main_data.hdf5"}
+
+
+def damaged(data: bytes, rng: np.random.Generator) -> bytes:
+    """A bit turned, a stretch of zeros, bytes of another place, or the end cut off."""
+    found, at = bytearray(data), int(rng.integers(len(data)))
+    kind, size = int(rng.integers(4)), int(rng.integers(1, 200))
+    if kind == 0:
+        found[at] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        found[at : at + size] = bytes(len(found[at : at + size]))
+    elif kind == 2:
+        there = int(rng.integers(len(data)))
+        found[at : at + size] = found[there : there + len(found[at : at + size])]
+    else:
+        del found[at:]
+    return bytes(found)
+
+
+@pytest.mark.parametrize("form", SUFFIX)
+def test_a_damaged_file_of_another_format_gives_an_error_or_its_rows(
+    form: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"x{SUFFIX[form]}"
+    exported(dataset(tmp_path / "given"), path, form)
+    whole = (path / INSIDE.get(form, "")).read_bytes()
+    rng = np.random.default_rng(len(form))
+    given = [(form, path)]
+    for number in range(COUNT):
+        copy = tmp_path / f"{number}{SUFFIX[form]}"
+        if form in INSIDE:
+            shutil.copytree(path, copy)
+        (copy / INSIDE.get(form, "")).write_bytes(damaged(whole, rng))
+        given.append((form, copy))
+    sound, *found = many(given)
+    assert "error" not in sound
+    told: dict[str, int] = {}
+    for one in found:
+        told[outcome(one, sound)] = told.get(outcome(one, sound), 0) + 1
+    print(form, told)
+    assert told.keys() <= {"refused", "refused by its digest", "the reader died", "the same rows"}
+    assert told.get("refused", 0) > COUNT // 8
+
+
+def outcome(found: dict[str, Any], sound: dict[str, Any]) -> str:
+    """What became of a damaged file."""
+    if "crash" in found:
+        return "the reader died"
+    if "error" in found:
+        return "refused"
+    if found["rows"] == sound["rows"]:
+        return "the same rows"
+    # the digest that is written beside the rows is that of others (`written` compares them)
+    return "refused by its digest" if found["digest"] else "other rows"
+
+
+def test_a_damaged_dataset_of_rlox_gives_an_error_or_its_rows(tmp_path: Path) -> None:
+    given = dataset(tmp_path)
+    rng = np.random.default_rng(7)
+    for name in (DATA, DOCUMENT):
+        whole = (tmp_path / name).read_bytes()
+        refused = 0
+        for _ in range(COUNT // 2):
+            bad = damaged(whole, rng)
+            (tmp_path / name).write_bytes(bad)
+            try:
+                found = read_dataset(tmp_path, most=float(rng.choice([0.0, 1e9])))
+            except RloxError:
+                refused += 1
+                continue
+            assert found.digest == given.digest
+            assert bad == whole or name == DOCUMENT
+        assert refused > COUNT // 4
+        (tmp_path / name).write_bytes(whole)
+    assert json.loads((tmp_path / DOCUMENT).read_text())["digest"] == given.digest

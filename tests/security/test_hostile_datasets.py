@@ -1,0 +1,93 @@
+"""Files that somebody made: each is refused with the reason, nothing runs and nothing large is allocated."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.foreign import dataset
+from helpers.hostile import HOSTILE, Runs
+from helpers.many_reads import many
+
+from rlox.errors import CheckpointError, ConfigError, ShapeError
+from rlox.offline import converted
+from rlox.offline.foreign.kinds import format_of
+from rlox.sources.dataset_file import DATA, read_dataset
+
+ROOM = 64 << 20  # bytes by which reading may grow
+
+
+def test_hostile_files_are_refused_with_the_reason(tmp_path: Path) -> None:
+    given = []
+    for number, (kind, name, _, make) in enumerate(HOSTILE.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        make(folder)
+        given.append((kind, folder / name))
+    wrong = {}
+    for (name, (_, _, said, _)), found in zip(HOSTILE.items(), many(given), strict=True):
+        if not re.search(said, found.get("error", "")) or found["grown"] > ROOM:
+            wrong[name] = found
+    assert not wrong
+    assert len(given) >= 50
+    assert not Path("/tmp/rlox-was-here").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["hdf5 an_external_link", "npz pickled_objects", "minari an_unknown_space"]
+)
+def test_the_whole_way_refuses_them_too_and_leaves_no_dataset(name: str, tmp_path: Path) -> None:
+    kind, file, said, make = HOSTILE[name]
+    make(tmp_path)
+    assert format_of(tmp_path / file) == kind
+    with pytest.raises((CheckpointError, ConfigError), match=said):
+        converted(tmp_path / file, tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == []
+
+
+def test_files_of_no_known_format_are_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(Runs()))
+    np.save(tmp_path / "b.npy", np.zeros(3))
+    (tmp_path / "c.json").write_text("{}")
+    for name in ("a.pkl", "b.npy", "c.json"):
+        with pytest.raises(
+            ConfigError, match="none of HDF5, npz and Parquet; pickled data is not read"
+        ):
+            format_of(tmp_path / name)
+
+
+def header(**entries: Any) -> bytes:
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+F32 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+OWN = {
+    "a header of an exabyte": (b"\xff" * 8 + b"{}", "is not a dataset"),
+    "columns over one another": (header(obs=F32, rewards=F32) + b"\0" * 4, "is not a dataset"),
+    "columns behind the end": (
+        header(obs={**F32, "shape": [1 << 40], "data_offsets": [0, 1 << 42]}) + b"\0" * 4,
+        "is not a dataset",
+    ),
+    "a type that NumPy has not": (
+        header(obs={"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}) + b"\0" * 4,
+        "columns of BF16",
+    ),
+    "other columns": (header(evil=F32) + b"\0" * 4, "is odd"),
+    "a pickle": (pickle.dumps(Runs()), "is not a dataset"),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_safetensors_that_lie_are_refused(name: str, tmp_path: Path) -> None:
+    dataset(tmp_path)
+    data, said = OWN[name]
+    (tmp_path / DATA).write_bytes(data)
+    for most in (0, 1e9):
+        with pytest.raises((CheckpointError, ShapeError), match=said):
+            read_dataset(tmp_path, most)

@@ -1,0 +1,300 @@
+"""Datasets in the files of others: what is written is read again as it was, and what they mean is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from gymnasium import spaces
+from helpers.foreign import SUFFIX, columns, dataset, spaces_said
+from minari import MinariDataset
+
+from rlox.errors import CheckpointError, ConfigError, MissingExtraError, ShapeError
+from rlox.offline import Conversion, converted, exported
+from rlox.offline.foreign import receiving
+from rlox.offline.foreign.kinds import format_of
+from rlox.sources import file_columns
+from rlox.sources.dataset_file import DATA, Dataset
+
+KINDS: dict[str, dict[str, Any]] = {
+    "vectors": {},
+    "one number": {"obs": (1,), "action": (1,)},
+    "choices": {"action": 4},
+    "long": {"n": 3_000},
+}
+
+
+def arrays(found: Dataset) -> dict[str, Any]:
+    return {name: np.asarray(column) for name, column in found.columns.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", SUFFIX)
+def test_what_is_written_is_read_again_with_what_was_known_of_it(
+    form: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_columns, "AT_ONCE", 4_000)  # several blocks
+    given = dataset(tmp_path / "given", {"env": "Some-v0", "quality": "medium"}, **KINDS[kind])
+    path = tmp_path / f"written{SUFFIX[form]}"
+    exported(given, path, form)
+    assert format_of(path) == form
+    found = converted(path, tmp_path / "found")
+    assert found.digest == given.digest
+    assert {"env": "Some-v0", "quality": "medium"}.items() <= found.about.items()
+    assert found.about["converted_from"] == {"format": form, "file": path.name}
+    assert (tmp_path / "found" / DATA).read_bytes() == (tmp_path / "given" / DATA).read_bytes()
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_minari_reads_what_is_written_for_it(tmp_path: Path) -> None:
+    observation, action = spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,))
+    given = dataset(tmp_path / "a", spaces_said(observation, action))
+    exported(given, tmp_path / "mine", "minari")
+    read = MinariDataset(tmp_path / "mine" / "data")
+    assert (read.observation_space, read.action_space) == (observation, action)
+    assert (read.total_episodes, read.total_steps) == (5, 120)
+    rows, first = columns(), next(iter(read.iterate_episodes()))
+    np.testing.assert_array_equal(first.observations[:-1], rows["obs"][:25])
+    np.testing.assert_array_equal(first.observations[-1], rows["next_obs"][24])
+    np.testing.assert_array_equal(first.actions, rows["actions"][:25])
+    assert first.terminations[-1] and not first.truncations.any()
+
+
+def test_actions_of_minari_are_choices_from_0_wherever_the_space_begins(tmp_path: Path) -> None:
+    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Discrete(4, start=3))
+    given = dataset(tmp_path / "a", about, action=4)
+    exported(given, tmp_path / "m", "minari")
+    with h5py.File(tmp_path / "m/data/main_data.hdf5") as file:
+        assert file["episode_0/actions"][()].min() >= 3
+    assert converted(tmp_path / "m", tmp_path / "b").digest == given.digest
+
+
+def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path: Path) -> None:
+    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (2,)))
+    exported(dataset(tmp_path / "a", about), tmp_path / "m", "minari")
+    meta = tmp_path / "m/data/metadata.json"
+    said = json.loads(meta.read_text())
+    parts = spaces.Dict({"b": spaces.Box(-9, 9, (2,)), "a": spaces.Discrete(3)})
+    said |= spaces_said(parts, spaces.Box(-1, 1, (2,)))
+    del said["rlox"]
+    meta.write_text(json.dumps(said))
+    rows = columns()
+    with h5py.File(tmp_path / "m/data/main_data.hdf5", "a") as file:
+        for number in range(5):
+            episode = file[f"episode_{number}"]
+            seen = episode["observations"][()]
+            del episode["observations"]
+            episode["observations/b"] = seen[:, :2]
+            episode["observations/a"] = np.full(len(seen), number % 3)
+    found = arrays(converted(tmp_path / "m", tmp_path / "b"))
+    assert found["obs"].shape == (120, 5)
+    np.testing.assert_array_equal(found["obs"][30], [0, 1, 0, *rows["obs"][30, :2]])
+
+
+def d4rl(path: Path, **given: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, column in given.items():
+            file[name] = column
+    return path
+
+
+def raw(n: int = 10) -> dict[str, Any]:
+    """Steps 0 to 9 of observations 0, 1, ...; step 3 terminates, step 7 is cut off."""
+    k = np.arange(n)
+    return {
+        "observations": k[:, None].astype("f8"),
+        "actions": np.zeros((n, 1), "f4"),
+        "rewards": k.astype("f8"),
+        "terminals": k == 3,
+        "timeouts": k == 7,
+    }
+
+
+def test_without_next_observations_a_step_leads_to_the_next_row_and_those_cut_off_are_left_out(
+    tmp_path: Path,
+) -> None:
+    found = arrays(converted(d4rl(tmp_path / "x.hdf5", **raw()), tmp_path / "a"))
+    # row 7 led nowhere that is known, and so did row 9, the last
+    assert found["obs"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6, 8]
+    assert found["next_obs"][:, 0].tolist() == [1, 2, 3, 3, 5, 6, 7, 9]
+    assert np.flatnonzero(found["terminated"]).tolist() == [3]
+    assert np.flatnonzero(found["truncated"]).tolist() == [6]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_where_blocks_are_cut_changes_nothing(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlox.offline.foreign.transitions import transitions
+
+    rows = columns(200)
+    names = ("obs", "actions", "rewards", "terminated", "truncated")
+
+    def joined(size: int, limit: int | None) -> dict[str, Any]:
+        parts = ({n: rows[n][i : i + size] for n in names} for i in range(0, 200, size))
+        blocks = list(transitions(parts, "x", limit))
+        return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+
+    for limit in (None, 7, 25, 40):
+        one, other = joined(at_once, limit), joined(200, limit)
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=f"{name} {limit}")
+
+
+def test_a_step_cut_off_behind_a_termination_marks_nothing_else(tmp_path: Path) -> None:
+    given = raw(4) | {"terminals": np.array([0, 1, 0, 0]), "timeouts": np.array([0, 0, 1, 0])}
+    found = arrays(converted(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a"))
+    assert found["obs"][:, 0].tolist() == [0, 1]
+    assert found["truncated"].tolist() == [False, False]
+
+
+def test_ends_at_the_time_limit_are_truncations_whatever_the_file_says(tmp_path: Path) -> None:
+    given = raw(10) | {"next_observations": np.arange(1.0, 11)[:, None]}
+    given["terminals"], given["timeouts"] = np.isin(np.arange(10), (1, 4, 7)), np.zeros(10, bool)
+    path = d4rl(tmp_path / "x.hdf5", **given)
+    found = converted(path, tmp_path / "a", Conversion(env="Mine-v0", time_limit=3))
+    rows = arrays(found)
+    assert np.flatnonzero(rows["terminated"]).tolist() == [1]
+    assert np.flatnonzero(rows["truncated"]).tolist() == [4, 7]
+    assert (found.about["env"], found.about["time_limit"]) == ("Mine-v0", 3)
+
+
+def test_where_nothing_says_which_steps_were_cut_off_it_is_asked_for(tmp_path: Path) -> None:
+    given = raw()
+    del given["timeouts"]
+    path = d4rl(tmp_path / "x.hdf5", **given)
+    with pytest.raises(ConfigError, match="give time_limit=N"):
+        converted(path, tmp_path / "a")
+    assert len(converted(path, tmp_path / "b", Conversion(time_limit=1000)).columns["obs"]) == 9
+
+
+def npz(path: Path, **given: Any) -> Path:
+    np.savez(path, **given)
+    return path
+
+
+def parquet(path: Path, **given: Any) -> Path:
+    pq.write_table(pa.table({n: c.tolist() for n, c in given.items()}), path)
+    return path
+
+
+@pytest.mark.parametrize("write", [d4rl, npz, parquet])
+def test_files_of_others_are_read_by_the_names_that_they_use(write: Any, tmp_path: Path) -> None:
+    given = raw() | {"next_observations": np.arange(1.0, 11)[:, None]}
+    names = {
+        "observations": "obs",
+        "terminals": "terminations",
+        "timeouts": "truncated",
+        "actions": "action",
+    }
+    suffix = {d4rl: ".h5", npz: ".npz", parquet: ".parquet"}[write]
+    path = write(tmp_path / f"x{suffix}", **{names.get(n, n): c for n, c in given.items()})
+    found = arrays(converted(path, tmp_path / "a"))
+    assert found["obs"].dtype == found["rewards"].dtype == np.float32
+    assert found["obs"][:, 0].tolist() == list(range(10))
+    assert np.flatnonzero(found["truncated"]).tolist() == [7]
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no rewards": ({"rewards": None}, ConfigError, "has no rewards"),
+    "two names": ({"obs": np.zeros((10, 1))}, ConfigError, "observations and obs, expected one"),
+    "lengths": (
+        {"actions": np.zeros((9, 1))},
+        CheckpointError,
+        "actions has 9 rows beside 10 rewards",
+    ),
+    "flags": ({"terminals": np.full(10, 2)}, CheckpointError, "terminated has 2, expected 0 or 1"),
+    "large": ({"rewards": np.full(10, 1e300)}, CheckpointError, "beyond float32"),
+    "vectors of rewards": (
+        {"rewards": np.zeros((10, 2))},
+        ConfigError,
+        "expected one number a row",
+    ),
+    "complex": ({"actions": np.zeros((10, 1), "c8")}, CheckpointError, "expected numbers"),
+    "nothing": ({n: c[:0] for n, c in raw().items()}, ShapeError, "no transitions"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_no_dataset_is_refused_with_what_is_wrong(wrong: str, tmp_path: Path) -> None:
+    changes, kind, said = WRONG[wrong]
+    given = {n: c for n, c in (raw() | changes).items() if c is not None}
+    with pytest.raises(kind, match=said):
+        converted(d4rl(tmp_path / "x.hdf5", **given), tmp_path / "a")
+    assert not (tmp_path / "a" / "dataset.json").exists()
+
+
+def test_a_file_that_was_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
+    exported(dataset(tmp_path / "a"), tmp_path / "x.hdf5", "d4rl")
+    with h5py.File(tmp_path / "x.hdf5", "a") as file:
+        file["rewards"][3] = 7.0
+    with pytest.raises(CheckpointError, match="damaged or changed since rlox wrote it"):
+        converted(tmp_path / "x.hdf5", tmp_path / "b")
+
+
+def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = npz(tmp_path / "x.npz", **raw())
+    die = f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})"
+    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", die))
+    with pytest.raises(CheckpointError, match=r"x\.npz ended the process that read it \(signal 11"):
+        converted(path, tmp_path / "a")
+    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(receiving, "PATIENCE", 0.6)
+    with pytest.raises(CheckpointError, match="has made nothing of it"):
+        converted(path, tmp_path / "b")
+
+
+def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
+    path = npz(tmp_path / "x.npz", **raw())
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    for name in ("h5py", "minari", "pyarrow"):
+        (hidden / f"{name}.py").write_text("raise ImportError('not here')")
+    program = (
+        "import sys; from pathlib import Path; from rlox.offline import *\n"
+        "given = converted(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "for form in ('d4rl', 'minari', 'parquet'):\n"
+        "    try: exported(given, Path(sys.argv[2]) / form, form)\n"
+        "    except ImportError as error: print(error)\n"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-c", program, path, tmp_path / "a"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.count("pip install 'rlox[datasets]'") == 3
+    d4rl(tmp_path / "x.hdf5", **raw())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", env["PYTHONPATH"])
+        with pytest.raises(MissingExtraError, match=r"h5py reads: pip install 'rlox\[datasets\]'"):
+            converted(tmp_path / "x.hdf5", tmp_path / "c")
+
+
+def test_a_half_written_minari_dataset_is_refused(tmp_path: Path) -> None:
+    exported(dataset(tmp_path / "a"), tmp_path / "m", "minari")
+    meta = tmp_path / "m/data/metadata.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"total_episodes": 9}))
+    with pytest.raises(CheckpointError, match=r"has 5 episodes, metadata\.json says 9"):
+        converted(tmp_path / "m", tmp_path / "b")
+
+
+def test_an_npz_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
+    path = npz(tmp_path / "x.npz", **raw(100_000))
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"rewards.npy") - 46 + 16] ^= 1  # of the sum in the list of members
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"rewards\.npy is damaged: Bad CRC"):
+        converted(path, tmp_path / "a")
