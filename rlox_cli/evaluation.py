@@ -9,7 +9,7 @@ import shlex
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlox.configs import RunConfig, leaves, make_run, plain
 from rlox.errors import CheckpointError, ConfigError, StorageError
@@ -17,6 +17,9 @@ from rlox_cli import summary
 from rlox_cli.commands.evaluate import EvaluateConfig
 from rlox_cli.run_folder import nearest_runs, read_config, slug, write_json
 from rlox_cli.trust import allowed
+
+if TYPE_CHECKING:
+    from rlox.runs.algorithm import Algorithm
 
 
 def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
@@ -43,6 +46,7 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
     load = ALGORITHMS[trained.algo.name].from_checkpoint
     again: dict[str, Any] = {"env_id": config.env.id, "env_kwargs": config.env.kwargs}
     with closing(_loaded(config, load, checkpoint, again)) as algorithm:
+        _ask(algorithm, config.target_return)
         ways: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         played = algorithm.evaluate(config.episodes, **ways, render=config.render)
         if video:
@@ -59,6 +63,20 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
         f"  file    {kept}" + (f"\n  video   {video}" if video else "")
     )
     return data
+
+
+def _ask(algorithm: Algorithm, target_return: float | None) -> None:
+    """Say what return is to be reached, to a policy that can be asked."""
+    if target_return is None:
+        return
+    from rlox.algorithms import DecisionTransformer
+
+    if not isinstance(algorithm, DecisionTransformer):
+        raise ConfigError(
+            f"target_return={target_return:g}: {algorithm.name} cannot be asked for a return, "
+            "decision_transformer can; leave it out"
+        )
+    algorithm.ask(target_return)
 
 
 def _estimate(config: EvaluateConfig) -> dict[str, Any]:
@@ -125,6 +143,7 @@ def _own_name(config: EvaluateConfig, checkpoint: Path, played: RunConfig) -> st
     own, env = plain(trained_config(Path(config.run)).env), plain(played.env)
     name = f"{checkpoint.resolve().name}_s{config.seed}_e{config.episodes}"
     name += "" if config.deterministic else "_sampled"
+    name += "" if config.target_return is None else f"_asked-{config.target_return:g}"
     if env["id"] != own["id"]:
         name += f"_env-{env['id']}"
     if env["kwargs"] != own["kwargs"]:
@@ -184,6 +203,7 @@ def _document(
         "checkpoint": checkpoint.resolve().name,
         "seed": config.seed,
         "deterministic": config.deterministic,
+        "target_return": config.target_return,
         "env_kwargs": plain(trained.env)["kwargs"],
         "mean": played.mean,
         "std": played.std,

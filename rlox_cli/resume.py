@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.configs import RunConfig, leaves, plain
-from rlox.envs.engines.makers import require_env
 from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import check_loggers
 from rlox_cli import changes, plain_yaml, provenance, validate
@@ -111,7 +110,7 @@ def resume_run(call: Call) -> int:
     plan = Continuation.read(path, overrides)
     if plan.finished():
         return _say_done(plan)
-    require_env(plan.config.env)
+    validate.require_environment(plan.config)
     check_loggers(plan.config.logger)
     validate.try_environment(plan.config)
     warn(plan.config)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rlox.configs import RunConfig
+from rlox.configs.offline import NO_ENV
 from rlox.runs.progress import duration, word
 from rlox_cli.run_folder import KILLED
 from rlox_cli.trust import repeated
@@ -100,6 +101,8 @@ def finite(value: Any) -> Any:
 
 def _score(data: dict[str, Any]) -> str:
     if data["score"] is None:
+        if data["env"] == NO_ENV:
+            return "none: there is no environment to play in"
         return "none: stopped before the final evaluation"
     return score(
         data["score"], data["score_iqm"], data["score_ci95"], len(data["episodes"]), "evaluation "

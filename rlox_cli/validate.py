@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import OF_PROCESS, TRACKING_URI, MlflowConfig
+from rlox.configs.offline import NO_ENV
 from rlox.configs.secrets import meant
 from rlox.envs.engines.makers import require_env
 from rlox.errors import ConfigError
@@ -30,8 +31,14 @@ def run_config(config: DictConfig) -> RunConfig:
         _require_buffer(data)
     require_known(data, RUN)
     made = make_run(data, begins=True)
-    require_env(made.env)
+    require_environment(made)
     return made
+
+
+def require_environment(config: RunConfig) -> None:
+    """Raise where the environment of a run is not there, unless it has none."""
+    if config.env.id != NO_ENV:
+        require_env(config.env)
 
 
 def saved_config(data: dict[str, Any]) -> RunConfig:
@@ -67,7 +74,7 @@ def try_environment(config: RunConfig) -> None:
 
     if config.algo.native_only:
         require_native(config.env, config.algo.name)
-    if uses_native(config.env):
+    if config.env.id == NO_ENV or uses_native(config.env):
         return
     filmed = config.env.record_every > 0
     if filmed:

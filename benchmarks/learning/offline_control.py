@@ -25,6 +25,7 @@ from tables import RESAMPLES, interval
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments" / "offline_control"
+ASKED = 9  # returns that a Decision Transformer is asked for
 QUALITIES = ("medium-replay", "medium")
 RLOX = ("-P", "-m", "rlox_cli.main")
 
@@ -84,13 +85,31 @@ def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     about = json.loads((data / "dataset.json").read_text())
+    asked = followed(run, about["returns"]) if algorithm == "DT" else None
     told = ("digest", "transitions", "scores", "behaviour", "checkpoint")
     return {
         "returns": result["episodes"],
         "updates": result["updates"],
+        **({} if asked is None else {"asked": asked}),
         "dataset": {name: about[name] for name in told},
         "packages": origin["packages"],
     }
+
+
+def followed(run: Path, returns: list[float]) -> list[list[float]]:
+    """Returns that a Decision Transformer is asked for, from the dataset's least to its best, and gives."""
+    pairs = []
+    for wish in np.linspace(min(returns), max(returns), ASKED):
+        python(*RLOX, "evaluate", run, f"target_return={wish:.3f}", "episodes=20")
+        document = json.loads((run / "eval" / "last.json").read_text())
+        pairs.append([float(wish), document["mean"]])
+    return pairs
+
+
+def rank_correlation(pairs: list[list[float]]) -> float:
+    """Spearman's."""
+    ranks = [np.argsort(np.argsort(column)) for column in np.array(pairs).T]
+    return float(np.corrcoef(ranks)[0, 1])
 
 
 def path_of(leg: Leg, quality: str, algorithm: str, seed: int) -> Path:
@@ -119,6 +138,9 @@ def report() -> None:
                 **found,
                 "packages": next(iter(there.values()))[0]["packages"],
             }
+            if "DT" in there:
+                follows = [rank_correlation(run["asked"]) for run in there["DT"]]
+                document[f"{leg.env} {quality}"]["DT follows, rank correlations"] = follows
     (FOLDER / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
     (FOLDER / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from rlox._core import OfflineDatasetBuffer
 from rlox.algorithms.encoding import Encoding, encoding_of, require_actions
 from rlox.configs import DecisionTransformerConfig, OfflineConfig, RunConfig
-from rlox.configs.offline import OfflineAlgorithmConfig, OfflineNetworksConfig
+from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineNetworksConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.envs.make import EnvSource, Stages, single_factory
+from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 from rlox.runs.preflight import available_memory, require_networks
 from rlox.sources.dataset import DatasetSource
-from rlox.sources.dataset_file import columns_of, digest_of, read_dataset
+from rlox.sources.dataset_file import columns_of, digest_of, read_about, read_dataset
 from rlox.sources.file_columns import Column, blocks
 from rlox.sources.on_disk import DatasetOnDisk
 from rlox.sources.prepared import Loaded, Preparation
@@ -44,8 +45,6 @@ __all__ = [
     "require_env",
     "require_taken",
 ]
-
-NO_ENV = "none"  # env.id of a run that cannot be evaluated
 
 TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken an action
 
@@ -180,9 +179,13 @@ def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools)
             env.close()
         _require_sizes(algo, *found)
         return found
+    if (said := _said_spaces(config, tools)) is not None:
+        _require_sizes(algo, *said)
+        return said
     if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
         raise ConfigError(
-            f"{algo.name} without an environment needs obs_dim, act_dim and continuous"
+            f"{algo.name} without an environment needs obs_dim, act_dim and continuous, or at buffer.path a "
+            "dataset that says observation_space and action_space"
         )
     high = (_act_high(algo) or 1.0) if algo.bounded else np.inf
     space: spaces.Space[Any] = (
@@ -191,6 +194,19 @@ def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools)
         else spaces.Discrete(algo.act_dim)
     )
     return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
+
+
+def _said_spaces(config: RunConfig, tools: Tools) -> Spaces | None:
+    """The spaces that the dataset at `buffer.path` says it is of; sizes that are given come first."""
+    algo, path = cast(OfflineAlgorithmConfig, config.algo), cast(OfflineConfig, config.buffer).path
+    if path is None or tools.dataset is not None or algo.obs_dim is not None:
+        return None
+    about = read_about(Path(path))
+    texts = [about.get(key) for key in ("observation_space", "action_space")]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    observation, action = (space_of(str(text)) for text in texts)
+    return ObservationCodec.of(observation, path), ActionCodec.of(action, path)
 
 
 def _act_high(algo: OfflineAlgorithmConfig) -> float | None:

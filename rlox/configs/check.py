@@ -17,6 +17,7 @@ from rlox.configs.code import as_code, plain_argument
 from rlox.configs.env import EnvConfig
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.names import nearest
+from rlox.configs.offline import NO_ENV
 from rlox.configs.params import expectation, hints_of, inside, object_name
 from rlox.configs.run import ALGO_CONFIGS, RunConfig
 from rlox.configs.schedules import annealing, as_schedule, is_constant
@@ -150,10 +151,25 @@ def _contradictions(run: RunConfig) -> RunConfig:
                 f"run.name and run.tags: {label!r} has characters that are not printed"
             )
     run = _one_schedule_each(run)
+    _require_an_env(run)
     _require_masks(run)
     _require_game(run.env)
     run.algo.check(run.env, run.buffer)
     return run
+
+
+def _require_an_env(run: RunConfig) -> None:
+    """One to step in, or none and nothing that would need one."""
+    if run.env.id != NO_ENV:
+        return
+    if run.algo.unit != "updates":
+        learned = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.unit == "updates")
+        raise ConfigError(
+            f"env={NO_ENV}: {run.algo.name} learns in an environment, {learned} from datasets; name one"
+        )
+    for key, value in (("eval.every", run.eval.every), ("stop.score", run.stop.score)):
+        if value:
+            raise ConfigError(f"{key}={value:g}: env={NO_ENV} cannot be evaluated; leave {key} out")
 
 
 def _require_masks(run: RunConfig) -> None:

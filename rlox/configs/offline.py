@@ -23,6 +23,7 @@ IDLE: dict[str, Any] = {
     "reward_scale": 1.0,
     "reward_clip": None,
 }
+NO_ENV = "none"  # env.id of a run that learns from a dataset and is not evaluated
 # Files that datasets are read from and written to.
 FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
 INSTEAD = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}

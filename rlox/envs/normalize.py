@@ -148,8 +148,16 @@ class FixedNormalizer:
     def apply(self, obs: NDArray[np.float32]) -> None:
         """Standardise rows `[n, dim]` in place."""
         if self.moments is not None:
-            mean, std = self.moments
-            obs[:] = (obs - mean) / np.where(std < LEAST_STD, 1.0, std)
+            mean, _ = self.moments
+            obs[:] = (obs - mean) / self.scale
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """What numbers are divided by, `[dim]`, once there are moments."""
+        assert self.moments is not None
+        _, std = self.moments
+        found: NDArray[np.float64] = np.where(std < LEAST_STD, 1.0, std)
+        return found
 
     def state(self) -> dict[str, Any]:
         """The moments, or nothing where there are none."""

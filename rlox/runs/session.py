@@ -256,7 +256,9 @@ class Session:
             self.algorithm.stop(PRUNED)
 
     def _evaluate(self) -> Evaluation | None:
-        """Evaluate and log; `None` when a signal came in between."""
+        """Evaluate and log; `None` when a signal came in between, or where there is no environment."""
+        if self.algorithm.parts.evaluate is None:
+            return None
         begun = time.perf_counter()
         settings = self.config.eval
         try:

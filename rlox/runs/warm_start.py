@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlox.configs import RunConfig, make_run
-from rlox.envs.normalize import ObservationNormalizer
+from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.envs.normalize import EPSILON, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from rlox.training.actor import ActorOf
@@ -28,9 +31,9 @@ def warm_start(
 ) -> dict[str, Any]:
     """Give a learner that has not learned yet the weights in a run or checkpoint folder.
 
-    With them come the moments of its observations. Optimizer, counters, random streams and replay are the
-    new run's own. Returns where they come from, for the provenance; `ConfigError` for what does not fit.
-    The folder is data: nothing that it names is imported.
+    With them come the moments of its observations, or of its dataset's. Optimizer, counters, random
+    streams and replay are the new run's own. Returns where they come from, for the provenance;
+    `ConfigError` for what does not fit. The folder is data: nothing that it names is imported.
     """
     try:
         checkpoint = resolve_checkpoint(Path(path))
@@ -42,6 +45,7 @@ def warm_start(
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
+        _require_rewards(trained, config)
         _take_moments(saved, actor)
         learner.begin_from(saved.weights)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -70,8 +74,44 @@ def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) 
             )
 
 
+def _require_rewards(trained: RunConfig, config: RunConfig) -> None:
+    """Critics that learned offline expect rewards as large as they were there."""
+    there, here = trained.algo, config.algo
+    if not isinstance(there, OfflineCriticsConfig) or isinstance(here, OfflineCriticsConfig):
+        return
+    if there.reward_factor is None:
+        raise ConfigError(
+            "its critics learned from rewards of algo.scale_rewards=returns, which no environment pays; "
+            "train with a number"
+        )
+    if there.reward_factor != config.env.reward_scale:
+        raise ConfigError(
+            f"its critics learned from {there.reward_factor:g} times the rewards; set "
+            f"env.reward_scale={there.reward_factor:g}"
+        )
+
+
+def _moments_of(saved: Checkpoint) -> dict[str, Any] | None:
+    """What a running normaliser goes on with.
+
+    Those of a dataset count as much as the rows that were drawn from it: they stay nearly as they are.
+    """
+    source = saved.state["source"]
+    fixed = FixedNormalizer()
+    fixed.restore(source)
+    if fixed.moments is None:
+        found: dict[str, Any] | None = source.get("obs_normalizer")
+        return found
+    mean, _ = fixed.moments
+    return {
+        "count": max(1, saved.clock["samples"]),
+        "mean": mean,
+        "var": np.square(fixed.scale) - EPSILON,
+    }
+
+
 def _take_moments(saved: Checkpoint, actor: ActorOf[Any]) -> None:
-    moments, normalizer = saved.state["source"].get("obs_normalizer"), actor.normalizer
+    moments, normalizer = _moments_of(saved), actor.normalizer
     if moments is not None and not isinstance(normalizer, ObservationNormalizer):
         raise ConfigError("its policy saw standardised observations; set env.normalize_obs=true")
     if moments is None and isinstance(normalizer, ObservationNormalizer):

@@ -25,7 +25,16 @@ from rlox.errors import CheckpointError, ConfigError, ShapeError
 from rlox.sources.file_columns import Column, FileColumn, blocks, file_columns
 from rlox.sources.on_disk import WIDE, DatasetOnDisk
 
-__all__ = ["COLUMNS", "DATA", "DOCUMENT", "Dataset", "columns_of", "digest_of", "read_dataset"]
+__all__ = [
+    "COLUMNS",
+    "DATA",
+    "DOCUMENT",
+    "Dataset",
+    "columns_of",
+    "digest_of",
+    "read_about",
+    "read_dataset",
+]
 
 DATA, DOCUMENT = "dataset.safetensors", "dataset.json"
 FORMAT = 1
@@ -61,28 +70,33 @@ def read_dataset(folder: Path, most: float = math.inf) -> Dataset:
 
     Observations and actions of one of more than `most` bytes stay in their file.
     """
-    path = folder / DATA
-    if not path.is_file() or not (folder / DOCUMENT).is_file():
-        raise ConfigError(
-            f"{folder}: expected the folder of a dataset, with {DATA} and {DOCUMENT}, "
-            "as rlox dataset make writes one"
-        )
-    try:
-        about = json.loads((folder / DOCUMENT).read_text())
-        version, digest = about["format"], about["digest"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder} is not a dataset: {error}") from error
-    if version != FORMAT:
-        raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
+    about, path = read_about(folder), folder / DATA
     there = file_columns(path)
     require_columns(there, str(path))
     fits = sum(column.nbytes for column in there.values()) <= most
     columns: dict[str, Any] = {
         name: column[:] if fits or name not in WIDE else column for name, column in there.items()
     }
-    if digest_of(columns) != digest:
+    if digest_of(columns) != (digest := about["digest"]):
         raise CheckpointError(f"{path} is damaged: its digest differs from that in {DOCUMENT}")
     return Dataset(columns, about, digest)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What is written beside the rows of a dataset, which are not read."""
+    if not (folder / DATA).is_file() or not (folder / DOCUMENT).is_file():
+        raise ConfigError(
+            f"{folder}: expected the folder of a dataset, with {DATA} and {DOCUMENT}, as rlox dataset make "
+            "writes one; rlox dataset convert makes one of a file"
+        )
+    try:
+        about: dict[str, Any] = json.loads((folder / DOCUMENT).read_text())
+        version, _ = about["format"], about["digest"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{folder} is not a dataset: {error}") from error
+    if version != FORMAT:
+        raise CheckpointError(f"{folder} has format {version}, expected {FORMAT}")
+    return about
 
 
 def require_columns(columns: Mapping[str, Column], where: str) -> None:

@@ -63,6 +63,11 @@ class EvaluateConfig:
         100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]"
     )
     deterministic: bool = param(True, "the best actions; false: sampled ones, keyed by the seed")
+    target_return: float | None = param(
+        None,
+        "what a decision transformer is asked for, in place of the run's",
+        within="(-inf, inf)",
+    )
     video: bool = param(False, "also film the first episode, as mp4 under videos/")
     render: bool = param(False, "show the episodes in a window while they are played")
     device: str | None = param(None, "cpu, cuda, cuda:N or mps, in place of the run's torch device")
@@ -113,6 +118,7 @@ def _require_method(config: EvaluateConfig) -> None:
     played = {
         "episodes": config.episodes != 50,
         "deterministic": not config.deterministic,
+        "target_return": config.target_return is not None,
         "video": config.video,
         "render": config.render,
         "env": config.env != PlayedEnvConfig(kwargs={}),

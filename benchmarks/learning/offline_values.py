@@ -1,0 +1,117 @@
+"""Fitted Q evaluation beside what policies are worth: how often the truth is inside the 90% interval.
+
+Five policies (what BC, TD3+BC, IQL and CQL learned from a medium-replay dataset, and the SAC checkpoint behind
+the medium one) are valued from three datasets (random, medium-replay, medium), as `offline_control.py --data FOLDER`
+left them. The truth is the mean discounted return of rollouts of 1,000 steps, five times the time limit, which
+fitted Q evaluation passes over: what comes behind them is worth a factor of 0.99^1000 = 0.00004 less.
+
+    pip install . && python benchmarks/learning/offline_values.py --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from children import python
+from offline_control import FOLDER, RLOX
+
+from rlox.algorithms import ALGORITHMS
+from rlox.runs.checkpoint import read_checkpoint
+
+ENV, GAMMA, STEPS, EPISODES = "Pendulum-v1", 0.99, 1000, 500
+POLICIES = ("BC", "TD3+BC", "IQL", "CQL", "SAC")
+DATASETS = ("random", "medium-replay", "medium")
+
+
+def run_of(data: Path, seed: int, policy: str) -> tuple[Path, str]:
+    """The run folder of a policy, and which checkpoint."""
+    if policy == "SAC":
+        about = json.loads((data / f"{ENV}_s{seed}_medium" / "dataset.json").read_text())
+        root, checkpoint = data / f"{ENV}_s{seed}_sac", about["checkpoint"]
+    else:
+        root, checkpoint = data / f"{ENV}_s{seed}_medium-replay_{policy}", "last"
+    return next(root.glob("*/*/*/result.json")).parent, checkpoint
+
+
+def truth(run: Path, checkpoint: str) -> tuple[float, float]:
+    """Mean discounted return and its standard error."""
+    folder = run / "checkpoints" / checkpoint
+    name = read_checkpoint(folder.resolve()).config["algo"]["name"]
+    algorithm: Any = ALGORITHMS[name].from_checkpoint(folder)
+    env = gym.make_vec(
+        ENV, num_envs=EPISODES, vectorization_mode="sync", max_episode_steps=STEPS + 1
+    )
+    obs, _ = env.reset(seed=700_000)
+    total = np.zeros(EPISODES)
+    for step in range(STEPS):
+        obs, rewards, *_ = env.step(algorithm.predict(obs))
+        total += GAMMA**step * rewards
+    algorithm.close()
+    return float(total.mean()), float(total.std(ddof=1) / np.sqrt(EPISODES))
+
+
+def dataset(data: Path, seed: int, quality: str, steps: int) -> Path:
+    """The folder of a dataset; random ones are made where they are not."""
+    path = data / f"{ENV}_s{seed}_{quality}"
+    if not (path / "dataset.json").exists():
+        python(
+            *RLOX,
+            "dataset",
+            "make",
+            path,
+            f"env={ENV}",
+            f"steps={steps}",
+            f"seed={1_000_000 + seed}",
+        )
+    return path
+
+
+def valued(run: Path, checkpoint: str, data: Path) -> dict[str, Any]:
+    """What fitted Q evaluation says."""
+    given = (f"checkpoint={checkpoint}", f"buffer.path={data}", f"fqe.gamma={GAMMA}")
+    before = set((run / "eval").glob("*_fqe_*.json"))
+    python(*RLOX, "evaluate", run, "method=fqe", *given)
+    written = set((run / "eval").glob("*_fqe_*.json")) - before
+    document: dict[str, Any] = json.loads(written.pop().read_text())
+    return {name: document[name] for name in ("value", "ci90", "dataset", "settings")}
+
+
+def main() -> None:
+    """Value every policy from every dataset, and count."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="that of offline_control.py")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    lines = [
+        "| policy | worth | " + " | ".join(DATASETS) + " |",
+        "|---|---|" + "---|" * len(DATASETS),
+    ]
+    inside, document = 0, dict[str, Any]()
+    for policy in POLICIES:
+        run, checkpoint = run_of(given.data, given.seed, policy)
+        worth, error = truth(run, checkpoint)
+        document[policy] = {"worth": worth, "se": error}
+        cells = []
+        for quality in DATASETS:
+            found = valued(run, checkpoint, dataset(given.data, given.seed, quality, 20_000))
+            low, high = found["ci90"]
+            inside += low <= worth <= high
+            cells.append(f"{found['value']:.1f} [{low:.1f}, {high:.1f}]")
+            document[policy][quality] = found
+        lines.append(f"| {policy} | {worth:.1f} | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    document["inside"] = inside
+    (FOLDER / "values.json").write_text(json.dumps(document, indent=1) + "\n")
+    (FOLDER / "values.md").write_text(
+        "\n".join(lines) + f"\n\nInside the interval: {inside} of 15.\n"
+    )
+    print(f"inside: {inside} of {len(POLICIES) * len(DATASETS)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""`rlox dataset` on the files of others, and runs that have a dataset and no environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from gymnasium import spaces
+from helpers.foreign import dataset, spaces_said
+
+from rlox.algorithms import IQL
+from rlox.errors import ConfigError, ShapeError
+from rlox.sources.dataset_file import DOCUMENT, read_dataset
+
+
+@pytest.fixture
+def made(cli: Any) -> Path:
+    assert cli("dataset", "make", "data", "env=Pendulum-v1", "steps=400", "seed=3").code == 0
+    return Path("data")
+
+
+@pytest.mark.parametrize(
+    ("to", "more"), [("x.npz", ()), ("x.parquet", ()), ("x.hdf5", ()), ("mini", ("format=minari",))]
+)
+def test_a_dataset_goes_to_another_format_and_back(
+    cli: Any, made: Path, to: str, more: tuple[str, ...]
+) -> None:
+    digest = read_dataset(made).digest
+    there = cli("dataset", "convert", "data", f"to={to}", *more)
+    assert there.code == 0
+    assert f"digest       {digest}" in there.out
+    assert cli("dataset", "convert", "data", f"to={to}", *more).code == 2
+    assert cli("dataset", "convert", "data", f"to={to}", *more, "overwrite=true").code == 0
+    shown = cli("dataset", "show", to)
+    assert "Pendulum-v1, random" in shown.out
+    assert f"digest       {digest}" in shown.out
+    assert cli("dataset", "check", to).out == f"{to}: nothing found\n"
+    assert cli("dataset", "convert", to, "to=back").code == 0
+    assert read_dataset(Path("back")).digest == digest
+
+
+def test_time_limits_that_a_file_calls_terminations_are_found_and_put_right(cli: Any) -> None:
+    n = 600
+    with h5py.File("d4rl.hdf5", "w") as file:
+        file["observations"] = np.arange(n * 3.0).reshape(n, 3)
+        file["actions"] = np.random.default_rng(0).uniform(-2, 2, (n, 1))
+        file["rewards"] = np.ones(n)
+        file["terminals"] = np.arange(n) % 200 == 199
+        file["timeouts"] = np.zeros(n, bool)
+    found = cli("dataset", "check", "d4rl.hdf5")
+    assert "time_limit" in found.out
+    assert cli("dataset", "check", "d4rl.hdf5", "time_limit=200").code == 0
+    right = cli("dataset", "convert", "d4rl.hdf5", "to=right", "time_limit=200", "env=Pendulum-v1")
+    assert right.code == 0
+    assert "0 terminations, 3 time limits" in right.out
+    about = read_dataset(Path("right")).about
+    assert (about["env"], about["time_limit"]) == ("Pendulum-v1", 200)
+
+
+WRONG = {
+    "no target": (("convert", "data"), "missing key 'to'"),
+    "a key of make": (
+        ("convert", "data", "to=x", "steps=5"),
+        "steps=5 has no effect with what=convert",
+    ),
+    "a key of convert": (
+        ("make", "x", "env=Pendulum-v1", "to=y"),
+        "to=y has no effect with policy=random",
+    ),
+    "nothing": (("check", "nowhere.npz"), "nowhere.npz is not there"),
+    "text": (("show", "text"), "none of HDF5, npz and Parquet; pickled data is not read"),
+    "a folder": (("show", "empty"), "expected the folder of a dataset"),
+    "another kind": (("convert", "data", "to=empty", "format=minari"), "to=empty is there already"),
+    "a folder to overwrite": (
+        ("convert", "data", "to=empty", "format=minari", "overwrite=true"),
+        "expected the folder of a dataset",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_done_is_said_before_anything_is_written(
+    cli: Any, made: Path, wrong: str
+) -> None:
+    Path("text").write_text("hello")
+    Path("empty").mkdir()
+    before = sorted(Path().rglob("*"))
+    given, said = WRONG[wrong]
+    result = cli("dataset", *given)
+    assert result.code == 2
+    assert said in result.err
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_whole_replay_buffer_becomes_a_dataset(cli: Any) -> None:
+    train = (
+        "train", "algo=sac", "env=Pendulum-v1", "env.max_episode_steps=20", "hydra.run.dir=run",
+        "total_steps=90", "algo.learning_starts=40", "algo.net_arch=[8]", "algo.batch_size=8", "tuned=none",
+        "eval.episodes=1",
+    )  # fmt: skip
+    assert cli(*train).code == 0
+    refused = cli("dataset", "show", "run")
+    assert refused.code == 2
+    assert "rlox dataset make FOLDER policy=run quality=full-replay" in refused.err
+    made = cli("dataset", "make", "whole", "policy=run", "quality=full-replay")
+    assert made.code == 0
+    assert "80 in 4 episodes" in made.out
+    idle = cli("dataset", "make", "x", "policy=run", "quality=full-replay", "episodes=3")
+    assert "episodes=3 has no effect with quality=full-replay, which plays nothing" in idle.err
+
+
+def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, made: Path) -> None:
+    line = ("train", "algo=iql", "env=none", "total_steps=16", "algo.net_arch=[8]", "tuned=none")
+    done = cli(*line, "buffer.path=data", "hydra.run.dir=run")
+    assert done.code == 0
+    assert "score   none: there is no environment to play in" in done.out
+    result = json.loads(Path("run/result.json").read_text())
+    assert (result["status"], result["score"], result["updates"]) == ("done", None, 16)
+    assert cli("train", "resume=run", "total_steps=20").code == 0
+    assert cli("evaluate", "run").code == 2
+    assert cli("evaluate", "run", "env=Pendulum-v1", "episodes=1").code == 0
+    assert (
+        cli("evaluate", "run", "method=fqe", "buffer.path=data", "fqe.updates=5").code == 2
+    )  # 2 episodes
+    for more, said in {
+        "eval.every=5": "eval.every=5: env=none cannot be evaluated",
+        "stop.score=-100": "stop.score=-100: env=none cannot be evaluated",
+        "algo.act_dim=2": "algo.act_dim=2: the environment has 1",
+    }.items():
+        wrong = cli(*line, "buffer.path=data", more)
+        assert wrong.code == 2
+        assert said in wrong.err
+    assert "env=none: sac learns in an environment" in cli("train", "algo=sac", "env=none").err
+    about = Path("data") / DOCUMENT
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"action_space": None}))
+    asked = cli(*line, "buffer.path=data")
+    assert "or at buffer.path a dataset that says observation_space and action_space" in asked.err
+
+
+def test_bounds_of_actions_are_those_of_the_datasets_space(tmp_path: Path) -> None:
+    about = spaces_said(spaces.Box(-9, 9, (3,)), spaces.Box(-2.0, 5.0, (2,)))
+    dataset(tmp_path, about)
+    algorithm = IQL(tmp_path)
+    algorithm.train(2)
+    bounds: Any = algorithm.parts.actor.actions
+    assert (bounds.low.tolist(), bounds.high.tolist()) == ([-2.0, -2.0], [5.0, 5.0])
+    with pytest.raises(ConfigError, match=r"algo\.act_high=1: the environment says itself"):
+        IQL(tmp_path, act_high=1.0)
+    dataset(tmp_path, {"observation_space": "{", "action_space": "{"})
+    with pytest.raises(ShapeError, match="a space is not one"):
+        IQL(tmp_path)
+
+
+def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path) -> None:
+    small = ("algo.hidden=8", "algo.n_layers=1", "algo.context_length=4", "algo.max_timesteps=200")
+    line = (
+        "train",
+        "env=Pendulum-v1",
+        "buffer.path=data",
+        "total_steps=4",
+        "tuned=none",
+        "eval.episodes=1",
+    )
+    assert cli(*line, "algo=decision_transformer", "hydra.run.dir=dt", *small).code == 0
+    scores = {}
+    for asked in (None, -100.0, -3000.0):
+        given = () if asked is None else (f"target_return={asked}",)
+        result = cli("evaluate", "dt", "episodes=1", *given)
+        assert result.code == 0
+        document = json.loads(Path("dt/eval/last.json").read_text())
+        assert document["target_return"] == asked
+        scores[asked] = document["episodes"]
+    assert scores[-100.0] != scores[-3000.0]
+    assert len(list(Path("dt/eval").glob("step-*asked-*.json"))) == 2
+    assert cli(*line, "algo=bc", "hydra.run.dir=bc", "algo.net_arch=[8]").code == 0
+    refused = cli("evaluate", "bc", "target_return=1")
+    assert refused.code == 2
+    assert (
+        "target_return=1: bc cannot be asked for a return, decision_transformer can" in refused.err
+    )
+    of_fqe = cli("evaluate", "dt", "method=fqe", "buffer.path=data", "target_return=1")
+    assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
