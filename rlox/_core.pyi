@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'DQNEngine', 'Explorer', 'HindsightConfig', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'ReplayIteration', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'CloningEngine', 'DPOPair', 'DQNEngine', 'Explorer', 'HindsightConfig', 'IQLEngine', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'ReplayIteration', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -278,7 +278,7 @@ class TD3Engine:
     def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> TD3Engine:
         ...
 
-    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target_actor: NDArray[np.floating[Any]], target_critic: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int, learning_rate: float, tau: float, policy_delay: int, target_noise: float, noise_clip: float, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target_actor: NDArray[np.floating[Any]], target_critic: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int, learning_rate: float, tau: float, policy_delay: int, target_noise: float, noise_clip: float, max_grad_norm: float | None=None, adam_eps: float=1e-08, alpha: float | None=None) -> dict[str, float]:
         """One step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s, a) - y)^2] with
         y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))); at every `policy_delay` one of the actor
         along that of -E[Q_1(s, mu(s))], and the targets follow.
@@ -305,6 +305,8 @@ class TD3Engine:
             noise_clip: at which it is cut off.
             max_grad_norm: None: gradients are not cut.
             adam_eps: Adam's epsilon.
+            alpha: of TD3+BC (Fujimoto & Gu 2021): the actor's loss is E[(mu(s) - a)^2] - alpha / E|Q_1| E[Q_1];
+                None: TD3's.
 
         Returns:
             Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics, before it was
@@ -314,6 +316,135 @@ class TD3Engine:
             ShapeError: an array has another shape; an output is not of the engine's precision.
             ConfigError: a setting that there is not.
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+@final
+class IQLEngine:
+    """Trainings of implicit Q-learning's networks without torch (Kostrikov et al. 2022).
+
+    The actor is a multilayer perceptron whose output tanh takes to [-1, 1], the means of normal numbers with
+    parameters `log_std` `[size]`, cut off at -5 and 2, `actor.0.weight` `[out, in]`, `actor.0.bias`, ...; the
+    critics are stacked as those of a `TD3Engine`; the value is `value.0.weight`, ... Each parameter lies at a
+    multiple of 16 numbers of its vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        actor_parameters: names and shapes in the order of the actor's vector.
+        critic_parameters: of the critics'.
+        value_parameters: of the value's.
+        obs_dim: numbers of an observation.
+        size: numbers of an action.
+        members: critics.
+        actor: widths of the actor's hidden layers.
+        critic: widths of the critics' and the value's.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a precision that there is not, or layers beyond those of the widths.
+    """
+
+    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], value_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> IQLEngine:
+        ...
+
+    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], value: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], *, learning_rate: float, actor_learning_rate: float, tau: float, expectile: float, temperature: float, max_weight: float, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+        """One step of V, the actor, the critics and their target for each of k batches (algorithm 1): of V along
+        the gradient of E[|expectile - 1(u < 0)| u^2] with u = min_i Q'_i(s, a) - V(s); of the actor along that
+        of -E[w log pi(a | s)] with w = min(e^(temperature u), max_weight); of the critics along that of
+        sum_i E[(Q_i(s, a) - R - gamma^m V(s'))^2].
+
+        Args:
+            actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
+                `[1]`, counted also where a training fails.
+            critic: the same of the critics.
+            value: the same of V.
+            target: the vector of the critics' target, changed in place.
+            obs: `[k, rows, obs_dim]`.
+            actions: `[k, rows, size]`.
+            rewards: R, `[k, rows]`.
+            next_obs: `[k, rows, obs_dim]`.
+            discounts: gamma^m, 0 after a termination, `[k, rows]`.
+            errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
+            learning_rate: Adam's step size, of critics and value.
+            actor_learning_rate: of the actor.
+            tau: how far the target moves.
+            expectile: which one V is.
+            temperature: beta.
+            max_weight: limit of w.
+            max_grad_norm: None: gradients are not cut.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            Means over the batches: `critic`, `value` and `actor` (losses), `q_mean`, `v_mean`, `weight` (w),
+            `grad_norm` (of the critics, before it was cut).
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: a setting that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+@final
+class CloningEngine:
+    """Trainings of a policy towards somebody's actions without torch (Pomerleau 1991).
+
+    The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`, ...: logits of
+    choices, or means of normal numbers, whose parameters `log_std` `[size]` come first. Each parameter lies at a
+    multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+
+    Args:
+        parameters: names and shapes in the order of the vector.
+        kind: `choices` or `numbers`.
+        size: how many choices, or numbers of an action.
+        obs_dim: numbers of an observation.
+        hidden: widths of the hidden layers.
+        activation: `tanh`, `relu`, `elu` or `silu`.
+        precision: `f32`, or `f64` for comparisons.
+
+    Raises:
+        UnknownNameError: a parameter or activation that there is not.
+        ShapeError: a parameter of another shape.
+        ConfigError: a kind or precision that there is not.
+    """
+
+    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, hidden: Sequence[int], activation: str='relu', precision: str='f32') -> CloningEngine:
+        ...
+
+    def learn(self, policy: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], obs: ArrayLike, actions: ArrayLike, *, learning_rate: float, squared: bool=False, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
+        """One step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or of vectors of
+        E[(mean - a)^2].
+
+        Args:
+            policy: four arrays, changed in place: the vector, Adam's first and second moments, steps int64 `[1]`,
+                counted also where a training fails.
+            obs: `[k, rows, obs_dim]`.
+            actions: choices `[k, rows]`, or vectors `[k, rows, size]`.
+            learning_rate: Adam's step size.
+            squared: the squared error of vectors in place of their likelihood.
+            max_grad_norm: None: gradients are not cut.
+            adam_eps: Adam's epsilon.
+
+        Returns:
+            Means over the batches: `loss`, `fit` (the part of choices that are the likeliest, or E|mean - a|),
+            `grad_norm` (before it was cut).
+
+        Raises:
+            ShapeError: an array has another shape; an output is not of the engine's precision.
+            ConfigError: an action or a setting that there is not.
+            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+        """
+
+    def outputs(self, parameters: NDArray[np.float32], obs: ArrayLike, out: NDArray[np.float32]) -> None:
+        """What the network says: logits, or means.
+
+        Args:
+            parameters: the vector, float32.
+            obs: `[n, obs_dim]`.
+            out: written: float32 `[n, size]`.
+
+        Raises:
+            ShapeError: an array has another shape or dtype, or `out` shares memory with another argument.
         """
 
 @final
@@ -385,7 +516,7 @@ class SACEngine:
 
 @final
 class Explorer:
-    """The network of a `DQNEngine`, or the actor of a `SACEngine` or `TD3Engine`, exploring without torch.
+    """The network of a `DQNEngine`, or the actor of a `SACEngine`, `TD3Engine` or `IQLEngine`, exploring without torch.
 
     Args:
         engine: whose networks act; of precision `f32`.
@@ -395,7 +526,7 @@ class Explorer:
         ConfigError: another engine, or one of another precision.
     """
 
-    def __new__(cls, engine: DQNEngine | SACEngine | TD3Engine, deviation: float=0.0) -> Explorer:
+    def __new__(cls, engine: DQNEngine | SACEngine | TD3Engine | IQLEngine, deviation: float=0.0) -> Explorer:
         ...
 
     def act(self, parameters: ArrayLike, obs: ArrayLike, actions: NDArray[Any], noise: ArrayLike | None=None) -> None:

@@ -1,9 +1,10 @@
 """Fitted Q evaluation beside what policies are worth: how often the truth is inside the 90% interval.
 
-Five policies (what BC, TD3+BC, IQL and CQL learned from a medium-replay dataset, and the SAC checkpoint behind
-the medium one) are valued from three datasets (random, medium-replay, medium), as `offline_control.py --data FOLDER`
-left them. The truth is the mean discounted return of rollouts of 1,000 steps, five times the time limit, which
-fitted Q evaluation passes over: what comes behind them is worth a factor of 0.99^1000 = 0.00004 less.
+Five policies (what BC, TD3+BC, IQL and CQL learned from a medium-replay dataset, and the SAC checkpoint
+behind the medium one) are valued from three datasets (random, medium-replay, medium), as
+`offline_control.py --data FOLDER` left them. The truth is the mean discounted return of rollouts of 1,000
+steps, five times the time limit, which fitted Q evaluation passes over: what comes behind them is worth a
+factor of 0.99^1000 = 0.00004 less.
 
     pip install . && python benchmarks/learning/offline_values.py --data FOLDER
 """

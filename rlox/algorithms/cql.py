@@ -14,6 +14,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.parts import Parts, Tools
 
 __all__ = ["CQL"]
@@ -33,7 +34,7 @@ OF_VECTORS = (
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A learner of vectors or of choices on a dataset."""
 
-    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
+    def compose(encoding: Encoding, actions: ActionCodec, _: Choice) -> Composed:
         if not actions.discrete:
             return torch_cql.composed(config, tools, encoding, actions)
         _require_unsaid(cast(CQLConfig, config.algo))

@@ -27,6 +27,7 @@ from rlox.policies.conditioned import Conditioned
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.stretches import Stretches, StretchSource
+from rlox.training.backend import Choice
 from rlox.training.conditioned import ConditionedActor, Wish, wished
 from rlox.training.finite import require_finite, require_finite_parameters
 from rlox.training.learner import PolicyLearner
@@ -101,7 +102,7 @@ def make(config: RunConfig, tools: Tools) -> Parts:
     algo = cast(DecisionTransformerConfig, config.algo)
     wish = Wish(algo.target_return)
 
-    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
+    def compose(encoding: Encoding, actions: ActionCodec, _: Choice) -> Composed:
         sizes = (encoding.features, actions.size, actions.discrete, algo.hidden, algo.n_layers)
         policy = Conditioned(*sizes, algo.n_heads, algo.dropout, algo.max_timesteps)
         policy = policy.to(tools.device)

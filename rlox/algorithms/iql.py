@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.native_offline import iql_composed, sizes_of
 from rlox.algorithms.offline import NO_ENV, Composed, DatasetGiven, from_dataset, offline_parts
 from rlox.algorithms.torch_iql import composed
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.configs import RunConfig
+from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.parts import Parts, Tools
 
 __all__ = ["IQL"]
@@ -20,9 +23,12 @@ __all__ = ["IQL"]
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A Gaussian policy's learner on a dataset."""
+    algo = cast(IQLConfig, config.algo)
 
-    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
-        return composed(config, tools, encoding, actions)
+    def compose(encoding: Encoding, actions: ActionCodec, choice: Choice) -> Composed:
+        sizes = sizes_of(algo, encoding, actions)
+        native = partial(iql_composed, config, tools, encoding, sizes)
+        return choice.native(sizes.widest, native) or composed(config, tools, encoding, actions)
 
     return offline_parts(config, tools, compose)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from rlox.algorithms.encoding import Encoding, require_vectors
 from rlox.algorithms.native_replay import NativeReplayLearner, columns
 from rlox.algorithms.off_policy import OffPolicy
-from rlox.algorithms.td3_schedule import NAMES, Scheduled
+from rlox.algorithms.td3_schedule import NAMES, Deterministic, Scheduled
 from rlox.configs import RunConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.actions import UnitCodec
@@ -31,7 +32,9 @@ __all__ = ["NativeTD3Learner", "composed"]
 class NativeTD3Learner(Scheduled, NativeReplayLearner):
     """Differs from `TD3Learner` by rounding only, and has a state that each can go on from."""
 
-    def __init__(self, native: NativeDeterministic, config: DeterministicConfig, seed: int) -> None:
+    _more: Mapping[str, float] = {}  # settings of algorithms that it is a part of
+
+    def __init__(self, native: NativeDeterministic, config: Deterministic, seed: int) -> None:
         self.native, self.config, self._seed = native, config, seed
         lr, parts = config.initial("learning_rate"), native.parts
         self.actor, self.critic = (
@@ -72,6 +75,7 @@ class NativeTD3Learner(Scheduled, NativeReplayLearner):
                 noise_clip=limit,
                 max_grad_norm=config.max_grad_norm,
                 adam_eps=self.critic.eps,
+                **self._more,
             )
         self.actor_loss = told.get("actor", self.actor_loss)
         found = told["critic"], told["q_mean"], told["grad_norm"]

@@ -23,13 +23,15 @@ from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.policies.on_demand import OnDemand
 from rlox.runs.preflight import available_memory, require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_about, read_dataset
 from rlox.sources.file_columns import Column, blocks
 from rlox.sources.on_disk import DatasetOnDisk
 from rlox.sources.prepared import Loaded, Preparation
-from rlox.training.actor import Actor, ActorOf
+from rlox.training.actor import Actor, ActorOf, NativeActor
+from rlox.training.backend import Choice
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
 from rlox.training.parts import Parts, Tools
@@ -50,8 +52,8 @@ TOLERANCE = 1e-5  # of its width: how far beyond a bound rounding may have taken
 
 Spaces = tuple[ObservationCodec, ActionCodec]
 Composed = tuple[Any, Learner[Any]]  # a policy and what it learns by
-# Makes the policy and its learner of what is made of observations, for actions.
-Compose = Callable[[Encoding, ActionCodec], Composed]
+# Makes the policy and its learner of what is made of observations, for actions, with the engine chosen.
+Compose = Callable[[Encoding, ActionCodec, Choice], Composed]
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,15 @@ def offline_parts(
         source.load()
     networks = algo.networks(encoding.features, actions.size, actions.discrete)
     require_networks(*networks, more=encoding.cost.parameters * algo.seers)
+    choice = Choice(algo.backend, config, algo.batch_size, tools.backend)
     with tools.networks(config):
-        policy, learner = compose(encoding, actions)
-    actor = ways.actor(policy, observations, actions, source.normalizer, tools.device)
+        policy, learner = compose(encoding, actions, choice)
+    played = NativeActor if isinstance(policy, OnDemand) else ways.actor
+    actor = played(policy, observations, actions, source.normalizer, tools.device)
     evaluate = None
     if env.id != NO_ENV:
         evaluate = Evaluator(actor, Stages(env, tools.env))
-    return Parts(source, learner, actor, evaluate, encoding.said)
+    return Parts(source, learner, actor, evaluate, encoding.said, choice.made)
 
 
 # A dataset as a façade takes it: in memory, or the folder of one.

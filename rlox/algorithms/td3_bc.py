@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.native_offline import sizes_of, td3_bc_composed
 from rlox.algorithms.offline import (
     NO_ENV,
     Composed,
@@ -15,10 +17,11 @@ from rlox.algorithms.offline import (
 )
 from rlox.algorithms.torch_td3_bc import composed
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.configs import RunConfig
+from rlox.configs import RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import EnvSource
 from rlox.runs.algorithm import Algorithm
+from rlox.training.backend import Choice
 from rlox.training.parts import Parts, Tools
 
 __all__ = ["TD3BC"]
@@ -26,9 +29,12 @@ __all__ = ["TD3BC"]
 
 def make(config: RunConfig, tools: Tools) -> Parts:
     """A deterministic policy's learner on a dataset."""
+    algo = cast(TD3BCConfig, config.algo)
 
-    def compose(encoding: Encoding, actions: ActionCodec) -> Composed:
-        return composed(config, tools, encoding, actions)
+    def compose(encoding: Encoding, actions: ActionCodec, choice: Choice) -> Composed:
+        sizes = sizes_of(algo, encoding, actions)
+        native = partial(td3_bc_composed, config, tools, encoding, sizes)
+        return choice.native(sizes.widest, native) or composed(config, tools, encoding, actions)
 
     return offline_parts(config, tools, compose)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from rlox.algorithms.encoding import Encoding
+from rlox.algorithms.iql_schedule import NAMES, Scheduled
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.losses import (
@@ -28,20 +28,10 @@ from rlox.training.learner import ActorCriticLearner, learn_each, seen
 from rlox.training.parts import Tools
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["IQLLearner", "composed"]
-
-NAMES = (
-    "loss/critic",
-    "loss/value",
-    "loss/actor",
-    "value/q_mean",
-    "value/v_mean",
-    "policy/weight",
-    "train/grad_norm",
-)
+__all__ = ["IQLLearner", "composed", "described"]
 
 
-class IQLLearner(ActorCriticLearner[ImplicitPolicy]):
+class IQLLearner(Scheduled, ActorCriticLearner[ImplicitPolicy]):
     """An actor, critics with a target, a state value, and what batches of transitions do to them.
 
     No value is asked for of an action that is not the dataset's.
@@ -61,19 +51,12 @@ class IQLLearner(ActorCriticLearner[ImplicitPolicy]):
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """One step of value, actor, critics and target for each batch."""
-        self.critic.lr = self.value.lr = self.config.at("learning_rate", clock.remaining)
-        over = 1.0 - clock.remaining
-        falls = 0.5 * (1.0 + math.cos(math.pi * over)) if self.config.cosine_actor else 1.0
-        self.actor.lr = self.critic.lr * falls
+        self._schedule(clock)
         batch, at = batch.to(self.critic.vector.device), where(batch, clock)
         update = learn_each(batch, lambda i: self._step(batch, i), NAMES, at)
         for optimizer in (self.actor, self.critic, self.value):
             require_finite_parameters(self.policy, optimizer.vector, at)
-        rates = {
-            "train/learning_rate": self.critic.lr,
-            "train/actor_learning_rate": self.actor.lr,
-        }
-        return Update({**update.metrics, **rates}, update.count, update.samples)
+        return self._told(Update(update.metrics, update.count, update.samples))
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
         """Value, actor, critics, target, as algorithm 1 has them; `NAMES` and the errors `[B]`."""
@@ -122,10 +105,14 @@ def composed(
 ) -> tuple[ImplicitPolicy, IQLLearner]:
     """The policy and what it learns by."""
     algo = cast(IQLConfig, config.algo)
-    sizes = (encoding.features, actions.size, algo.n_critics, *algo.widths)
-    policy = begun(ImplicitPolicy(*sizes, algo.activation), config.seed)
+    policy = begun(described(algo, encoding.features, actions.size), config.seed)
     policy.actor.net = encoding.before(policy.actor.net)
     policy.critic = encoding.ensemble(policy.critic)
     policy.value = encoding.before(policy.value)
     policy = policy.to(tools.device)
     return policy, IQLLearner(policy, algo)
+
+
+def described(algo: IQLConfig, features: int, size: int) -> ImplicitPolicy:
+    """The actor, the critics and the value of features that are configured."""
+    return ImplicitPolicy(features, size, algo.n_critics, *algo.widths, algo.activation)

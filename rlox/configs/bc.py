@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlox.configs import engines
 from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import param
 
@@ -18,4 +19,5 @@ class BCConfig(OfflineNetworksConfig):
         "of vectors: nll, of a Gaussian whose deviations are learned; mse, of its mean",
         choices=("nll", "mse"),
     )
+    backend: str = engines.backend()
     max_grad_norm: float = param(10.0, "global gradient-norm limit", within="(0, inf)")

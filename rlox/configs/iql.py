@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rlox.configs import engines
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.configs.params import param
 
@@ -31,6 +32,7 @@ class IQLConfig(OfflineCriticsConfig):
     max_weight: float = param(
         100.0, "limit of that weight", within="(0, inf)", source="Kostrikov et al. 2022"
     )
+    backend: str = engines.backend()
     cosine_actor: bool = param(
         True,
         "the policy's learning rate falls to 0 along a cosine over total_steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.configs import encoders
+from rlox.configs import encoders, engines
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
@@ -65,12 +65,7 @@ class OffPolicyConfig(AlgorithmConfig):
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
-    backend: str = param(
-        "auto",
-        "engine of the update; native is in Rust, for plain networks of vectors on the CPU; "
-        "auto takes it where it was measured to be faster",
-        choices=("auto", "torch", "native"),
-    )
+    backend: str = engines.backend()
     inference: str = param(
         "auto", "engine of the policy while collecting", choices=("auto", "torch")
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlox.configs import engines
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.configs.params import param
 from rlox.configs.td3 import DelaysConfig
@@ -20,6 +21,7 @@ class TD3BCConfig(DelaysConfig, OfflineCriticsConfig):
         within="[0, inf)",
         source="Fujimoto & Gu 2021, table 3",
     )
+    backend: str = engines.backend()
     standardize_obs: bool = param(
         True,
         "standardise observations by the dataset's moments, also where the policy plays",

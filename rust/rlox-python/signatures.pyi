@@ -9,10 +9,12 @@ from typing_extensions import disjoint_base
 __all__ = [
     "Acrobot",
     "CartPole",
+    "CloningEngine",
     "DPOPair",
     "DQNEngine",
     "Explorer",
     "HindsightConfig",
+    "IQLEngine",
     "Iteration",
     "MmapReplayBuffer",
     "MountainCar",
@@ -235,7 +237,98 @@ class TD3Engine:
         noise_clip: float,
         max_grad_norm: float | None = ...,
         adam_eps: float = ...,
+        alpha: float | None = ...,
     ) -> dict[str, float]: ...
+
+@final
+class IQLEngine:
+    def __new__(
+        cls,
+        actor_parameters: Sequence[tuple[str, Sequence[int]]],
+        critic_parameters: Sequence[tuple[str, Sequence[int]]],
+        value_parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        obs_dim: int,
+        size: int,
+        members: int,
+        actor: Sequence[int],
+        critic: Sequence[int],
+        activation: str = ...,
+        precision: str = ...,
+    ) -> IQLEngine: ...
+    def learn(
+        self,
+        actor: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        critic: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        value: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        target: NDArray[np.floating[Any]],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_obs: ArrayLike,
+        discounts: ArrayLike,
+        errors: NDArray[np.floating[Any]],
+        *,
+        learning_rate: float,
+        actor_learning_rate: float,
+        tau: float,
+        expectile: float,
+        temperature: float,
+        max_weight: float,
+        max_grad_norm: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
+
+@final
+class CloningEngine:
+    def __new__(
+        cls,
+        parameters: Sequence[tuple[str, Sequence[int]]],
+        *,
+        kind: str,
+        size: int,
+        obs_dim: int,
+        hidden: Sequence[int],
+        activation: str = ...,
+        precision: str = ...,
+    ) -> CloningEngine: ...
+    def learn(
+        self,
+        policy: tuple[
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.floating[Any]],
+            NDArray[np.int64],
+        ],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        *,
+        learning_rate: float,
+        squared: bool = ...,
+        max_grad_norm: float | None = ...,
+        adam_eps: float = ...,
+    ) -> dict[str, float]: ...
+    def outputs(
+        self,
+        parameters: NDArray[np.float32],
+        obs: ArrayLike,
+        out: NDArray[np.float32],
+    ) -> None: ...
 
 @final
 class SACEngine:
@@ -295,7 +388,7 @@ class SACEngine:
 @final
 class Explorer:
     def __new__(
-        cls, engine: DQNEngine | SACEngine | TD3Engine, deviation: float = ...
+        cls, engine: DQNEngine | SACEngine | TD3Engine | IQLEngine, deviation: float = ...
     ) -> Explorer: ...
     def act(
         self,

@@ -115,6 +115,7 @@ impl Case {
                 policy_delay,
                 target_noise,
                 noise_clip,
+                alpha: None,
             };
             let noise = &self.noise[..ROWS * SIZE];
             let by = (&settings, 0);

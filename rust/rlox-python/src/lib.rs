@@ -46,8 +46,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::nn::{
-        PyDqnEngine, PyExplorer, PyIteration, PyOnPolicyEngine, PyReplayIteration, PyRolloutPolicy,
-        PySacEngine, PyTd3Engine,
+        PyCloningEngine, PyDqnEngine, PyExplorer, PyIqlEngine, PyIteration, PyOnPolicyEngine,
+        PyReplayIteration, PyRolloutPolicy, PySacEngine, PyTd3Engine,
     };
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};

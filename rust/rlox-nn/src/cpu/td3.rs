@@ -10,6 +10,9 @@ use super::gemm::Number;
 use super::mlp::{Memory, Mlp, Wanted, resize};
 use super::replayed::{Batches, part};
 
+/// Of the mean size of values, which is divided by.
+const LEAST: f64 = 1e-12;
+
 /// Settings of a training; schedules are the caller's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Td3Settings {
@@ -25,6 +28,9 @@ pub struct Td3Settings {
     pub target_noise: f64,
     /// At which that noise is cut off.
     pub noise_clip: f64,
+    /// Of TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): the actor is held to the batch's actions, and its value
+    /// counts alpha / E|Q|.
+    pub alpha: Option<f64>,
 }
 
 /// What a training did: means over its batches.
@@ -195,7 +201,9 @@ impl<F: Number> Td3Engine<F> {
         Ok((loss, q, norm))
     }
 
-    /// One step along the gradient of the first critic's values; their mean, negative.
+    /// One step along the gradient of the first critic's values; their mean, negative. Under TD3+BC along that of
+    /// -lambda E[Q] + E[(mu - a)^2] with lambda = alpha / E|Q|, of which no gradient is taken (equations 3 and 5;
+    /// the error is a mean over numbers too).
     fn improve_actor(
         &mut self,
         of: &mut Td3Parameters<'_, F>,
@@ -210,11 +218,16 @@ impl<F: Number> Td3Engine<F> {
         let q = critics.forward(of.critic.parameters, pairs, 1, valuing)?;
         #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
         let n = q.len() as f64;
-        let loss = -q.iter().map(|q| q.to_f64()).sum::<f64>() / n;
+        let sizes = q.iter().map(|q| q.to_f64().abs()).sum::<f64>() / n;
+        let weight = settings.alpha.map_or(1.0, |alpha| alpha / sizes.max(LEAST));
+        let mut loss = -weight * q.iter().map(|q| q.to_f64()).sum::<f64>() / n;
         to_q.clear();
-        to_q.resize(q.len(), F::from_f64(-1.0 / n));
+        to_q.resize(q.len(), F::from_f64(-weight / n));
         resize(to_actions, actions.len())?;
         critics.back(of.critic.parameters, valuing, to_q, to_actions)?;
+        if settings.alpha.is_some() {
+            loss += cloning(actions, batch.actions, to_actions);
+        }
         for (slope, &action) in to_actions.iter_mut().zip(&*actions) {
             *slope = *slope * (F::ONE - action * action);
         }
@@ -225,6 +238,19 @@ impl<F: Number> Td3Engine<F> {
         let norm = of.actor.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
         Ok((loss, norm))
     }
+}
+
+/// The mean squared distance of `actions` from those of the batch, whose gradient is added.
+fn cloning<F: Number>(actions: &[F], taken: &[F], to_actions: &mut [F]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
+    let n = actions.len() as f64;
+    let (mut sum, bend) = (0.0, F::from_f64(2.0 / n));
+    for ((slope, &action), &taken) in to_actions.iter_mut().zip(actions).zip(taken) {
+        let far = action - taken;
+        sum += (far * far).to_f64();
+        *slope += far * bend;
+    }
+    sum / n
 }
 
 /// The number, or the nearest in [-limit, limit].
@@ -248,6 +274,8 @@ impl Td3Settings {
         within("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
         within("target_noise", self.target_noise, self.target_noise >= 0.0, "at least 0")?;
         within("noise_clip", self.noise_clip, self.noise_clip >= 0.0, "at least 0")?;
+        let alpha = self.alpha.unwrap_or(0.0);
+        within("alpha", alpha, alpha >= 0.0, "at least 0")?;
         if self.policy_delay == 0 {
             return Err(Error::config("policy_delay", 0, "at least 1"));
         }

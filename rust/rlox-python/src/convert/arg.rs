@@ -46,14 +46,14 @@ readers! {
 readers! {
     /// Numbers, whose range is checked by whoever uses them.
     number: f64 = crate::convert::coerce::real;
-    adam_eps alpha c_bar clip_eps deviation ent_coef entropy_or_alpha eps gamma lam last_value learning_rate noise_clip
-    rho_bar target_noise tau vf_coef
+    actor_learning_rate adam_eps alpha c_bar clip_eps deviation ent_coef entropy_or_alpha eps expectile gamma lam
+    last_value learning_rate max_weight noise_clip rho_bar target_noise tau temperature vf_coef
 }
 
 readers! {
     /// Numbers, or None.
     optional_number: Option<f64> = crate::convert::coerce::real_or_none;
-    clip max_grad_norm target_kl
+    alpha clip max_grad_norm target_kl
 }
 
 readers! {

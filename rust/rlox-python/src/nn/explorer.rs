@@ -6,6 +6,7 @@ use rlox_core::Shared;
 use rlox_core::rollout::Bounds;
 use rlox_nn::cpu::{Explorer, Explores, Exploring};
 
+use super::iql_engine::PyIqlEngine;
 use super::outgoing::{Episodes, episodes};
 use super::precision::Either;
 use super::q_engine::PyDqnEngine;
@@ -20,7 +21,7 @@ use crate::env::PyVecEnv;
 use crate::errors::{self, Class, OrRaise};
 use crate::memory::views::View;
 
-/// The network of a `DQNEngine`, or the actor of a `SACEngine` or `TD3Engine`, exploring without torch.
+/// The network of a `DQNEngine`, or the actor of a `SACEngine`, `TD3Engine` or `IQLEngine`, exploring without torch.
 ///
 /// Args:
 ///     engine: whose networks act; of precision `f32`.
@@ -189,8 +190,14 @@ fn explores(engine: &Bound<'_, PyAny>, deviation: f64) -> PyResult<(Explores, us
             let explores = Explores::Disturbed(net, deviation as f32);
             return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
         }
+    } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {
+        let iql = iql.get();
+        if let Either::Single(learns) = &iql.engine {
+            let net = learns.read(|learns| learns.actor().clone()).or_raise(py)?;
+            return Ok((Explores::Disturbed(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
+        }
     }
-    let expected = "expected a DQNEngine, SACEngine or TD3Engine of precision f32";
+    let expected = "expected a DQNEngine, SACEngine, TD3Engine or IQLEngine of precision f32";
     let message = format!("engine is {}, {expected}", coerce::shown(engine));
     Err(errors::new(py, Class::Config, message))
 }

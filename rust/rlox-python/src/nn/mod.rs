@@ -1,8 +1,10 @@
 //! Learning without torch: engines over vectors of parameters that belong to Python.
 
+mod cloning_engine;
 mod engine;
 mod explorer;
 mod incoming;
+mod iql_engine;
 mod iteration;
 mod outgoing;
 mod policy;
@@ -17,8 +19,10 @@ mod stretch_out;
 mod td3_engine;
 mod vectors;
 
+pub(crate) use cloning_engine::PyCloningEngine;
 pub(crate) use engine::PyOnPolicyEngine;
 pub(crate) use explorer::PyExplorer;
+pub(crate) use iql_engine::PyIqlEngine;
 pub(crate) use iteration::PyIteration;
 pub(crate) use policy::PyRolloutPolicy;
 pub(crate) use q_engine::PyDqnEngine;

@@ -97,7 +97,7 @@ impl PySacEngine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = made.nets(py)?;
+        let (sizes, (actor, critics)) = made.nets(py, &[])?;
         let engine = engine!(py, precision, SacEngine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }

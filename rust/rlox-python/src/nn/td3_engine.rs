@@ -82,7 +82,7 @@ impl PyTd3Engine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = made.nets(py)?;
+        let (sizes, (actor, critics)) = made.nets(py, &[])?;
         let engine = engine!(py, precision, Td3Engine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }
@@ -113,6 +113,8 @@ impl PyTd3Engine {
     ///     noise_clip: at which it is cut off.
     ///     max_grad_norm: None: gradients are not cut.
     ///     adam_eps: Adam's epsilon.
+    ///     alpha: of TD3+BC (Fujimoto & Gu 2021): the actor's loss is E[(mu(s) - a)^2] - alpha / E|Q_1| E[Q_1];
+    ///         None: TD3's.
     ///
     /// Returns:
     ///     Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics, before it was
@@ -126,7 +128,7 @@ impl PyTd3Engine {
         signature = (
             actor, critic, target_actor, target_critic, obs, actions, rewards, next_obs, discounts, errors,
             noise=None, weights=None, *, first, learning_rate, tau, policy_delay, target_noise, noise_clip,
-            max_grad_norm=None, adam_eps=1e-8
+            max_grad_norm=None, adam_eps=1e-8, alpha=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "the public signature")]
@@ -153,6 +155,7 @@ impl PyTd3Engine {
         #[pyo3(from_py_with = arg::number::noise_clip)] noise_clip: f64,
         #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
         #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+        #[pyo3(from_py_with = arg::optional_number::alpha)] alpha: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = Td3Settings {
             learning_rate,
@@ -161,6 +164,7 @@ impl PyTd3Engine {
             policy_delay,
             target_noise,
             noise_clip,
+            alpha,
         };
         let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, targets: [target_actor, target_critic], noise };

@@ -64,8 +64,9 @@ impl Sizes {
 }
 
 impl Made<'_, '_> {
-    /// The networks, and the sizes of what is done with them.
-    pub(super) fn nets(&self, py: Python<'_>) -> PyResult<(Sizes, Nets)> {
+    /// The networks, and the sizes of what is done with them; the actor's vector has parameters called `besides`
+    /// too.
+    pub(super) fn nets(&self, py: Python<'_>, besides: &[&str]) -> PyResult<(Sizes, Nets)> {
         let [of_actor, of_critics] = self.parameters;
         let (of_actor, of_critics) = (incoming::layout(of_actor)?, incoming::layout(of_critics)?);
         let activation = Activation::named(self.activation).or_raise(py)?;
@@ -74,8 +75,9 @@ impl Made<'_, '_> {
         let sizes = [&[self.obs_dim], hidden.as_slice(), &[given]].concat();
         let actor = Mlp::new(&of_actor, "actor", &sizes, activation).or_raise(py)?;
         let own = named("actor", &sizes);
-        if let Some((name, ..)) =
-            of_actor.arrays().find(|(name, ..)| own.iter().all(|o| o.0 != *name))
+        if let Some((name, ..)) = of_actor
+            .arrays()
+            .find(|(name, ..)| !besides.contains(name) && own.iter().all(|o| o.0 != *name))
         {
             let message = format!("parameter is {name}, which an actor of these widths has not");
             return Err(errors::new(py, Class::Config, message));

@@ -1,5 +1,6 @@
 //! Distributions of actions over what a network says, and their gradients.
 
+pub(super) mod bounded;
 mod categorical;
 mod draw;
 mod gaussian;

@@ -1,0 +1,46 @@
+"""What implicit Q-learning's updates share whatever learns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from rlox.configs import IQLConfig
+from rlox.types import Clock, Update
+
+__all__ = ["NAMES", "Scheduled"]
+
+NAMES = (
+    "loss/critic",
+    "loss/value",
+    "loss/actor",
+    "value/q_mean",
+    "value/v_mean",
+    "policy/weight",
+    "train/grad_norm",
+)
+
+
+class Scheduled:
+    """The step sizes, of which the actor's falls along a cosine, and what an update says of them."""
+
+    config: IQLConfig
+    actor: Any  # optimizers
+    critic: Any
+    value: Any
+
+    def _schedule(self, clock: Clock) -> None:
+        """Set the step sizes."""
+        self.critic.lr = self.value.lr = self.config.at("learning_rate", clock.remaining)
+        over = 1.0 - clock.remaining
+        falls = 0.5 * (1.0 + math.cos(math.pi * over)) if self.config.cosine_actor else 1.0
+        self.actor.lr = self.critic.lr * falls
+
+    def _told(self, update: Update) -> Update:
+        """What an update says, with the step sizes."""
+        rates = {
+            "train/learning_rate": self.critic.lr,
+            "train/actor_learning_rate": self.actor.lr,
+        }
+        return replace(update, metrics={**update.metrics, **rates})

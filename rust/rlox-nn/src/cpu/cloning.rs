@@ -1,0 +1,226 @@
+//! Behavioural cloning: what batches of somebody's actions do to the parameters (Pomerleau 1991).
+
+use rlox_core::error::{Error, Result, check_len};
+use rlox_core::{Layout, interrupt};
+
+use super::actor_critic::Kind;
+use super::critics::Learned;
+use super::engine::{check_parameters, finite, within};
+use super::gemm::Number;
+use super::heads::{Done, Head, HeadMemory, Scores, ToScores};
+use super::mlp::{Memory, Mlp, Wanted, resize};
+use super::replayed::part;
+
+/// Settings of a training; schedules are the caller's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CloningSettings {
+    /// Of the optimizer.
+    pub learning_rate: f64,
+    /// To which the gradient is cut.
+    pub max_grad_norm: Option<f64>,
+    /// Of vectors: the mean squared error of the means, in place of the likelihood.
+    pub squared: bool,
+}
+
+/// What a training did: means over its batches.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CloningUpdate {
+    /// -E\[log pi(a | o)\], or the squared error.
+    pub loss: f64,
+    /// The part of choices that are the likeliest, or the mean distance of numbers from the means.
+    pub fit: f64,
+    /// The norm of the gradient before it was cut.
+    pub grad_norm: f64,
+}
+
+/// Learns a policy, a softmax of logits or normal numbers, from what was done.
+#[derive(Debug, Clone)]
+pub struct CloningEngine<F> {
+    net: Mlp,
+    layout: Layout,
+    head: Head,
+    memory: Memory<F>,
+    scored: HeadMemory<F>,
+    gradient: Vec<F>,
+    log_probs: Vec<F>,
+    entropy: Vec<F>,
+    slopes: Vec<F>,
+    to_outputs: Vec<F>,
+}
+
+impl<F: Number> CloningEngine<F> {
+    /// An engine for a network whose parameters lie as the layout says, that of numbers with `log_std` too.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] and [`Error::Shape`] for `log_std`, [`Error::Config`] for gSDE, or if memory does
+    /// not hold as many numbers again.
+    pub fn new(net: Mlp, layout: Layout, kind: Kind) -> Result<Self> {
+        let head = match kind {
+            Kind::Choices(n) => Head::Categorical { n },
+            Kind::Numbers(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
+            Kind::Sde(_) => return Err(Error::config("kind", "sde", "choices or numbers")),
+        };
+        let mut gradient = Vec::new();
+        resize(&mut gradient, layout.len())?;
+        Ok(Self {
+            net,
+            layout,
+            head,
+            memory: Memory::default(),
+            scored: HeadMemory::default(),
+            gradient,
+            log_probs: Vec::new(),
+            entropy: Vec::new(),
+            slopes: Vec::new(),
+            to_outputs: Vec::new(),
+        })
+    }
+
+    /// The network.
+    #[must_use]
+    pub const fn net(&self) -> &Mlp {
+        &self.net
+    }
+
+    /// One step for each batch of `rows`, of `obs` `[k, rows, obs_dim]` and what was `done` there.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] for a loss, a gradient or a parameter that is no number; [`Error::Interrupted`];
+    /// [`Error::Shape`] and [`Error::Config`] for columns and actions that do not fit. What was learned before
+    /// stays.
+    pub fn learn(
+        &mut self,
+        of: &mut Learned<'_, F>,
+        (obs, done): (&[F], Done<'_, F>),
+        rows: usize,
+        settings: &CloningSettings,
+    ) -> Result<CloningUpdate> {
+        settings.check(&self.head)?;
+        of.optimizer.check()?;
+        let n = obs.len() / self.net.inputs().max(1);
+        if rows == 0 || n == 0 {
+            return Err(Error::config("rows of a batch", 0, "at least 1"));
+        }
+        check_len("obs", obs.len(), n / rows * rows * self.net.inputs(), "whole batches")?;
+        let (count, mut sums) = (n / rows, CloningUpdate::default());
+        for i in 0..count {
+            interrupt::check()?;
+            let batch = (part(obs, i, count), batch_of(done, i, count));
+            let update = self.step(of, batch, settings)?;
+            finite(i, [("loss", update.loss), ("gradient norm", update.grad_norm)])?;
+            sums.loss += update.loss;
+            sums.fit += update.fit;
+            sums.grad_norm += update.grad_norm;
+        }
+        check_parameters(&self.layout, of.parameters)?;
+        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
+        let n = count as f64;
+        let CloningUpdate { loss, fit, grad_norm } = sums;
+        Ok(CloningUpdate { loss: loss / n, fit: fit / n, grad_norm: grad_norm / n })
+    }
+
+    fn step(
+        &mut self,
+        of: &mut Learned<'_, F>,
+        (obs, done): (&[F], Done<'_, F>),
+        settings: &CloningSettings,
+    ) -> Result<CloningUpdate> {
+        let Self { net, memory, gradient, to_outputs, .. } = self;
+        net.forward(of.parameters, obs, memory)?;
+        gradient.fill(F::ZERO);
+        resize(to_outputs, memory.given().len())?;
+        let fit = fitting(memory.given(), done);
+        let loss = match done {
+            Done::Vectors(taken) if settings.squared => squared(memory.given(), taken, to_outputs)?,
+            _ => self.likelihood(of.parameters, done)?,
+        };
+        let Self { net, memory, gradient, to_outputs, .. } = self;
+        let wanted = Wanted::parameters(gradient.as_mut_slice());
+        net.backward(of.parameters, obs, memory, to_outputs, wanted)?;
+        let grad_norm = of.step(gradient, settings.max_grad_norm, settings.learning_rate)?;
+        Ok(CloningUpdate { loss, fit, grad_norm })
+    }
+
+    /// -E[log pi(a | o)], whose gradient is that of the outputs and of the head's own parameters.
+    fn likelihood(&mut self, parameters: &[F], done: Done<'_, F>) -> Result<f64> {
+        let n = self.memory.given().len() / self.net.outputs().max(1);
+        self.log_probs.resize(n, F::ZERO);
+        self.entropy.resize(n, F::ZERO);
+        let scores = Scores { log_probs: &mut self.log_probs, entropy: &mut self.entropy };
+        self.head.score(parameters, &self.memory, done, &mut self.scored, scores)?;
+        #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
+        let rows = n as f64;
+        self.slopes.clear();
+        self.slopes.resize(n, F::from_f64(-1.0 / rows));
+        let to = (self.entropy.as_slice(), ToScores { log_probs: &self.slopes, entropy: F::ZERO });
+        let out = (self.to_outputs.as_mut_slice(), self.gradient.as_mut_slice());
+        self.head.back(parameters, done, &mut self.scored, to, out)?;
+        Ok(-self.log_probs.iter().map(|p| p.to_f64()).sum::<f64>() / rows)
+    }
+}
+
+/// Batch i of `count`.
+fn batch_of<F>(done: Done<'_, F>, i: usize, count: usize) -> Done<'_, F> {
+    match done {
+        Done::Choices(choices, allowed) => {
+            Done::Choices(part(choices, i, count), allowed.map(|flags| part(flags, i, count)))
+        }
+        Done::Vectors(vectors) => Done::Vectors(part(vectors, i, count)),
+    }
+}
+
+/// The mean squared distance of the means from what was done, and its gradient.
+fn squared<F: Number>(means: &[F], taken: &[F], to_means: &mut [F]) -> Result<f64> {
+    check_len("actions", taken.len(), means.len(), "one for each observation")?;
+    #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
+    let n = means.len() as f64;
+    let (mut sum, bend) = (0.0, F::from_f64(2.0 / n));
+    for ((slope, &mean), &taken) in to_means.iter_mut().zip(means).zip(taken) {
+        let far = mean - taken;
+        sum += (far * far).to_f64();
+        *slope = far * bend;
+    }
+    Ok(sum / n)
+}
+
+/// The part of choices that are the likeliest, the first where several are, or the mean distance of numbers.
+fn fitting<F: Number>(said: &[F], done: Done<'_, F>) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "numbers of a batch")]
+    let part_of = |sum: f64, n: usize| sum / n as f64;
+    match done {
+        Done::Choices(choices, _) => {
+            let rows = said.chunks_exact(said.len() / choices.len().max(1));
+            let right = rows.zip(choices).filter(|(row, choice)| likeliest(row) == **choice);
+            #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
+            part_of(right.count() as f64, choices.len())
+        }
+        Done::Vectors(taken) => {
+            let far = said.iter().zip(taken).map(|(&mean, &taken)| (mean - taken).to_f64().abs());
+            part_of(far.sum(), said.len())
+        }
+    }
+}
+
+fn likeliest<F: Number>(logits: &[F]) -> i64 {
+    let mut best = (0, F::from_f64(f64::NEG_INFINITY));
+    for (choice, &logit) in (0..).zip(logits) {
+        if logit > best.1 {
+            best = (choice, logit);
+        }
+    }
+    best.0
+}
+
+impl CloningSettings {
+    /// # Errors
+    /// [`Error::Config`] for a setting out of its range, and for the squared error of choices.
+    fn check(&self, head: &Head) -> Result<()> {
+        within("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
+        let most = self.max_grad_norm.unwrap_or(1.0);
+        within("max_grad_norm", most, most > 0.0, "above 0")?;
+        if self.squared && matches!(head, Head::Categorical { .. }) {
+            return Err(Error::config("squared", true, "false: these actions are choices"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Trainings of behavioural cloning.
+
+use numpy::PyUntypedArrayMethods;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Shared;
+use rlox_nn::cpu::{
+    Activation, CloningEngine, CloningSettings, CloningUpdate, Done, Kind, Memory, Mlp, Number,
+};
+
+use super::incoming;
+use super::precision::{Either, either, engine};
+use super::replayed::numbers;
+use super::state::Adams;
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::detach::{LONG, detached, writing};
+use crate::errors::{self, Class, OrRaise};
+use crate::memory::views::{Plain, View};
+
+/// Trainings of a policy towards somebody's actions without torch (Pomerleau 1991).
+///
+/// The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`, ...: logits of
+/// choices, or means of normal numbers, whose parameters `log_std` `[size]` come first. Each parameter lies at a
+/// multiple of 16 numbers of the vector, as `rlox.optim.FlatParameters` lays them out.
+///
+/// Args:
+///     parameters: names and shapes in the order of the vector.
+///     kind: `choices` or `numbers`.
+///     size: how many choices, or numbers of an action.
+///     obs_dim: numbers of an observation.
+///     hidden: widths of the hidden layers.
+///     activation: `tanh`, `relu`, `elu` or `silu`.
+///     precision: `f32`, or `f64` for comparisons.
+///
+/// Raises:
+///     UnknownNameError: a parameter or activation that there is not.
+///     ShapeError: a parameter of another shape.
+///     ConfigError: a kind or precision that there is not.
+#[pyclass(name = "CloningEngine", module = "rlox._core", frozen)]
+pub(crate) struct PyCloningEngine {
+    net: Mlp,
+    kind: Kind,
+    /// Numbers of the vector.
+    len: usize,
+    engine: Engine,
+}
+
+type Engine = Either<Shared<CloningEngine<f32>>, Shared<CloningEngine<f64>>>;
+
+/// What was done, as it is read.
+enum Taken<'py, F> {
+    Choices(View<'py, i64>),
+    Vectors(View<'py, F>),
+}
+
+#[pymethods]
+impl PyCloningEngine {
+    #[new]
+    #[pyo3(
+        signature = (parameters, *, kind, size, obs_dim, hidden, activation="relu", precision="f32")
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn new(
+        py: Python<'_>,
+        parameters: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::text::kind)] kind: &str,
+        #[pyo3(from_py_with = arg::size::size)] size: usize,
+        #[pyo3(from_py_with = arg::size::obs_dim)] obs_dim: usize,
+        hidden: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::text::activation)] activation: &str,
+        #[pyo3(from_py_with = arg::text::precision)] precision: &str,
+    ) -> PyResult<Self> {
+        let kind = match kind {
+            "choices" => Kind::Choices(size),
+            "numbers" => Kind::Numbers(size),
+            _ => {
+                let message = format!("kind is {kind:?}, expected choices or numbers");
+                return Err(errors::new(py, Class::Config, message));
+            }
+        };
+        let layout = incoming::layout(parameters)?;
+        let hidden = incoming::hidden(hidden, "hidden")?;
+        let activation = Activation::named(activation).or_raise(py)?;
+        let widths = [&[obs_dim], hidden.as_slice(), &[size]].concat();
+        let net = Mlp::new(&layout, "net", &widths, activation).or_raise(py)?;
+        let len = layout.len();
+        let engine = engine!(py, precision, CloningEngine::new(net.clone(), layout, kind))?;
+        Ok(Self { net, kind, len, engine })
+    }
+
+    /// One step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or of vectors of
+    /// E[(mean - a)^2].
+    ///
+    /// Args:
+    ///     policy: four arrays, changed in place: the vector, Adam's first and second moments, steps int64 `[1]`,
+    ///         counted also where a training fails.
+    ///     obs: `[k, rows, obs_dim]`.
+    ///     actions: choices `[k, rows]`, or vectors `[k, rows, size]`.
+    ///     learning_rate: Adam's step size.
+    ///     squared: the squared error of vectors in place of their likelihood.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     adam_eps: Adam's epsilon.
+    ///
+    /// Returns:
+    ///     Means over the batches: `loss`, `fit` (the part of choices that are the likeliest, or E|mean - a|),
+    ///     `grad_norm` (before it was cut).
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
+    ///     ConfigError: an action or a setting that there is not.
+    ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            policy, obs, actions, *, learning_rate, squared=false, max_grad_norm=None, adam_eps=1e-8
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn learn<'py>(
+        &self,
+        py: Python<'py>,
+        policy: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        squared: bool,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let settings = CloningSettings { learning_rate, max_grad_norm, squared };
+        let by = (settings, adam_eps);
+        let update =
+            either!(&self.engine, |engine| self.by(py, engine, policy, (obs, actions), by))?;
+        let dict = PyDict::new(py);
+        let CloningUpdate { loss, fit, grad_norm } = update;
+        for (name, number) in [("loss", loss), ("fit", fit), ("grad_norm", grad_norm)] {
+            dict.set_item(name, number)?;
+        }
+        Ok(dict)
+    }
+
+    /// What the network says: logits, or means.
+    ///
+    /// Args:
+    ///     parameters: the vector, float32.
+    ///     obs: `[n, obs_dim]`.
+    ///     out: written: float32 `[n, size]`.
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape or dtype, or `out` shares memory with another argument.
+    fn outputs(
+        &self,
+        py: Python<'_>,
+        parameters: &Bound<'_, PyAny>,
+        obs: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let obs = coerce::array(obs, "obs")?;
+        coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
+        let n = obs.shape().first().copied().unwrap_or(0);
+        let (inputs, outputs) = (self.net.inputs(), self.net.outputs());
+        coerce::check_shape(&obs, "obs", &[n, inputs], "as the network takes them")?;
+        let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
+        let parameters: View<'_, f32> = numbers(parameters, "parameters", &[self.len])?;
+        let mut out = coerce::output::<f32>(out, "out", &[n, outputs])?;
+        let (parameters, obs, out) = (parameters.slice(), obs.slice(), out.slice_mut());
+        let cost = n.saturating_mul(self.len);
+        detached(py, cost, || {
+            let mut memory = Memory::default();
+            out.copy_from_slice(self.net.infer(parameters, obs, &mut memory)?);
+            Ok(())
+        })
+    }
+}
+
+impl PyCloningEngine {
+    fn by<'py, F: Number + Plain>(
+        &self,
+        py: Python<'py>,
+        engine: &Shared<CloningEngine<F>>,
+        policy: &Bound<'py, PyAny>,
+        (obs, actions): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+        (settings, eps): (CloningSettings, f64),
+    ) -> PyResult<CloningUpdate> {
+        let array = coerce::array(obs, "obs")?;
+        coerce::check_ndim(&array, "obs", &["k", "rows", "obs_dim"])?;
+        let [k, rows] = match *array.shape() {
+            [k, rows, _] => [k, rows],
+            _ => [0, 0],
+        };
+        let obs: View<'py, F> = numbers(obs, "obs", &[k, rows, self.net.inputs()])?;
+        let taken = self.taken::<F>(actions, [k, rows])?;
+        let done = match &taken {
+            Taken::Choices(choices) => Done::Choices(choices.slice(), None),
+            Taken::Vectors(vectors) => Done::Vectors(vectors.slice()),
+        };
+        let mut policy = Adams::of(policy, "policy", self.len)?;
+        let mut of = policy.learned(eps);
+        let obs = obs.slice();
+        let update =
+            writing(py, engine, LONG, |engine| engine.learn(&mut of, (obs, done), rows, &settings));
+        policy.count();
+        update
+    }
+
+    fn taken<'py, F: Number + Plain>(
+        &self,
+        actions: &Bound<'py, PyAny>,
+        [k, rows]: [usize; 2],
+    ) -> PyResult<Taken<'py, F>> {
+        if let Kind::Choices(_) = self.kind {
+            let array = coerce::array(actions, "actions")?;
+            coerce::check_shape(&array, "actions", &[k, rows], "one for each row of obs")?;
+            return Ok(Taken::Choices(coerce::elements(&array, "actions", "iu")?));
+        }
+        Ok(Taken::Vectors(numbers(actions, "actions", &[k, rows, self.net.outputs()])?))
+    }
+}

@@ -1,0 +1,224 @@
+//! Trainings of implicit Q-learning.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlox_core::Shared;
+use rlox_nn::cpu::{Activation, IqlEngine, IqlParameters, IqlSettings, IqlUpdate, Mlp, Number};
+
+use super::incoming;
+use super::precision::{Either, either, engine};
+use super::replayed::Columns;
+use super::state::Adams;
+use super::vectors::{Made, Sizes};
+use crate::convert::arg;
+use crate::convert::coerce;
+use crate::detach::{LONG, writing};
+use crate::errors::OrRaise;
+use crate::memory::views::Plain;
+
+/// Trainings of implicit Q-learning's networks without torch (Kostrikov et al. 2022).
+///
+/// The actor is a multilayer perceptron whose output tanh takes to [-1, 1], the means of normal numbers with
+/// parameters `log_std` `[size]`, cut off at -5 and 2, `actor.0.weight` `[out, in]`, `actor.0.bias`, ...; the
+/// critics are stacked as those of a `TD3Engine`; the value is `value.0.weight`, ... Each parameter lies at a
+/// multiple of 16 numbers of its vector, as `rlox.optim.FlatParameters` lays them out.
+///
+/// Args:
+///     actor_parameters: names and shapes in the order of the actor's vector.
+///     critic_parameters: of the critics'.
+///     value_parameters: of the value's.
+///     obs_dim: numbers of an observation.
+///     size: numbers of an action.
+///     members: critics.
+///     actor: widths of the actor's hidden layers.
+///     critic: widths of the critics' and the value's.
+///     activation: `tanh`, `relu`, `elu` or `silu`.
+///     precision: `f32`, or `f64` for comparisons.
+///
+/// Raises:
+///     UnknownNameError: a parameter or activation that there is not.
+///     ShapeError: a parameter of another shape.
+///     ConfigError: a precision that there is not, or layers beyond those of the widths.
+#[pyclass(name = "IQLEngine", module = "rlox._core", frozen)]
+pub(crate) struct PyIqlEngine {
+    pub(super) sizes: Sizes,
+    /// Numbers of the value's vector.
+    of_value: usize,
+    pub(super) engine: Engine,
+}
+
+type Engine = Either<Shared<IqlEngine<f32>>, Shared<IqlEngine<f64>>>;
+
+/// What learns and what follows it, as Python gives it.
+struct Vectors<'a, 'py> {
+    actor: &'a Bound<'py, PyAny>,
+    critic: &'a Bound<'py, PyAny>,
+    value: &'a Bound<'py, PyAny>,
+    target: &'a Bound<'py, PyAny>,
+}
+
+#[pymethods]
+impl PyIqlEngine {
+    #[new]
+    #[pyo3(
+        signature = (
+            actor_parameters, critic_parameters, value_parameters, *, obs_dim, size, members, actor, critic,
+            activation="relu", precision="f32"
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn new(
+        py: Python<'_>,
+        actor_parameters: &Bound<'_, PyAny>,
+        critic_parameters: &Bound<'_, PyAny>,
+        value_parameters: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::size::obs_dim)] obs_dim: usize,
+        #[pyo3(from_py_with = arg::size::size)] size: usize,
+        #[pyo3(from_py_with = arg::size::members)] members: usize,
+        actor: &Bound<'_, PyAny>,
+        critic: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arg::text::activation)] activation: &str,
+        #[pyo3(from_py_with = arg::text::precision)] precision: &str,
+    ) -> PyResult<Self> {
+        let made = Made {
+            parameters: [actor_parameters, critic_parameters],
+            obs_dim,
+            sizes: [size, size],
+            members,
+            hidden: [actor, critic],
+            activation,
+        };
+        let (sizes, (actor, critics)) = made.nets(py, &["log_std"])?;
+        let layout = incoming::layout(value_parameters)?;
+        let hidden = incoming::hidden(critic, "critic")?;
+        let widths = [&[obs_dim], hidden.as_slice(), &[1]].concat();
+        let activation = Activation::named(activation).or_raise(py)?;
+        let value = Mlp::new(&layout, "value", &widths, activation).or_raise(py)?;
+        let of_value = layout.len();
+        let engine = engine!(py, precision, IqlEngine::new(actor, critics, (value, layout)))?;
+        Ok(Self { sizes, of_value, engine })
+    }
+
+    /// One step of V, the actor, the critics and their target for each of k batches (algorithm 1): of V along
+    /// the gradient of E[|expectile - 1(u < 0)| u^2] with u = min_i Q'_i(s, a) - V(s); of the actor along that
+    /// of -E[w log pi(a | s)] with w = min(e^(temperature u), max_weight); of the critics along that of
+    /// sum_i E[(Q_i(s, a) - R - gamma^m V(s'))^2].
+    ///
+    /// Args:
+    ///     actor: four arrays, changed in place: the actor's vector, Adam's first and second moments, steps int64
+    ///         `[1]`, counted also where a training fails.
+    ///     critic: the same of the critics.
+    ///     value: the same of V.
+    ///     target: the vector of the critics' target, changed in place.
+    ///     obs: `[k, rows, obs_dim]`.
+    ///     actions: `[k, rows, size]`.
+    ///     rewards: R, `[k, rows]`.
+    ///     next_obs: `[k, rows, obs_dim]`.
+    ///     discounts: gamma^m, 0 after a termination, `[k, rows]`.
+    ///     errors: written: E_i |Q_i(s, a) - y|, `[k, rows]`.
+    ///     learning_rate: Adam's step size, of critics and value.
+    ///     actor_learning_rate: of the actor.
+    ///     tau: how far the target moves.
+    ///     expectile: which one V is.
+    ///     temperature: beta.
+    ///     max_weight: limit of w.
+    ///     max_grad_norm: None: gradients are not cut.
+    ///     adam_eps: Adam's epsilon.
+    ///
+    /// Returns:
+    ///     Means over the batches: `critic`, `value` and `actor` (losses), `q_mean`, `v_mean`, `weight` (w),
+    ///     `grad_norm` (of the critics, before it was cut).
+    ///
+    /// Raises:
+    ///     ShapeError: an array has another shape; an output is not of the engine's precision.
+    ///     ConfigError: a setting that there is not.
+    ///     NonFiniteError: a loss, gradient or parameter is NaN or infinite.
+    #[pyo3(
+        signature = (
+            actor, critic, value, target, obs, actions, rewards, next_obs, discounts, errors, *, learning_rate,
+            actor_learning_rate, tau, expectile, temperature, max_weight, max_grad_norm=None, adam_eps=1e-8
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
+    fn learn<'py>(
+        &self,
+        py: Python<'py>,
+        actor: &Bound<'py, PyAny>,
+        critic: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        target: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        discounts: &Bound<'py, PyAny>,
+        errors: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arg::number::learning_rate)] learning_rate: f64,
+        #[pyo3(from_py_with = arg::number::actor_learning_rate)] actor_learning_rate: f64,
+        #[pyo3(from_py_with = arg::number::tau)] tau: f64,
+        #[pyo3(from_py_with = arg::number::expectile)] expectile: f64,
+        #[pyo3(from_py_with = arg::number::temperature)] temperature: f64,
+        #[pyo3(from_py_with = arg::number::max_weight)] max_weight: f64,
+        #[pyo3(from_py_with = arg::optional_number::max_grad_norm)] max_grad_norm: Option<f64>,
+        #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let settings = IqlSettings {
+            learning_rate,
+            actor_learning_rate,
+            max_grad_norm,
+            tau,
+            expectile,
+            temperature,
+            max_weight,
+        };
+        let weights = None;
+        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let vectors = Vectors { actor, critic, value, target };
+        let by = (settings, adam_eps);
+        let update = either!(&self.engine, |engine| self.by(py, engine, &vectors, &columns, by))?;
+        let dict = PyDict::new(py);
+        let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm } = update;
+        for (name, number) in [
+            ("critic", critic),
+            ("value", value),
+            ("actor", actor),
+            ("q_mean", q_mean),
+            ("v_mean", v_mean),
+            ("weight", weight),
+            ("grad_norm", grad_norm),
+        ] {
+            dict.set_item(name, number)?;
+        }
+        Ok(dict)
+    }
+}
+
+impl PyIqlEngine {
+    fn by<'py, F: Number + Plain>(
+        &self,
+        py: Python<'py>,
+        engine: &Shared<IqlEngine<F>>,
+        vectors: &Vectors<'_, 'py>,
+        columns: &Columns<'_, 'py>,
+        (settings, eps): (IqlSettings, f64),
+    ) -> PyResult<IqlUpdate> {
+        let views = self.sizes.views::<F>(columns)?;
+        let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
+        let [mut actor, mut critic] = self.sizes.learned::<F>(vectors.actor, vectors.critic)?;
+        let mut value = Adams::of(vectors.value, "value", self.of_value)?;
+        let mut target = coerce::output(vectors.target, "target", &[self.sizes.lens[1]])?;
+        let (batches, errors) = (views.batches(), errors.slice_mut());
+        let mut of = IqlParameters {
+            actor: actor.learned(eps),
+            critic: critic.learned(eps),
+            value: value.learned(eps),
+            target: target.slice_mut(),
+        };
+        let update =
+            writing(py, engine, LONG, |engine| engine.learn(&mut of, batches, &settings, errors));
+        actor.count();
+        critic.count();
+        value.count();
+        update
+    }
+}
