@@ -109,9 +109,11 @@ class Choice:
         if self._threads > 1:
             return Backend(TORCH, f"torch_threads={self._threads}, native's updates take one")
         kind, width = cpu_kind(), wide()
-        measured = _table().get(kind, {}).get("algorithms", {}).get(self._algo)
+        here = _table().get(kind, {}).get("algorithms", {})
+        measured = here.get(self._algo)
         if measured is None:
-            return Backend(TORCH, f"native was not measured on this kind of CPU, {kind}")
+            what = f"{self._algo} in native" if here else "native"
+            return Backend(TORCH, f"{what} was not measured on this kind of CPU, {kind}")
         cell = _cell(measured, width, self._rows)
         if cell is None:
             size = f"{width} wide, {self._rows:,} rows an update"

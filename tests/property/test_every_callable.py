@@ -46,10 +46,12 @@ def check(case: Case, arguments: dict[str, Any]) -> None:
 
 
 # Held against torch, which is the model of all they do (tests/parity/test_native_engine.py,
-# test_native_dqn.py and test_native_critics.py, tests/unit/sources/test_native_collector.py; exploring
-# and iterations against these, in tests/unit/algorithms/test_iterations.py and test_replayed_iterations.py).
+# test_native_dqn.py, test_native_critics.py and test_native_offline.py,
+# tests/unit/sources/test_native_collector.py; exploring and iterations against these, in
+# tests/unit/algorithms/test_iterations.py and test_replayed_iterations.py).
 BY_TORCH = {
     "DQNEngine", "DQNEngine.learn", "SACEngine", "SACEngine.learn", "TD3Engine", "TD3Engine.learn",
+    "IQLEngine", "IQLEngine.learn", "CloningEngine", "CloningEngine.learn", "CloningEngine.outputs",
     "Explorer", "Explorer.act", "Explorer.collect",
     "ReplayIteration", "ReplayIteration.learn", "ReplayIteration.collected", "ReplayIteration.seconds",
     "ReplayIteration.episodes",

@@ -22,6 +22,8 @@ SPEC = AlgorithmSpec(
         "discrete": on("CartPole-v1"),
         "box": on("Pendulum-v1"),
         "box, squared error": {**on("Pendulum-v1"), "loss": "mse"},
+        "native": {**on("Pendulum-v1"), "backend": "native"},
+        "native, choices": {**on("CartPole-v1"), "backend": "native"},
     },
     total=40,
     factored=True,

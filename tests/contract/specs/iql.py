@@ -12,6 +12,7 @@ SPEC = AlgorithmSpec(
     small={"n_envs": 1, "seed": 2, "batch_size": 8, "net_arch": (16,)},
     cases={
         "box": on("Pendulum-v1"),
+        "native": {**on("Pendulum-v1"), "backend": "native", "anneal_lr": True},
         "box standardised": {**on("Pendulum-v1"), "standardize_obs": True, "anneal_lr": True},
     },
     total=40,

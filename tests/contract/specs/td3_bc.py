@@ -12,6 +12,7 @@ SPEC = AlgorithmSpec(
     small={"n_envs": 1, "seed": 2, "batch_size": 8, "net_arch": (16,), "anneal_lr": True},
     cases={
         "box": on("Pendulum-v1"),
+        "native": {**on("Pendulum-v1"), "backend": "native"},
         "box as it is": {**on("Pendulum-v1"), "standardize_obs": False, "scale_rewards": "0.1"},
     },
     total=40,

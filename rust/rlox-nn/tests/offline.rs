@@ -1,0 +1,166 @@
+//! Gradients of what learns from datasets against finite differences.
+//!
+//! With a step size of 0 nothing moves, and the optimizer's first moment after a batch is a tenth of the gradient.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, missing_docs)]
+
+use rlox_core::Layout;
+use rlox_core::Result;
+use rlox_core::seed::Stream;
+use rlox_nn::cpu::optim::{Adam, Optimizer};
+use rlox_nn::cpu::{
+    Activation, Batches, CloningEngine, CloningSettings, Critics, CriticsArchitecture, Done,
+    IqlEngine, IqlParameters, IqlSettings, Kind, Learned, Mlp, named,
+};
+
+const ROWS: usize = 7;
+const OBS: usize = 3;
+const SIZE: usize = 2;
+const STEP: f64 = 1e-6;
+const HIDDEN: [usize; 2] = [5, 4];
+
+fn normals(stream: &mut Stream, n: usize) -> Vec<f64> {
+    (0..n).map(|_| stream.normal()).collect()
+}
+
+/// A loss with its gradient, of which the optimizer's first moment is a tenth after one step of size 0.
+fn learned<'a>(
+    parameters: &'a mut [f64],
+    [first, second]: &'a mut [Vec<f64>; 2],
+    steps: &'a mut u64,
+) -> Learned<'a, f64> {
+    let rule = Adam::new(1e-8);
+    let optimizer = Optimizer::Adam { rule, exp_avg: first, exp_avg_sq: second, steps };
+    Learned { parameters, optimizer }
+}
+
+/// How far the gradient is from differences of the loss, over its norm.
+fn apart(at: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) -> f64 {
+    let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
+    for (i, slope) in gradient.iter().enumerate() {
+        let (mut above, mut below) = (at.to_vec(), at.to_vec());
+        above[i] += STEP;
+        below[i] -= STEP;
+        let difference = (loss(&above) - loss(&below)) / (2.0 * STEP);
+        worst = worst.max((difference - slope).abs());
+        norm += difference * difference;
+    }
+    assert!(norm > 0.0);
+    worst / norm.sqrt()
+}
+
+fn with_log_std(prefix: &str, sizes: &[usize]) -> Layout {
+    let own = ("log_std".to_owned(), vec![SIZE]);
+    Layout::aligned(16, [vec![own], named(prefix, sizes)].concat()).unwrap()
+}
+
+#[test]
+fn gradients_of_cloning_are_those_of_finite_differences() {
+    let sizes = [OBS, HIDDEN[0], HIDDEN[1], SIZE];
+    for activation in Activation::ALL {
+        for (kind, squared) in [
+            (Kind::Choices(SIZE), false),
+            (Kind::Numbers(SIZE), false),
+            (Kind::Numbers(SIZE), true),
+        ] {
+            let layout = with_log_std("net", &sizes);
+            let net = Mlp::new(&layout, "net", &sizes, activation).unwrap();
+            let mut stream = Stream::new(3, "clone", 0);
+            let at = normals(&mut stream, layout.len());
+            let obs = normals(&mut stream, ROWS * OBS);
+            let (vectors, choices) = (normals(&mut stream, ROWS * SIZE), [0, 1, 1, 0, 1, 0, 0]);
+            let told = |at: &[f64]| -> Result<(f64, Vec<f64>)> {
+                let mut at = at.to_vec();
+                let mut moments = [vec![0.0; at.len()], vec![0.0; at.len()]];
+                let mut steps = 0;
+                let mut engine = CloningEngine::new(net.clone(), layout.clone(), kind)?;
+                let settings = CloningSettings { learning_rate: 0.0, max_grad_norm: None, squared };
+                let done = match kind {
+                    Kind::Choices(_) => Done::Choices(&choices, None),
+                    _ => Done::Vectors(&vectors),
+                };
+                let mut of = learned(&mut at, &mut moments, &mut steps);
+                let loss = engine.learn(&mut of, (&obs, done), ROWS, &settings)?.loss;
+                let [first, _] = moments;
+                Ok((loss, first.iter().map(|m| 10.0 * m).collect()))
+            };
+            let (_, gradient) = told(&at).unwrap();
+            let apart = apart(&at, &gradient, |at| told(at).unwrap().0);
+            assert!(apart < 1e-6, "{activation:?} {kind:?} {squared}: {apart}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_implicit_q_learning_are_those_of_finite_differences() {
+    let sizes = [OBS, HIDDEN[0], HIDDEN[1], SIZE];
+    let of_value = [OBS, HIDDEN[0], HIDDEN[1], 1];
+    for activation in Activation::ALL {
+        let critics = CriticsArchitecture {
+            members: 2,
+            obs_dim: OBS,
+            size: SIZE,
+            hidden: HIDDEN.to_vec(),
+            activation,
+        };
+        let layouts = [
+            with_log_std("actor", &sizes),
+            Layout::aligned(16, critics.named()).unwrap(),
+            Layout::aligned(16, named("value", &of_value)).unwrap(),
+        ];
+        let actor = Mlp::new(&layouts[0], "actor", &sizes, activation).unwrap();
+        let value = Mlp::new(&layouts[2], "value", &of_value, activation).unwrap();
+        let q = Critics::new(&layouts[1], &critics).unwrap();
+        let mut stream = Stream::new(4, "iql", 0);
+        let at = layouts.each_ref().map(|layout| {
+            normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>()
+        });
+        let target: Vec<f64> = at[1].iter().map(|x| 0.7 * x).collect();
+        let columns = [ROWS * OBS, ROWS * SIZE, ROWS, ROWS * OBS].map(|n| normals(&mut stream, n));
+        let discounts = [0.9, 0.0, 0.9, 0.9, 0.0, 0.9, 0.9];
+        let told = |at: &[Vec<f64>; 3]| -> Result<([f64; 3], [Vec<f64>; 3])> {
+            let [mut a, mut c, mut v] = at.clone();
+            let mut moments = [&a, &c, &v].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
+            let (mut steps, mut errors) = ([0; 3], [0.0; ROWS]);
+            let [of_a, of_c, of_v] = &mut moments;
+            let [by_a, by_c, by_v] = &mut steps;
+            let mut target = target.clone();
+            let mut of = IqlParameters {
+                actor: learned(&mut a, of_a, by_a),
+                critic: learned(&mut c, of_c, by_c),
+                value: learned(&mut v, of_v, by_v),
+                target: &mut target,
+            };
+            let settings = IqlSettings {
+                learning_rate: 0.0,
+                actor_learning_rate: 0.0,
+                max_grad_norm: None,
+                tau: 0.5,
+                expectile: 0.8,
+                temperature: 1.5,
+                max_weight: 3.0,
+            };
+            let [obs, actions, rewards, next_obs] = &columns;
+            let discounts = &discounts;
+            let batches =
+                Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
+            let mut engine = IqlEngine::new(
+                (actor.clone(), layouts[0].clone()),
+                (q.clone(), layouts[1].clone()),
+                (value.clone(), layouts[2].clone()),
+            )?;
+            let told = engine.learn(&mut of, batches, &settings, &mut errors)?;
+            let gradients = moments.map(|[first, _]| first.iter().map(|m| 10.0 * m).collect());
+            Ok(([told.actor, told.critic, told.value], gradients))
+        };
+        let (_, gradients) = told(&at).unwrap();
+        for (net, gradient) in gradients.iter().enumerate() {
+            let loss = |own: &[f64]| {
+                let mut at = at.clone();
+                at[net] = own.to_vec();
+                told(&at).unwrap().0[net]
+            };
+            let apart = apart(&at[net], gradient, loss);
+            assert!(apart < 1e-6, "{activation:?} net {net}: {apart}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+"""The native engine's updates on datasets: twenty are those of literal transcriptions, in float64.
+
+Of cloning the reference is torch's autograd, clipping and Adam.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from parity import test_offline as papers
+from parity.ours_replayed import CRITICS
+from parity.test_offline import ACT, BATCH, GAMMA, HIDDEN, LIMIT, LR, OBS, TAU, UPDATES
+from parity.transcriptions.iql import IQL
+from parity.transcriptions.td3_bc import TD3BC
+from rlox._core import CloningEngine, IQLEngine, TD3Engine
+from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.optim import FlatParameters
+from rlox.policies.actors import CategoricalActor, GaussianActor
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.implicit import ImplicitPolicy
+
+CLOSE = 1e-9  # of the norm
+A = NDArray[Any]
+
+
+def adams(module: nn.Module) -> tuple[A, A, A, A]:
+    """The module's own memory, moments and steps."""
+    vector = FlatParameters(module).vector.numpy()
+    return vector, np.zeros_like(vector), np.zeros_like(vector), np.zeros(1, np.int64)
+
+
+def shapes(module: nn.Module, prefix: str = "", without: str = "") -> list[Any]:
+    """Names and shapes as engines are told them."""
+    named = module.named_parameters()
+    return [
+        (name if name == "log_std" else prefix + name.removeprefix(without), tuple(p.shape))
+        for name, p in named
+    ]
+
+
+def columns(batch: dict[str, Any]) -> list[A]:
+    discounts = torch.where(batch["terminated"], 0.0, GAMMA).double()
+    names = ("obs", "actions", "rewards", "next_obs")
+    return [*(batch[name].numpy()[None] for name in names), discounts.numpy()[None]]
+
+
+SHAPE: dict[str, Any] = {
+    "obs_dim": OBS,
+    "size": ACT,
+    "members": CRITICS,
+    "actor": HIDDEN,
+    "critic": HIDDEN,
+    "precision": "f64",
+}
+
+
+def td3_bc(**changed: Any) -> float:
+    data = papers.numbers()
+    policy, weights = papers.start(DeterministicPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
+    settings = {"alpha": 1.7, "policy_delay": 2, "target_noise_clip": 0.5}
+    paper = TD3BC(weights, {**papers.PAPER, **settings})
+    engine = TD3Engine(shapes(policy.actor, "actor."), shapes(policy.critic), **SHAPE)
+    actor, critic = adams(policy.actor), adams(policy.critic)
+    targets = actor[0].copy(), critic[0].copy()
+    given = {
+        "learning_rate": LR, "tau": TAU, "policy_delay": 2, "target_noise": 1.0, "noise_clip": 0.5,
+        "max_grad_norm": LIMIT, "alpha": 1.7, **changed,
+    }  # fmt: skip
+    for i, batch in enumerate(data):
+        paper.train(batch)
+        noise = batch["noise_target"].numpy()[None]
+        errors = np.zeros((1, BATCH))
+        engine.learn(actor, critic, *targets, *columns(batch), errors, noise, first=i, **given)
+    ours = papers.joined(papers.apart(policy.state_dict()))
+    return papers.apart_by((ours, papers.joined(paper.weights)))
+
+
+def iql(**changed: Any) -> float:
+    data = papers.numbers()
+    policy, weights = papers.start(ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
+    settings = {"expectile": 0.8, "temperature": 2.0, "total": UPDATES}
+    paper = IQL(weights, {**papers.PAPER, **settings})
+    actor, critic, value = (adams(m) for m in (policy.actor, policy.critic, policy.value))
+    engine = IQLEngine(
+        shapes(policy.actor, "actor.", "net."),
+        shapes(policy.critic),
+        shapes(policy.value, "value."),
+        **SHAPE,
+    )
+    target = critic[0].copy()
+    given = {
+        "learning_rate": LR, "tau": TAU, "expectile": 0.8, "temperature": 2.0, "max_weight": 100.0,
+        "max_grad_norm": LIMIT, **changed,
+    }  # fmt: skip
+    for i, batch in enumerate(data):
+        paper.train(batch)
+        falls = 0.5 * (1 + math.cos(math.pi * i / UPDATES))
+        errors = np.zeros((1, BATCH))
+        rate = {"actor_learning_rate": LR * falls}
+        engine.learn(actor, critic, value, target, *columns(batch), errors, **rate, **given)
+        assert (errors > 0).all()
+    ours = papers.joined(papers.apart(policy.state_dict()))
+    return papers.apart_by((ours, papers.joined(paper.weights)))
+
+
+@pytest.mark.parametrize("algo", [td3_bc, iql])
+def test_twenty_updates_are_those_of_the_paper(algo: Any) -> None:
+    assert algo() < CLOSE
+
+
+@pytest.mark.parametrize(
+    ("algo", "changed"),
+    [
+        (td3_bc, {"alpha": 1.6}),
+        (td3_bc, {"alpha": None}),
+        (td3_bc, {"policy_delay": 1}),
+        (td3_bc, {"max_grad_norm": None}),
+        (iql, {"expectile": 0.7}),
+        (iql, {"temperature": 1.9}),
+        (iql, {"max_weight": 1.5}),
+        (iql, {"tau": 0.2}),
+        (iql, {"max_grad_norm": None}),
+    ],
+)
+def test_another_setting_gives_other_weights(algo: Any, changed: dict[str, Any]) -> None:
+    assert algo(**changed) > 1e-5
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_cloning_is_what_autograd_makes_of_its_loss(number: int) -> None:
+    """Choices, vectors and their squared error; several batches in a call."""
+    draw = np.random.default_rng(number)
+    kind, activation = (
+        ("choices", "numbers", "mse")[number % 3],
+        ("relu", "tanh", "elu", "silu")[number % 4],
+    )
+    k, rows, obs_dim, size = (int(n) for n in draw.integers(2, 9, 4))
+    hidden = [int(w) for w in draw.integers(1, 20, int(draw.integers(0, 3)))]
+    norm = (None, 0.1, 50.0)[number // 3 % 3]
+    torch.manual_seed(number)
+    made: Any = CategoricalActor if kind == "choices" else GaussianActor
+    policy = made(obs_dim, size, hidden, activation).double()
+    obs = draw.normal(size=(k, rows, obs_dim))
+    taken = (
+        draw.integers(0, size, (k, rows))
+        if kind == "choices"
+        else draw.normal(size=(k, rows, size))
+    )
+    engine = CloningEngine(
+        shapes(policy), kind="choices" if kind == "choices" else "numbers", size=size, obs_dim=obs_dim,
+        hidden=hidden, activation=activation, precision="f64",
+    )  # fmt: skip
+    state = adams(policy)
+    before = state[0].copy()
+    settings = {
+        "learning_rate": 0.01,
+        "squared": kind == "mse",
+        "max_grad_norm": norm,
+        "adam_eps": 1e-3,
+    }
+    told = engine.learn(state, obs, taken, **settings)
+    ours = state[0].copy()
+    state[0][:] = before
+    adam = torch.optim.Adam(policy.parameters(), 0.01, eps=1e-3)
+    rows_of: list[list[float]] = []
+    for seen, done in zip(torch.from_numpy(obs), torch.from_numpy(taken), strict=True):
+        log_prob, best = policy.score(seen, done)
+        loss = (best - done).square().mean() if kind == "mse" else -log_prob.mean()
+        fit = (best == done).double().mean() if kind == "choices" else (best - done).abs().mean()
+        adam.zero_grad()
+        loss.backward()
+        most = math.inf if norm is None else norm
+        found = nn.utils.clip_grad_norm_(policy.parameters(), most)
+        adam.step()
+        rows_of.append([float(loss.detach()), float(fit.detach()), float(found)])
+    theirs = FlatParameters(policy).vector.numpy()
+    assert np.linalg.norm(ours - theirs) < 1e-9 * np.linalg.norm(theirs)
+    assert np.linalg.norm(ours - before) > 1e-4
+    names = ("loss", "fit", "grad_norm")
+    np.testing.assert_allclose([told[n] for n in names], np.mean(rows_of, axis=0), rtol=1e-9)
+    assert state[3].tolist() == [k]
+
+
+def cloner(
+    kind: str = "numbers",
+) -> tuple[CloningEngine, tuple[A, A, A, A], GaussianActor | CategoricalActor]:
+    made: Any = CategoricalActor if kind == "choices" else GaussianActor
+    policy = made(3, 2, [4], "tanh")
+    engine = CloningEngine(
+        shapes(policy), kind=kind, size=2, obs_dim=3, hidden=[4], activation="tanh"
+    )
+    return engine, adams(policy), policy
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_learned() -> None:
+    engine, state, policy = cloner()
+    before = state[0].copy()
+    obs, taken = np.zeros((2, 5, 3), np.float32), np.zeros((2, 5, 2), np.float32)
+    for arguments, error, said in (
+        ((state, obs[..., :2], taken), ShapeError, "obs"),
+        ((state, obs, taken[..., :1]), ShapeError, "actions"),
+        ((state[:3], obs, taken), ConfigError, "policy"),
+        ((state, obs[:, :0], taken[:, :0]), ConfigError, "at least 1"),
+    ):
+        with pytest.raises(error, match=said):
+            engine.learn(*arguments, learning_rate=0.1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="learning_rate"):
+        engine.learn(state, obs, taken, learning_rate=-1.0)
+    with pytest.raises(NonFiniteError, match="loss"):
+        engine.learn(state, obs, taken * np.float32(np.nan), learning_rate=0.1)
+    np.testing.assert_array_equal(state[0], before)
+    choices, of_choices, _ = cloner("choices")
+    with pytest.raises(ConfigError, match="action of row 1"):
+        choices.learn(of_choices, obs[:1], np.array([[0, 2, 0, 0, 0]]), learning_rate=0.1)
+    with pytest.raises(ConfigError, match="squared"):
+        choices.learn(of_choices, obs, np.zeros((2, 5), int), learning_rate=0.1, squared=True)
+    with pytest.raises(ConfigError, match="expected choices or numbers"):
+        CloningEngine(shapes(policy), kind="sde", size=2, obs_dim=3, hidden=[4])
+    out = np.zeros((5, 2), np.float32)
+    engine.outputs(state[0], obs[0], out)
+    np.testing.assert_allclose(out, policy.net(torch.zeros(5, 3)).detach().numpy(), atol=1e-6)
+
+
+def test_values_that_are_no_numbers_are_found_in_their_batch() -> None:
+    policy = ImplicitPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu").double()
+    engine = IQLEngine(
+        shapes(policy.actor, "actor.", "net."),
+        shapes(policy.critic),
+        shapes(policy.value, "value."),
+        **SHAPE,
+    )
+    parts = [adams(m) for m in (policy.actor, policy.critic, policy.value)]
+    batch = columns(papers.numbers()[0])
+    batch[2] = batch[2] * np.nan
+    given = {
+        "learning_rate": LR,
+        "actor_learning_rate": LR,
+        "tau": TAU,
+        "expectile": 0.8,
+        "temperature": 2.0,
+    }
+    with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
+        engine.learn(
+            *parts, parts[1][0].copy(), *batch, np.zeros((1, BATCH)), max_weight=100.0, **given
+        )
