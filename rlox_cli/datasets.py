@@ -90,7 +90,9 @@ def _opened(path: Path, time_limit: int | None) -> Iterator[Dataset]:
 def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
     """Read one format, write another, and say what it is."""
     to = Path(config.to or "")
-    kind = config.format or SUFFIXES.get(to.suffix, "rlox")
+    kind = _format_of(to, config.format)
+    if to.exists() and to.resolve() == path.resolve():
+        raise ConfigError(f"to={to} is what is read; choose another name")
     how = Conversion(env, config.time_limit)
     format_of(path)  # before anything is written
     if kind == "rlox":
@@ -105,6 +107,19 @@ def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
         dataset = converted(path, Path(scratch), how)
         exported(dataset, to, kind)
         print(_text(to, dataset))
+
+
+def _format_of(to: Path, given: str | None) -> str:
+    """What is written: as the end of the name says, which may not be another one's."""
+    said = SUFFIXES.get(to.suffix)
+    if given is not None and said not in (None, given):
+        raise ConfigError(f"to={to} with format={given}: the name says {said}; give one of them")
+    if given is None and said is None and to.suffix[1:].isalpha():
+        known = ", ".join(SUFFIXES)
+        raise ConfigError(
+            f"to={to}: its ending is none of {known}; say what is written: format=..."
+        )
+    return given or said or "rlox"
 
 
 @contextmanager
@@ -125,6 +140,10 @@ def _require_free(folder: Path, overwrite: bool, key: str) -> None:
     above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise StorageError(f"{folder} cannot be written: {above} is no folder that may be written")
+    if folder.is_dir() and (others := {p.name for p in folder.iterdir()} - {DATA, DOCUMENT}):
+        raise ConfigError(
+            f"{key}={folder} is a folder with other files ({min(others)}); choose another or an empty one"
+        )
     if not overwrite and any((folder / name).exists() for name in (DATA, DOCUMENT)):
         raise ConfigError(
             f"{key}={folder} has a dataset already; choose another folder or overwrite=true"

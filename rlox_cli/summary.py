@@ -94,7 +94,7 @@ def finite(value: Any) -> Any:
     """The same data with NaN and infinities as `None`, which JSON can say."""
     if isinstance(value, dict):
         return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

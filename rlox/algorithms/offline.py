@@ -22,7 +22,7 @@ from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.envs.make import EnvSource, Stages, single_factory
 from rlox.envs.space_text import space_of
 from rlox.envs.spaces import ObservationCodec
-from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnsupportedSpaceError
 from rlox.policies.on_demand import OnDemand
 from rlox.runs.preflight import available_memory, require_networks
 from rlox.sources.dataset import DatasetSource
@@ -188,8 +188,8 @@ def _given_spaces(config: RunConfig, algo: OfflineAlgorithmConfig, tools: Tools)
         return said
     if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
         raise ConfigError(
-            f"{algo.name} without an environment needs obs_dim, act_dim and continuous, or at buffer.path a "
-            "dataset that says observation_space and action_space"
+            f"{algo.name} without an environment needs algo.obs_dim, algo.act_dim and algo.continuous, or at "
+            "buffer.path a dataset that says observation_space and action_space"
         )
     high = (_act_high(algo) or 1.0) if algo.bounded else np.inf
     space: spaces.Space[Any] = (
@@ -263,13 +263,21 @@ def _dataset(
         if most is None:
             most = (available_memory() or sys.maxsize) // 4
         read = read_dataset(Path(path), most)
-        name, dataset, env = f"the dataset {path}", read.buffer(config.seed), read.about.get("env")
+        name, env = f"the dataset {path}", read.about.get("env")
+        try:
+            dataset = read.buffer(config.seed)
+        except NonFiniteError as error:
+            raise NonFiniteError(
+                f"{name}: {error}; rlox dataset check says where, leave such episodes out"
+            ) from error
         columns, digest = read.columns, read.digest
     stats = dataset.stats()
     if stats["obs_dim"] != observations.dim:
         of = f"{config.env.id} of {observations.dim}; name the environment it is of: env=..."
         if config.env.id == NO_ENV:
             of = f"but obs_dim={observations.dim} was given"
+        elif env == config.env.id:
+            of = f"though it says it is of {env}, whose have {observations.dim}; convert it with its own"
         raise ShapeError(f"{name} has observations of {stats['obs_dim']} numbers, {of}")
     if observations.images:
         _require_bytes(columns["obs"], dataset.normalized, name)

@@ -111,7 +111,8 @@ def _time_limits(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding
         "time_limit",
         "error" if told else "warning",
         f"{at_limit:,} of {len(terminated):,} terminations are at {limit:,} steps, {known}: time limits are "
-        "marked as terminations, so that what comes behind them would count for nothing; mark them truncated",
+        "marked as terminations, so that what comes behind them would count for nothing; mark them so, "
+        f"rlox dataset convert DATA to=OTHER time_limit={limit}",
     )
 
 
@@ -127,6 +128,15 @@ def _limit(about: Mapping[str, Any]) -> int | None:
 def _actions(columns: Columns, about: Mapping[str, Any]) -> Iterator[Finding]:
     """An action that never changes teaches nothing."""
     column = columns["actions"]
+    if column.dtype.kind == "i":
+        least = min(int(rows.min()) for _, (rows,) in blocks(column))
+        if least < 0:
+            yield Finding(
+                "negative_choice",
+                "error",
+                f"the actions are whole numbers from {least} on, expected choices from 0: no environment has "
+                "such a one",
+            )
     first = column[:1].reshape(-1)
     parts = [(rows.reshape(len(rows), -1) == first).all(0) for _, (rows,) in blocks(column)]
     constant = np.flatnonzero(np.logical_and.reduce(parts))

@@ -297,7 +297,7 @@ class Algorithm(ABC):
         """
         if self.parts.evaluate is None:
             raise ConfigError(
-                f"{self.name} was made without an environment; give it one: env_id=..., rlox: env=..."
+                f"{self.name} was made without an environment; give it one: env=... (in Python env_id=...)"
             )
         episodes = whole_number(EvalConfig, "episodes", episodes, "episodes")
         seed = whole_number(EvalConfig, "seed", seed, "seed")

@@ -41,7 +41,8 @@ def warm_start(
         trained = make_run(saved.config)
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
-    _require_same(path, saved.weights, actor.policy.state_dict())
+    kinds = (trained.algo.name, config.algo.name)
+    _require_same(path, kinds, saved.weights, actor.policy.state_dict())
     if wrong := config.algo.other_function(trained.algo):
         raise ConfigError(f"init_from={path}: its policy has {wrong}")
     try:
@@ -65,12 +66,15 @@ def warm_start(
     }
 
 
-def _require_same(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def _require_same(
+    path: str, kinds: tuple[str, str], there: Mapping[str, Any], here: Mapping[str, Any]
+) -> None:
+    other = "" if kinds[0] == kinds[1] else f"a policy of {kinds[0]} does not begin {kinds[1]}: "
     for name in [*here, *there]:
         shapes = [list(w[name].shape) if name in w else "missing" for w in (there, here)]
         if shapes[0] != shapes[1]:
             raise ConfigError(
-                f"init_from={path}: {name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
+                f"init_from={path}: {other}{name} is {shapes[0]} there and {shapes[1]} here\n  {WHOLE}"
             )
 
 

@@ -84,6 +84,8 @@ def read_dataset(folder: Path, most: float = math.inf) -> Dataset:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """What is written beside the rows of a dataset, which are not read."""
+    if not folder.exists():
+        raise ConfigError(f"{folder} is not there, expected the folder of a dataset")
     if not (folder / DATA).is_file() or not (folder / DOCUMENT).is_file():
         raise ConfigError(
             f"{folder}: expected the folder of a dataset, with {DATA} and {DOCUMENT}, as rlox dataset make "

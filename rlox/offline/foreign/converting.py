@@ -31,9 +31,9 @@ class Conversion:
     time_limit: int | None = None
 
 
-def converted(path: Path, folder: Path, how: Conversion | None = None) -> Dataset:
+def converted(path: Path | str, folder: Path | str, how: Conversion | None = None) -> Dataset:
     """Write what is in `path` to `folder`, row by row; files larger than memory are no trouble."""
-    how = how or Conversion()
+    path, folder, how = Path(path), Path(folder), how or Conversion()
     kind, about = format_of(path), dict[str, Any]()
     raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
     return written(

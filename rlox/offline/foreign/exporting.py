@@ -25,13 +25,19 @@ __all__ = ["exported"]
 NOTE = "rlox"
 
 
-def exported(dataset: Dataset, path: Path, kind: str) -> None:
+def exported(dataset: Dataset, path: Path | str, kind: str) -> None:
     """Write `path`, a file or for Minari a folder, in place of what is there; half of one is none.
 
     `RloxError`s name what a format cannot hold; `MissingExtraError` the package that writes it.
     """
-    write = {"d4rl": _d4rl, "minari": _minari, "npz": _npz, "parquet": _parquet}[kind]
-    path = path.absolute()
+    writers = {"d4rl": _d4rl, "minari": _minari, "npz": _npz, "parquet": _parquet}
+    if kind not in writers:
+        raise ConfigError(f"format {kind!r} is not written, expected one of {', '.join(writers)}")
+    if not isinstance(dataset, Dataset):
+        raise ConfigError(
+            f"dataset is a {type(dataset).__name__}, expected what read_dataset or converted gives"
+        )
+    write, path = writers[kind], Path(path).absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and (
         path.is_dir() != (kind == "minari") or (path.is_dir() and format_of(path) != kind)

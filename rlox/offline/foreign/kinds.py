@@ -24,7 +24,12 @@ ALIASES = {
 }
 OPTIONAL = ("next_obs", "truncated")
 
-_BEGINNINGS = {b"\x89HDF\r\n\x1a\n": "d4rl", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
+_BEGINNINGS = {
+    b"\x89HDF\r\n\x1a\n": "d4rl",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    b"PAR1": "parquet",
+}
 
 
 def format_of(path: Path) -> str:

@@ -37,7 +37,8 @@ def frames(kind: str, path: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
         told = next(
             kind for kind in (MissingExtraError, ConfigError, RloxError) if isinstance(error, kind)
         )
-        yield {"error": str(error), "kind": told.__name__}, []
+        text = str(error)
+        yield {"error": text if str(path) in text else f"{path}: {text}", "kind": told.__name__}, []
     except (
         Exception,
         MemoryError,

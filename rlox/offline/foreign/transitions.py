@@ -26,10 +26,10 @@ def transitions(blocks: Iterable[Raw], where: str, time_limit: int | None = None
 
 def _checked(blocks: Iterable[Raw], where: str, time_limit: int | None) -> Iterator[Raw]:
     for block in blocks:
-        if not {"truncated", "next_obs"} & block.keys() and time_limit is None:
+        if "truncated" not in block and time_limit is None:
             raise ConfigError(
-                f"{where} has no timeouts and no next_observations: where episodes were cut off is not "
-                "known; give time_limit=N, the steps after which they were"
+                f"{where} has no timeouts: where episodes were cut off is not known; give time_limit=N, the "
+                "steps after which they were, or more than any episode has where none was"
             )
         yield _typed(block, where)
 

@@ -42,7 +42,7 @@ def written(blocks: Iterable[Raw], about: Mapping[str, Any], folder: Path) -> Da
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".parts-") as scratch:
         columns = _spooled(blocks, Path(scratch))
-        require_columns(columns, "the dataset")
+        require_columns(columns, str(folder))
         digest = digest_of(columns)
         if about.get("digest") not in (None, digest):
             raise CheckpointError(
@@ -73,7 +73,7 @@ def _spooled(blocks: Iterable[Raw], scratch: Path) -> dict[str, FileColumn]:
                 file.write(np.ascontiguousarray(block[name]).data)
             rows += len(block["rewards"])
     if not rows:
-        raise ShapeError("there are no transitions, expected one at least")
+        raise ShapeError("no transitions were read, expected one at least")
     return {
         name: FileColumn(OpenFile(scratch / name), 0, dtype, (rows, *shape))
         for name, (dtype, shape) in kinds.items()

@@ -75,6 +75,16 @@ WRONG = {
     "text": (("show", "text"), "none of HDF5, npz and Parquet; pickled data is not read"),
     "a folder": (("show", "empty"), "expected the folder of a dataset"),
     "another kind": (("convert", "data", "to=empty", "format=minari"), "to=empty is there already"),
+    "an ending of nothing": (
+        ("convert", "data", "to=x.csv"),
+        "its ending is none of .npz, .parquet, .hdf5",
+    ),
+    "two formats": (
+        ("convert", "data", "to=x.npz", "format=d4rl"),
+        "the name says npz; give one of them",
+    ),
+    "itself": (("convert", "data", "to=./data", "overwrite=true"), "to=data is what is read"),
+    "among other files": (("convert", "data", "to=full"), "is a folder with other files (a.txt)"),
     "a folder to overwrite": (
         ("convert", "data", "to=empty", "format=minari", "overwrite=true"),
         "expected the folder of a dataset",
@@ -88,6 +98,8 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(
 ) -> None:
     Path("text").write_text("hello")
     Path("empty").mkdir()
+    Path("full").mkdir()
+    Path("full/a.txt").write_text("mine")
     before = sorted(Path().rglob("*"))
     given, said = WRONG[wrong]
     result = cli("dataset", *given)
@@ -184,3 +196,22 @@ def test_a_decision_transformer_is_asked_for_another_return(cli: Any, made: Path
     )
     of_fqe = cli("evaluate", "dt", "method=fqe", "buffer.path=data", "target_return=1")
     assert "method=fqe plays no episodes: leave target_return out" in of_fqe.err
+
+
+def test_what_is_shown_of_a_dataset_with_nan_is_json_and_check_names_choices_below_0(
+    cli: Any,
+) -> None:
+    rows = {"observations": np.zeros((6, 2), "f4"), "actions": np.array([0, 1, -1, 0, 1, 1])}
+    rewards = np.array([0.0, np.nan, 1, 2, 3, 4], "f4")
+    ends = {"terminals": np.arange(6) % 3 == 2, "timeouts": np.zeros(6, bool)}
+    np.savez("x.npz", **rows, rewards=rewards, **ends)
+    shown = cli("dataset", "show", "x.npz", "json=true").out
+
+    def strict(constant: str) -> None:
+        raise ValueError(constant)
+
+    document = json.loads(shown, parse_constant=strict)
+    assert document["found"]["returns"]["ci95"] == [None, None]
+    found = cli("dataset", "check", "x.npz", "json=true")
+    assert found.code == 1
+    assert {"not_finite", "negative_choice"} <= {one["code"] for one in json.loads(found.out)}

@@ -175,6 +175,9 @@ def test_where_nothing_says_which_steps_were_cut_off_it_is_asked_for(tmp_path: P
     path = d4rl(tmp_path / "x.hdf5", **given)
     with pytest.raises(ConfigError, match="give time_limit=N"):
         converted(path, tmp_path / "a")
+    more = {**given, "next_observations": np.arange(1.0, 11)[:, None]}
+    with pytest.raises(ConfigError, match=r"y\.hdf5 has no timeouts"):
+        converted(d4rl(tmp_path / "y.hdf5", **more), tmp_path / "c")
     assert len(converted(path, tmp_path / "b", Conversion(time_limit=1000)).columns["obs"]) == 9
 
 
@@ -281,6 +284,16 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
         patch.setenv("PYTHONPATH", env["PYTHONPATH"])
         with pytest.raises(MissingExtraError, match=r"h5py reads: pip install 'rlox\[datasets\]'"):
             converted(tmp_path / "x.hdf5", tmp_path / "c")
+
+
+def test_paths_may_be_texts_and_other_things_are_refused(tmp_path: Path) -> None:
+    found = converted(str(npz(tmp_path / "x.npz", **raw())), str(tmp_path / "a"))
+    exported(found, str(tmp_path / "y.parquet"), "parquet")
+    assert format_of(tmp_path / "y.parquet") == "parquet"
+    with pytest.raises(ConfigError, match="format 'csv' is not written, expected one of d4rl"):
+        exported(found, tmp_path / "y.csv", "csv")
+    with pytest.raises(ConfigError, match="dataset is a str, expected"):
+        exported("a", tmp_path / "y.npz", "npz")  # type: ignore[arg-type]
 
 
 def test_a_half_written_minari_dataset_is_refused(tmp_path: Path) -> None:
