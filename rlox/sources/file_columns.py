@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 from numpy.typing import DTypeLike, NDArray
 
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ShapeError
 
 __all__ = ["AT_ONCE", "Column", "FileColumn", "blocks", "file_columns", "head"]
 
@@ -97,7 +97,16 @@ class FileColumn:
         return FileColumn(self._file, self._at, self.dtype, (n, *self.shape[1:]))
 
     def take(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
-        """Copy `rows` `[k]` into `out` `[k, ...]`, which is contiguous."""
+        """Copy `rows` `[k]` into `out` `[k, ...]`; `ShapeError` for what has not that form."""
+        if (
+            out.dtype != self.dtype
+            or not out.flags.c_contiguous
+            or out.nbytes != len(rows) * self._row
+        ):
+            raise ShapeError(
+                f"out is {out.dtype} of {out.shape}, expected contiguous {self.dtype} for {len(rows)} rows "
+                f"of {self.shape[1:]}"
+            )
         if not self._row:
             return
         view = memoryview(out.reshape(-1).view(np.uint8).data)

@@ -47,7 +47,7 @@ def test_the_whole_way_refuses_them_too_and_leaves_no_dataset(name: str, tmp_pat
     assert format_of(tmp_path / file) == kind
     with pytest.raises((CheckpointError, ConfigError), match=said):
         converted(tmp_path / file, tmp_path / "out")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_files_of_no_known_format_are_not_opened(tmp_path: Path) -> None:

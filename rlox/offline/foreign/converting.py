@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,16 @@ class Conversion:
 def converted(path: Path | str, folder: Path | str, how: Conversion | None = None) -> Dataset:
     """Write what is in `path` to `folder`, row by row; files larger than memory are no trouble."""
     path, folder, how = Path(path), Path(folder), how or Conversion()
+    fresh = not folder.exists()
     kind, about = format_of(path), dict[str, Any]()
     raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
-    return written(
-        _told(transitions(raw, str(path), how.time_limit), about, path, kind, how), about, folder
-    )
+    rows = _told(transitions(raw, str(path), how.time_limit), about, path, kind, how)
+    try:
+        return written(rows, about, folder)
+    finally:
+        if fresh:
+            with suppress(OSError):  # something is in it: a dataset, if all went well
+                folder.rmdir()
 
 
 def _own(path: Path, about: dict[str, Any]) -> Iterator[Raw]:

@@ -6,10 +6,11 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -33,25 +34,29 @@ def received(kind: str, path: Path, about: dict[str, Any]) -> Iterator[Raw]:
     """
     # no plugins of HDF5 are loaded, whatever the environment has set
     env = {**os.environ, "HDF5_PLUGIN_PRELOAD": "::", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [*READER, kind, str(path.absolute())],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
-    )  # fmt: skip
-    try:
-        pipe = _Pipe(process, path)
-        while (block := _frame(pipe, path, about)) is not None:
-            yield block
-    finally:
-        process.kill()
-        process.communicate()
+    with (
+        tempfile.TemporaryFile() as told
+    ):  # a pipe that nobody reads would stop a reader that says much
+        process = subprocess.Popen(
+            [*READER, kind, str(path.absolute())],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told, env=env,
+        )  # fmt: skip
+        try:
+            pipe = _Pipe(process, path, told)
+            while (block := _frame(pipe, path, about)) is not None:
+                yield block
+        finally:
+            process.kill()
+            process.communicate()
 
 
 class _Pipe:
     """What comes from the reader, so many bytes at a time."""
 
-    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], path: Path, told: IO[bytes]) -> None:
         assert process.stdout is not None
-        self._process, self._path, self._fd = process, path, process.stdout.fileno()
+        self._process, self._path, self._told = process, path, told
+        self._fd = process.stdout.fileno()
 
     def read(self, n: int) -> bytearray:
         """`n` bytes."""
@@ -75,9 +80,10 @@ class _Pipe:
                 )
 
     def _ended(self) -> None:
-        _, told = self._process.communicate()
-        code = self._process.returncode
-        last = told.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
+        code = self._process.wait()
+        self._told.seek(max(0, self._told.seek(0, os.SEEK_END) - 4096))
+        told = self._told.read().decode(errors="replace")
+        last = told.strip().splitlines()[-1:] or ["nothing was said"]
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise CheckpointError(
             f"{self._path} ended the process that read it ({how}: {last[0]}); the file is damaged"
@@ -93,10 +99,17 @@ def _frame(pipe: _Pipe, path: Path, about: dict[str, Any]) -> Raw | None:
     if "error" in header:
         kinds = {"MissingExtraError": MissingExtraError, "ConfigError": ConfigError}
         raise kinds.get(str(header.get("kind")), CheckpointError)(str(header["error"]))
-    if "about" in header:
-        about.update(header["about"])
-        return None
-    return {str(name): _array(pipe, path, str(name), *of) for name, *of in header["columns"]}
+    try:
+        if "about" in header:
+            about.update(header["about"])
+            return None
+        return {str(name): _array(pipe, path, str(name), *of) for name, *of in header["columns"]}
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: its reader says what is no block of rows: {error}"
+        ) from error
 
 
 def _array(pipe: _Pipe, path: Path, name: str, dtype: str, shape: list[int]) -> Any:

@@ -253,6 +253,21 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
     monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", die))
     with pytest.raises(CheckpointError, match=r"x\.npz ended the process that read it \(signal 11"):
         converted(path, tmp_path / "a")
+    lies = {
+        "no arrays": {"columns": [["obs", "O", [3]]]},
+        "no list": {"columns": 7},
+        "no header": {},
+    }
+    for said in lies.values():
+        text = json.dumps(said).encode()
+        lie = f"import os; os.write(1, {len(text).to_bytes(8, 'little') + text!r})"
+        monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", lie))
+        with pytest.raises(CheckpointError, match="its reader says"):
+            converted(path, tmp_path / "c")
+    much = "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
+    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", much))
+    with pytest.raises(CheckpointError, match=r"exit code 3: the end"):
+        converted(path, tmp_path / "d")
     monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", "import time; time.sleep(60)"))
     monkeypatch.setattr(receiving, "PATIENCE", 0.6)
     with pytest.raises(CheckpointError, match="has made nothing of it"):

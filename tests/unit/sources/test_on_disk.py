@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlox.algorithms import BC, IQL, DecisionTransformer
-from rlox.errors import CheckpointError, ConfigError, NonFiniteError
+from rlox.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 from rlox.runs.record import dataset_of, write_dataset
 from rlox.sources import file_columns as module
 from rlox.sources.dataset_file import DATA, read_dataset
@@ -85,6 +85,9 @@ def test_a_batch_is_drawn_into_the_memory_of_one_before(tmp_path: Path) -> None:
     assert disk.sample(16, 2, n_batches=2, out=out) is out
     assert all(out[name] is before[name] for name in ("obs", "next_obs", "actions"))
     assert_same(memory.sample(16, 2, n_batches=2), out)
+    for wrong in (out["obs"][:, ::2], out["obs"].astype(np.float64)):
+        with pytest.raises(ShapeError, match="expected contiguous float32"):
+            disk.sample(16, 2, n_batches=2, out={**out, "obs": wrong})
 
 
 def test_slices_of_a_column_are_its_rows_and_blocks_are_all_of_them(
