@@ -3,7 +3,7 @@
 For each seed SAC learns the task; its buffer up to the first checkpoint past a third of the way is the
 dataset medium-replay, that checkpoint's sampled play the dataset medium. Each algorithm learns from both, and
 its final policy is judged on the same 50 episodes, `reset(seed=100000 + i)`. TD3 without the cloning term
-stands beside them: it is what offline learning has to be held back from.
+stands beside them.
 
     pip install . && python benchmarks/learning/offline_control.py
 """

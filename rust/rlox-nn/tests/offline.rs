@@ -90,76 +90,87 @@ fn gradients_of_cloning_are_those_of_finite_differences() {
     }
 }
 
-#[test]
-fn gradients_of_implicit_q_learning_are_those_of_finite_differences() {
-    let sizes = [OBS, HIDDEN[0], HIDDEN[1], SIZE];
-    let of_value = [OBS, HIDDEN[0], HIDDEN[1], 1];
-    for activation in Activation::ALL {
-        let critics = CriticsArchitecture {
-            members: 2,
-            obs_dim: OBS,
-            size: SIZE,
-            hidden: HIDDEN.to_vec(),
-            activation,
-        };
+/// Networks of one activation, their parameters and a batch.
+struct Iql {
+    nets: (Mlp, Critics, Mlp),
+    /// Of actor, critics and value.
+    layouts: [Layout; 3],
+    at: [Vec<f64>; 3],
+    target: Vec<f64>,
+    columns: [Vec<f64>; 4],
+}
+
+impl Iql {
+    fn new(activation: Activation) -> Self {
+        let (sizes, of_value) = ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
+        let hidden = HIDDEN.to_vec();
+        let critics =
+            CriticsArchitecture { members: 2, obs_dim: OBS, size: SIZE, hidden, activation };
         let layouts = [
             with_log_std("actor", &sizes),
             Layout::aligned(16, critics.named()).unwrap(),
             Layout::aligned(16, named("value", &of_value)).unwrap(),
         ];
-        let actor = Mlp::new(&layouts[0], "actor", &sizes, activation).unwrap();
-        let value = Mlp::new(&layouts[2], "value", &of_value, activation).unwrap();
-        let q = Critics::new(&layouts[1], &critics).unwrap();
+        let nets = (
+            Mlp::new(&layouts[0], "actor", &sizes, activation).unwrap(),
+            Critics::new(&layouts[1], &critics).unwrap(),
+            Mlp::new(&layouts[2], "value", &of_value, activation).unwrap(),
+        );
         let mut stream = Stream::new(4, "iql", 0);
         let at = layouts.each_ref().map(|layout| {
             normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>()
         });
-        let target: Vec<f64> = at[1].iter().map(|x| 0.7 * x).collect();
+        let target = at[1].iter().map(|x| 0.7 * x).collect();
         let columns = [ROWS * OBS, ROWS * SIZE, ROWS, ROWS * OBS].map(|n| normals(&mut stream, n));
-        let discounts = [0.9, 0.0, 0.9, 0.9, 0.0, 0.9, 0.9];
-        let told = |at: &[Vec<f64>; 3]| -> Result<([f64; 3], [Vec<f64>; 3])> {
-            let [mut a, mut c, mut v] = at.clone();
-            let mut moments = [&a, &c, &v].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
-            let (mut steps, mut errors) = ([0; 3], [0.0; ROWS]);
-            let [of_a, of_c, of_v] = &mut moments;
-            let [by_a, by_c, by_v] = &mut steps;
-            let mut target = target.clone();
-            let mut of = IqlParameters {
-                actor: learned(&mut a, of_a, by_a),
-                critic: learned(&mut c, of_c, by_c),
-                value: learned(&mut v, of_v, by_v),
-                target: &mut target,
-            };
-            let settings = IqlSettings {
-                learning_rate: 0.0,
-                actor_learning_rate: 0.0,
-                max_grad_norm: None,
-                tau: 0.5,
-                expectile: 0.8,
-                temperature: 1.5,
-                max_weight: 3.0,
-            };
-            let [obs, actions, rewards, next_obs] = &columns;
-            let discounts = &discounts;
-            let batches =
-                Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
-            let mut engine = IqlEngine::new(
-                (actor.clone(), layouts[0].clone()),
-                (q.clone(), layouts[1].clone()),
-                (value.clone(), layouts[2].clone()),
-            )?;
-            let told = engine.learn(&mut of, batches, &settings, &mut errors)?;
-            let gradients = moments.map(|[first, _]| first.iter().map(|m| 10.0 * m).collect());
-            Ok(([told.actor, told.critic, told.value], gradients))
+        Self { nets, layouts, at, target, columns }
+    }
+
+    /// Losses of actor, critics and value where these are, and their gradients.
+    fn losses(&self, at: &[Vec<f64>; 3]) -> Result<([f64; 3], [Vec<f64>; 3])> {
+        let [mut a, mut c, mut v] = at.clone();
+        let mut moments = [&a, &c, &v].map(|of| [vec![0.0; of.len()], vec![0.0; of.len()]]);
+        let (mut steps, mut errors, mut target) = ([0; 3], [0.0; ROWS], self.target.clone());
+        let ([of_a, of_c, of_v], [by_a, by_c, by_v]) = (&mut moments, &mut steps);
+        let mut of = IqlParameters {
+            actor: learned(&mut a, of_a, by_a),
+            critic: learned(&mut c, of_c, by_c),
+            value: learned(&mut v, of_v, by_v),
+            target: &mut target,
         };
-        let (_, gradients) = told(&at).unwrap();
+        let [obs, actions, rewards, next_obs] = &self.columns;
+        let discounts = &[0.9, 0.0, 0.9, 0.9, 0.0, 0.9, 0.9];
+        let batches =
+            Batches { rows: ROWS, obs, actions, rewards, next_obs, discounts, weights: None };
+        let ((actor, critics, value), [la, lc, lv]) = (self.nets.clone(), self.layouts.clone());
+        let mut engine = IqlEngine::new((actor, la), (critics, lc), (value, lv))?;
+        let told = engine.learn(&mut of, batches, &SETTINGS, &mut errors)?;
+        let gradients = moments.map(|[first, _]| first.iter().map(|m| 10.0 * m).collect());
+        Ok(([told.actor, told.critic, told.value], gradients))
+    }
+}
+
+const SETTINGS: IqlSettings = IqlSettings {
+    learning_rate: 0.0,
+    actor_learning_rate: 0.0,
+    max_grad_norm: None,
+    tau: 0.5,
+    expectile: 0.8,
+    temperature: 1.5,
+    max_weight: 3.0,
+};
+
+#[test]
+fn gradients_of_implicit_q_learning_are_those_of_finite_differences() {
+    for activation in Activation::ALL {
+        let case = Iql::new(activation);
+        let (_, gradients) = case.losses(&case.at).unwrap();
         for (net, gradient) in gradients.iter().enumerate() {
             let loss = |own: &[f64]| {
-                let mut at = at.clone();
+                let mut at = case.at.clone();
                 at[net] = own.to_vec();
-                told(&at).unwrap().0[net]
+                case.losses(&at).unwrap().0[net]
             };
-            let apart = apart(&at[net], gradient, loss);
+            let apart = apart(&case.at[net], gradient, loss);
             assert!(apart < 1e-6, "{activation:?} net {net}: {apart}");
         }
     }
