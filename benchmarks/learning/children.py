@@ -10,11 +10,16 @@ from pathlib import Path
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
-def python(*arguments: str | Path) -> str:
-    """What this interpreter printed with these arguments; it finds the environments beside this file."""
-    command = [sys.executable, *map(str, arguments)]
+def python(*arguments: str | Path, interpreter: Path | None = None) -> str:
+    """What this interpreter printed with these arguments; it finds the environments beside this file.
+
+    Another `interpreter` has packages of its own, and finds no others.
+    """
+    command = [str(interpreter or sys.executable), *map(str, arguments)]
     path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path)}
+    if interpreter is not None:
+        del env["PYTHONPATH"]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")

@@ -1,11 +1,11 @@
-"""Offline algorithms on datasets that a SAC run leaves: runs and table of experiments/offline_control.
+"""Offline algorithms on datasets that SAC runs leave: missing runs, table of experiments/offline_control.
 
-For each seed SAC learns the task; its buffer up to the first checkpoint past a third of the way is the
-dataset medium-replay, that checkpoint's sampled play the dataset medium. Each algorithm learns from both, and
-its final policy is judged on the same 50 episodes, `reset(seed=100000 + i)`. TD3 without the cloning term
-stands beside them.
+SAC learns a task; its buffer up to the first checkpoint past a third of the way from random to its best
+is the dataset medium-replay, that checkpoint's sampled play the dataset medium. Each algorithm learns from
+a dataset, and its final policy is judged on the same 50 episodes, `reset(seed=100000 + i)`. TD3 without the
+cloning term stands beside them, and d3rlpy's algorithms, where an interpreter that has d3rlpy is named.
 
-    pip install . && python benchmarks/learning/offline_control.py
+    pip install '.[datasets,mujoco]' && python benchmarks/learning/offline_control.py --data FOLDER
 """
 
 from __future__ import annotations
@@ -13,85 +13,59 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from children import python, train
-from numpy.typing import NDArray
-from tables import RESAMPLES, interval
+from offline_legs import ALGORITHMS, FOLDER, LEGS, PEERS, Leg, path_of
+from offline_report import report
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "experiments" / "offline_control"
-ASKED = 9  # returns that a Decision Transformer is asked for
-QUALITIES = ("medium-replay", "medium")
 RLOX = ("-P", "-m", "rlox_cli.main")
-
-# By name what is trained; rewards of IQL are scaled as its authors do.
-ALGORITHMS: dict[str, tuple[str, ...]] = {
-    "BC": ("algo=bc",),
-    "TD3+BC": ("algo=td3_bc",),
-    "IQL": ("algo=iql", "algo.scale_rewards=returns"),
-    "CQL": ("algo=cql",),
-    "DT": ("algo=decision_transformer", "algo.warmup_updates=1000"),
-    "TD3": ("algo=td3_bc", "algo.alpha=1e9"),
-}
+ASKED = 9  # returns that a Decision Transformer is asked for
+TOLD = ("digest", "transitions", "scores", "behaviour", "checkpoint")  # of a dataset
 
 
-@dataclass(frozen=True)
-class Leg:
-    """A task: how SAC learns it, and how many updates are made offline; seeds are 0, 1, ... `seeds` - 1."""
-
-    env: str
-    steps: int
-    updates: int
-    transitions: int
-    behaviour: tuple[str, ...]
-    seeds: int = 5
-
-
-LEGS = (
-    Leg(
-        "Pendulum-v1", 10_000, 10_000, 20_000,
-        ("algo.net_arch=[64,64]", "algo.backend=native", "checkpoint.every=250"),
-    ),
-)  # fmt: skip
-
-
-def made(leg: Leg, seed: int, folder: Path) -> dict[str, Path]:
-    """The datasets of a seed, made where they are not."""
-    found = {quality: folder / f"{leg.env}_s{seed}_{quality}" for quality in QUALITIES}
-    if all((path / "dataset.json").exists() for path in found.values()):
-        return found
+def made(leg: Leg, seed: int, folder: Path) -> Path:
+    """The dataset of a seed, made where it is not, from a SAC run that is made where it is not."""
+    path = folder / f"{leg.env}_s{seed}_{leg.quality}"
+    if (path / "dataset.json").exists():
+        return path
+    root = folder / f"{leg.env}_s{seed}_sac"
+    finished = list(root.glob("*/*/*/result.json"))
     of = ("algo=sac", f"env={leg.env}", "tuned=none", f"seed={seed}", f"total_steps={leg.steps}")
-    run = train(folder / f"{leg.env}_s{seed}_sac", *of, *leg.behaviour, "checkpoint.keep=1000")
-    for quality, path in found.items():
-        given = [f"policy={run}", f"quality={quality}"]
-        if quality != "medium-replay":
-            given.append(f"steps={leg.transitions}")
-        python(*RLOX, "dataset", "make", path, *given, "overwrite=true")
-    return found
+    run = (
+        finished[0].parent if finished else train(root, *of, *leg.behaviour, "checkpoint.keep=1000")
+    )
+    given = [f"policy={run}", f"quality={leg.quality}", "overwrite=true"]
+    if leg.transitions is not None:
+        given.append(f"steps={leg.transitions}")
+    python(*RLOX, "dataset", "make", path, *given)
+    return path
 
 
 def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     """Returns of the final policy, and where they come from; the run stays beside its data."""
-    of = (f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates}", f"buffer.path={data}")
-    root = data.with_name(f"{data.name}_{algorithm}")
+    root = data.with_name(f"{data.name}_{algorithm}_s{seed}")
     if root.exists():  # of a campaign that was stopped
         shutil.rmtree(root)
-    run = train(root, *ALGORITHMS[algorithm], "tuned=none", *of, "eval.episodes=50")
+    run = train(
+        root,
+        *ALGORITHMS[algorithm],
+        f"algo.hidden={leg.width}" if algorithm == "DT" else f"algo.net_arch=[{leg.width},{leg.width}]",
+        *(leg.options or {}).get(algorithm, ()),
+        *("tuned=none", f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates[algorithm]}"),
+        f"buffer.path={data}",
+    )  # fmt: skip
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     about = json.loads((data / "dataset.json").read_text())
     asked = followed(run, about["returns"]) if algorithm == "DT" else None
-    told = ("digest", "transitions", "scores", "behaviour", "checkpoint")
     return {
         "returns": result["episodes"],
         "updates": result["updates"],
-        **({} if asked is None else {"asked": asked}),
-        "dataset": {name: about[name] for name in told},
+        **({} if asked is None else {"asked": asked, "follows": rank_correlation(asked)}),
+        "dataset": about["digest"],
         "packages": origin["packages"],
     }
 
@@ -112,87 +86,63 @@ def rank_correlation(pairs: list[list[float]]) -> float:
     return float(np.corrcoef(ranks)[0, 1])
 
 
-def path_of(leg: Leg, quality: str, algorithm: str, seed: int) -> Path:
-    """Where one result is."""
-    return FOLDER / "results" / f"{leg.env}_{quality}_{algorithm}_s{seed}.json"
+def of_peer(interpreter: Path, leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
+    """What d3rlpy makes of the same rows, in a process of its own environment."""
+    rows = data.with_suffix(".npz")
+    if not rows.exists():
+        python(*RLOX, "dataset", "convert", data, f"to={rows}")
+    script = Path(__file__).with_name("offline_d3rlpy.py")
+    sizes = ("--updates", leg.updates[algorithm], "--seed", seed, "--width", leg.width)
+    given = (rows, algorithm, "--env", leg.env, *sizes)
+    found: dict[str, Any] = json.loads(
+        python(script, *map(str, given), interpreter=interpreter).splitlines()[-1]
+    )
+    about = json.loads((data / "dataset.json").read_text())
+    return {**found, "updates": leg.updates[algorithm], "dataset": about["digest"]}
 
 
-def report() -> None:
-    """expected.json and the table of what is complete."""
-    lines = ["| task | dataset | behaviour | " + " | ".join(ALGORITHMS) + " |"]
-    lines.append("|" + "---|" * (3 + len(ALGORITHMS)))
-    document: dict[str, Any] = {}
-    for leg in LEGS:
-        for quality in QUALITIES:
-            runs = {name: _runs(leg, quality, name) for name in ALGORITHMS}
-            there = {name: of for name, of in runs.items() if of}
-            if not there:
-                continue
-            found = {name: _scores(of) for name, of in there.items()}
-            behaviour = [r["dataset"]["behaviour"]["mean"] for r in next(iter(there.values()))]
-            cells = [_cell(found[name]) if name in found else "-" for name in ALGORITHMS]
-            mean = f"{np.mean(behaviour):.0f}"
-            lines.append(f"| {leg.env} | {quality} | {mean} | " + " | ".join(cells) + " |")
-            document[f"{leg.env} {quality}"] = {
-                "behaviour": behaviour,
-                **found,
-                "packages": next(iter(there.values()))[0]["packages"],
-            }
-            if "DT" in there:
-                follows = [rank_correlation(run["asked"]) for run in there["DT"]]
-                document[f"{leg.env} {quality}"]["DT follows, rank correlations"] = follows
-    (FOLDER / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
-    (FOLDER / "table.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Small and whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _runs(leg: Leg, quality: str, algorithm: str) -> list[dict[str, Any]]:
-    """All seeds' results, or none where one is missing."""
-    paths = [path_of(leg, quality, algorithm, seed) for seed in range(leg.seeds)]
-    if not all(path.exists() for path in paths):
-        return []
-    return [json.loads(path.read_text()) for path in paths]
-
-
-def _scores(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean over seeds of the mean return, its standard error and bootstrap interval."""
-    scores: NDArray[Any] = np.array([np.mean(run["returns"]) for run in runs])
-    rng = np.random.default_rng(0)
-    draws = scores[rng.integers(0, len(scores), (RESAMPLES, len(scores)))].mean(axis=1)
-    return {
-        "scores": scores.tolist(),
-        "mean": float(scores.mean()),
-        "se": float(scores.std(ddof=1) / np.sqrt(len(scores))),
-        "ci95": interval(draws),
-    }
-
-
-def _cell(found: dict[str, Any]) -> str:
-    low, high = found["ci95"]
-    return f"{found['mean']:.0f} [{low:.0f}, {high:.0f}]"
+def run_missing(given: argparse.Namespace) -> None:
+    """Every run that is asked for and whose result is not there."""
+    for leg in (leg for leg in LEGS if not given.legs or leg.name in given.legs):
+        for seed in given.seeds or range(leg.seeds):
+            for algorithm in (a for a in given.algorithms or ALGORITHMS if a in leg.updates):
+                peer = given.d3rlpy_python is not None
+                if peer and algorithm not in PEERS:
+                    continue
+                path = path_of(leg, f"{algorithm} d3rlpy" if peer else algorithm, seed)
+                if path.exists():
+                    continue
+                data = made(leg, leg.of_data(seed), given.data)
+                about = json.loads((data / "dataset.json").read_text())
+                known = FOLDER / "datasets" / f"{leg.name}_s{leg.of_data(seed)}.json"
+                write(known, {name: about[name] for name in TOLD})
+                if peer:
+                    result = of_peer(given.d3rlpy_python, leg, seed, algorithm, data)
+                else:
+                    result = learned(leg, seed, algorithm, data)
+                write(path, result)
+                print(f"{path.stem}: {np.mean(result['returns']):.1f}", flush=True)
 
 
 def main() -> None:
     """Run what is missing, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="where datasets and runs are kept")
+    parser.add_argument("--legs", nargs="+", choices=[leg.name for leg in LEGS])
     parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS))
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument(
-        "--data", type=Path, help="where datasets and runs are kept, and looked for"
+        "--d3rlpy-python",
+        type=Path,
+        help="run d3rlpy's instead, by this interpreter, which has d3rlpy 2.8.1",
     )
-    given = parser.parse_args()
-    kept = given.data or Path(tempfile.mkdtemp())
-    for leg in LEGS:
-        for seed in given.seeds or range(leg.seeds):
-            for algorithm in given.algorithms or ALGORITHMS:
-                for quality in QUALITIES:
-                    path = path_of(leg, quality, algorithm, seed)
-                    if path.exists():
-                        continue
-                    result = learned(leg, seed, algorithm, made(leg, seed, kept)[quality])
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(json.dumps(result, indent=1) + "\n")
-                    print(f"{path.stem}: {np.mean(result['returns']):.1f}", flush=True)
+    run_missing(parser.parse_args())
     report()
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from children import python
-from offline_control import FOLDER, RLOX
+from offline_control import RLOX
+from offline_legs import FOLDER
 
 from rlox.algorithms import ALGORITHMS
 from rlox.runs.checkpoint import read_checkpoint
@@ -35,7 +36,7 @@ def run_of(data: Path, seed: int, policy: str) -> tuple[Path, str]:
         about = json.loads((data / f"{ENV}_s{seed}_medium" / "dataset.json").read_text())
         root, checkpoint = data / f"{ENV}_s{seed}_sac", about["checkpoint"]
     else:
-        root, checkpoint = data / f"{ENV}_s{seed}_medium-replay_{policy}", "last"
+        root, checkpoint = data / f"{ENV}_s{seed}_medium-replay_{policy}_s{seed}", "last"
     return next(root.glob("*/*/*/result.json")).parent, checkpoint
 
 

@@ -120,12 +120,14 @@ def scores_by_figure(experiment: str, document: dict[str, Any]) -> dict[str, lis
     for name, leg in legs(document).items():
         for about in {"behaviour", "bc"} & set(leg):
             found[f"{name}/{about}"] = of_runs(about, f"{experiment}/results/{name}")
+        if "follows" in leg:
+            found[f"{name}/follows"] = of_runs("follows", f"{experiment}/results/{name}_DT")
         for system in leg.get("systems", {"rlox", "sb3"} & set(leg)):
             place = f"{experiment}/results/{name}_{system.replace(' ', '-')}"
             places = {place, ELSEWHERE.get(f"{experiment}/{name}/{system}", place)}
             own = f"{name}/systems/{system}" if "systems" in leg else f"{name}/{system}"
             found[own] = of_runs("returns", *places)
-            if "systems" in leg:
+            if "systems" in leg and "training" in leg["systems"][system]:
                 found[f"{own}/training"] = of_runs("training", *places)
             if "training" in leg:
                 found[f"{name}/training/{system}"] = of_runs("training", *places)

@@ -165,7 +165,11 @@ def test_sampled_recordings_are_a_function_of_the_seed() -> None:
     ("options", "error", "message"),
     [
         ({"dataset": CARTPOLE, "env_id": "Acrobot-v1"}, ShapeError, "4 numbers, Acrobot-v1 of 6"),
-        ({"dataset": CARTPOLE, "obs_dim": 4}, ConfigError, "needs algo.obs_dim, algo.act_dim and algo"),
+        (
+            {"dataset": CARTPOLE, "obs_dim": 4},
+            ConfigError,
+            "needs algo.obs_dim, algo.act_dim and algo",
+        ),
         ({"env_id": "CartPole-v1"}, ConfigError, "missing key 'buffer.path'"),
         (
             {"dataset": CARTPOLE, "env_id": "CartPole-v1", "act_dim": 3},

@@ -1,0 +1,77 @@
+"""The legs of offline_control.py: datasets of a task, and what learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "offline_control"
+NATIVE = "algo.backend=native"
+
+# By name what is trained; rewards of IQL are scaled as its authors do.
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "BC": ("algo=bc", NATIVE),
+    "TD3+BC": ("algo=td3_bc", NATIVE),
+    "IQL": ("algo=iql", "algo.scale_rewards=returns", NATIVE),
+    "CQL": ("algo=cql",),
+    "DT": ("algo=decision_transformer", "algo.warmup_updates=1000"),
+    "TD3": ("algo=td3_bc", "algo.alpha=1e9", NATIVE),
+}
+PEERS = ("BC", "TD3+BC", "IQL", "CQL", "DT")  # that d3rlpy has, too
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Datasets of a task, and what learns from them.
+
+    Attributes
+    ----------
+    env, steps, behaviour : the task, and how SAC learns it
+    quality : of the dataset
+    transitions : of datasets that are played; None: a buffer has as many as it has
+    updates : of each algorithm that is compared
+    seeds : 0, 1, ... `seeds` - 1; with `shared` all learn from the dataset of seed 0
+    width : of the networks' two layers, and of a transformer
+    options : beside, by algorithm
+    """
+
+    env: str
+    steps: int
+    behaviour: tuple[str, ...]
+    quality: str
+    transitions: int | None
+    updates: dict[str, int]
+    seeds: int
+    width: int
+    shared: bool = False
+    options: dict[str, tuple[str, ...]] | None = None
+
+    @property
+    def name(self) -> str:
+        """As files are called."""
+        return f"{self.env}_{self.quality}"
+
+    def of_data(self, seed: int) -> int:
+        """The seed of the dataset that `seed` learns from."""
+        return 0 if self.shared else seed
+
+
+PENDULUM = {
+    "env": "Pendulum-v1", "steps": 10_000, "updates": dict.fromkeys(ALGORITHMS, 10_000), "seeds": 5,
+    "behaviour": ("algo.net_arch=[64,64]", NATIVE, "checkpoint.every=250"),
+    "options": {"DT": ("algo.context_length=10",)}, "width": 64,
+}  # fmt: skip
+LEGS = (
+    Leg(**PENDULUM, quality="medium-replay", transitions=None),
+    Leg(**PENDULUM, quality="medium", transitions=20_000),
+    Leg(
+        "Hopper-v5", 200_000, (NATIVE, "checkpoint.every=10000"), "medium-replay", None,
+        {"BC": 100_000, "TD3+BC": 100_000, "IQL": 100_000, "CQL": 30_000, "TD3": 100_000},
+        seeds=3, width=256, shared=True,
+    ),
+)  # fmt: skip
+
+
+def path_of(leg: Leg, system: str, seed: int) -> Path:
+    """Where one result is."""
+    return FOLDER / "results" / f"{leg.name}_{system.replace(' ', '-')}_s{seed}.json"
