@@ -100,6 +100,23 @@ def test_an_expectile_of_a_half_is_the_mean_and_others_lie_where_they_should() -
     assert float(expectile_gradient(v, pair, 0.9).sum()) == pytest.approx(0.0, abs=1e-7)
 
 
+def test_iqls_value_at_an_expectile_of_a_half_takes_the_steps_of_squared_errors() -> None:
+    torch.manual_seed(0)
+    learner = IQLLearner(
+        ImplicitPolicy(*SIZES), make(IQLConfig, {"expectile": 0.5, "learning_rate": 0.01})
+    )
+    regressed, data = copy.deepcopy(learner.policy.value), batches(1)
+    optimizer = torch.optim.Adam(regressed.parameters(), 0.01)
+    for _ in range(6):
+        lowest = q_values(learner.target.module, data.obs[0], data.actions[0]).detach().amin(0)
+        loss = 0.5 * torch.nn.functional.mse_loss(regressed(data.obs[0]).squeeze(-1), lowest)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        learner.update(data, Clock(horizon=100))
+        torch.testing.assert_close(vector(learner.policy.value), vector(regressed))
+
+
 def test_iql_asks_for_no_value_of_an_action_that_is_not_the_datasets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
