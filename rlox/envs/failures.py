@@ -1,13 +1,18 @@
-"""What is said of an exception that an environment raised."""
+"""What is said of an exception that an environment raised, and of an observation that is not of its space."""
 
 from __future__ import annotations
 
 import re
 import traceback
+from typing import Any
 
+from numpy.typing import NDArray
+
+from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.errors import EnvError
 from rlox.importing import wording
 
-__all__ = ["raised"]
+__all__ = ["encoded", "raised"]
 
 # What Python says where a result is taken apart that has not as many parts.
 _OTHER_LENGTH = re.compile(
@@ -26,6 +31,16 @@ def raised(who: str, call: str, error: BaseException) -> str:
     if name in _RETURNS and _OTHER_LENGTH.match(str(error)) and _calls(error, name):
         return f"{said}; {_RETURNS[name]}"
     return said
+
+
+def encoded(codec: ObservationCodec, observation: Any, row: NDArray[Any], who: str) -> None:
+    """Into `row` what `who` observed; `EnvError` where it has not the form of its space."""
+    try:
+        codec.encode_into(observation, row)
+    except (ValueError, TypeError, IndexError) as error:
+        raise EnvError(
+            f"{who} gave an observation of shape {shape_of(observation)}, expected {codec.space}: {error}"
+        ) from error
 
 
 def _calls(error: BaseException, name: str) -> bool:

@@ -14,9 +14,9 @@ from rlox._core import stream_seed
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import Finals, reward_of
 from rlox.envs.columns import apart, joined
-from rlox.envs.failures import raised
+from rlox.envs.failures import encoded, raised
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.spaces import ObservationCodec
 from rlox.envs.stacks import frames_in
 from rlox.errors import EnvError
 
@@ -123,13 +123,7 @@ class SyncGymVecEnv:
         return info
 
     def _encode(self, i: int, observation: Any, row: NDArray[Any]) -> None:
-        try:
-            self.observations.encode_into(observation, row)
-        except (ValueError, TypeError, IndexError) as error:
-            raise EnvError(
-                f"{self.name} (copy {i}) gave an observation of shape {shape_of(observation)}, "
-                f"expected {self.observation_space}: {error}"
-            ) from error
+        encoded(self.observations, observation, row, f"{self.name} (copy {i})")
 
 
 def _raised(name: str, i: int, call: str, error: BaseException) -> EnvError:

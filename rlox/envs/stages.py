@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.base import reward_of
-from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.failures import encoded
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import EnvError, RloxError
 
 __all__ = ["LocalStage", "Stage", "Stepped"]
@@ -85,13 +86,7 @@ class LocalStage:
             env.close()
 
     def _write(self, place: int, seen: Any) -> None:
-        try:
-            self.observations.encode_into(seen, self.rows[place])
-        except (ValueError, TypeError, IndexError) as error:
-            raise EnvError(
-                f"{self._episode(place)} gave an observation of shape {shape_of(seen)}, expected "
-                f"{self.observations.space}: {error}"
-            ) from error
+        encoded(self.observations, seen, self.rows[place], self._episode(place))
 
     def _raised(self, place: int, call: str, error: BaseException) -> EnvError:
         kind = type(error).__name__

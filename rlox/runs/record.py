@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlox.disk import replace_file
+from rlox.envs.failures import encoded, raised
 from rlox.envs.make import EnvSource, single_factory
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
 from rlox.training.actor import ActorOf
@@ -130,12 +132,16 @@ def play(
     """One episode into `rows`; its return."""
     total = 0.0
     seen = actor.observations.seen  # a dataset has no masks
-    obs, player = _encoded(actor, env.reset(seed=seed)[0]), actor.player(1)
+    with _named(env, seed, "reset"):
+        first, _ = env.reset(seed=seed)
+    obs, player = _encoded(actor, first, env, seed), actor.player(1)
     while True:
         action = player.act(obs, generator)
-        raw, reward, terminated, truncated, _ = env.step(actor.actions.each(action)[0])
+        chosen = actor.actions.each(action)[0]
+        with _named(env, seed, "step"):
+            raw, reward, terminated, truncated, _ = env.step(chosen)
         player.paid([float(reward)])
-        after = _encoded(actor, raw)
+        after = _encoded(actor, raw, env, seed)
         rows.add(
             {
                 "obs": obs[0, :seen],
@@ -151,7 +157,25 @@ def play(
             return total
 
 
-def _encoded(actor: ActorOf[Any], raw: Any) -> NDArray[np.float32]:
+@contextmanager
+def _named(env: gym.Env[Any, Any], seed: int, call: str) -> Iterator[None]:
+    """Whatever an environment raises is its failure, told with its name and the episode."""
+    try:
+        yield
+    except RloxError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise EnvError(raised(_told(env, seed), call, error)) from error
+
+
+def _encoded(
+    actor: ActorOf[Any], raw: Any, env: gym.Env[Any, Any], seed: int
+) -> NDArray[np.float32]:
     row = actor.observations.rows(1)
-    actor.observations.encode_into(raw, row[0])
+    encoded(actor.observations, raw, row[0], _told(env, seed))
     return row
+
+
+def _told(env: gym.Env[Any, Any], seed: int) -> str:
+    name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
+    return f"{name} (episode of seed {seed})"

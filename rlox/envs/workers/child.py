@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from rlox._core import set_num_threads
 from rlox.envs.base import reward_of
-from rlox.envs.failures import raised
+from rlox.envs.failures import encoded, raised
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.spaces import shape_of
 from rlox.envs.stacks import frames_in
 from rlox.envs.workers.job import Failure, Job, Report, Told
 from rlox.envs.workers.memory import Rows, codecs_of
@@ -203,13 +202,7 @@ class _Worker:
 
     def write(self, i: int, seen: Any, row: NDArray[Any]) -> None:
         """An observation as a row of the shared memory."""
-        try:
-            self.observations.encode_into(seen, row)
-        except (ValueError, TypeError, IndexError) as error:
-            raise EnvError(
-                f"{self.job.name} (copy {i}) gave an observation of shape {shape_of(seen)}, expected "
-                f"{self.observations.space}: {error}"
-            ) from error
+        encoded(self.observations, seen, row, f"{self.job.name} (copy {i})")
 
     def failure(self, i: int, call: str, error: BaseException) -> Failure:
         """What environment `i` raised in a call."""

@@ -122,3 +122,24 @@ def test_a_run_whose_dataset_was_moved_goes_on_with_it_and_with_no_other(
     assert "another dataset" in refused.err
     assert cli("train", "resume=run", "total_steps=32", "buffer.path=moved").code == 0
     assert json.loads(Path("run/result.json").read_text())["updates"] == 32
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("step-fails", "raised ZeroDivisionError in step: float division by zero"),
+        (
+            "step-length",
+            "in step: not enough values to unpack (expected 5, got 4); step must return",
+        ),
+        ("reset-no-pair", "gave an observation of shape (), expected Box("),
+    ],
+)
+def test_an_environment_that_raises_ends_with_4_by_its_name_and_leaves_nothing(
+    cli: Any, env: str, said: str
+) -> None:
+    result = cli("dataset", "make", "data", f"env=helpers.checked.ids:checked/{env}-v0", "steps=50")
+    assert result.code == 4
+    assert f"checked/{env}-v0 (episode of seed 1000000)" in result.err
+    assert said in result.err
+    assert not Path("data").exists()
