@@ -23,7 +23,7 @@ from rlox.offline.foreign.exporting import exported
 from rlox.offline.foreign.kinds import format_of
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
 from rlox.sources.file_columns import Column, blocks
-from rlox.sources.prepared import complete_returns
+from rlox.sources.prepared import alike, complete_returns
 from rlox_cli import summary
 from rlox_cli.commands.dataset import DatasetConfig
 
@@ -215,7 +215,7 @@ def _origin(about: Mapping[str, Any]) -> str:
 def _histogram(returns: NDArray[np.float64]) -> Iterator[str]:
     """How many episodes paid what, where they did not all pay the same."""
     returns = returns[np.isfinite(returns)]
-    if len(returns) < 2 or np.ptp(returns) == 0.0:
+    if alike(returns):
         return
     counts, edges = np.histogram(returns, BINS)
     for count, low, high in zip(counts, edges, edges[1:], strict=False):

@@ -14,9 +14,10 @@ from rlox.envs.actions import UnitCodec
 from rlox.errors import ConfigError
 from rlox.sources.on_disk import DatasetOnDisk
 
-__all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "complete_returns", "factor_of"]
+__all__ = ["AS_THEY_ARE", "Loaded", "Preparation", "alike", "complete_returns", "factor_of"]
 
 EPS = 1e-3  # beside the deviation of an observation (Fujimoto & Gu 2021, eq. 6)
+SAME = 1e-9  # of the largest return: what sums in another order differ by is no width
 SPAN = 1000.0  # between the lowest and the highest return (Kostrikov et al. 2022)
 
 
@@ -53,19 +54,28 @@ AS_THEY_ARE = Preparation()
 
 
 def complete_returns(columns: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Undiscounted returns of the complete episodes, in their order."""
-    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
-    sums = np.cumsum(columns["rewards"], dtype=np.float64)[ends]
-    return np.diff(sums, prepend=0.0)
+    """Undiscounted returns of the complete episodes, in their order.
+
+    Each is the sum of its own rewards: equal episodes have equal returns, whatever is before them.
+    """
+    ends = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
+    if not ends.size:
+        return np.zeros(0)
+    rewards = np.asarray(columns["rewards"][: ends[-1]], np.float64)
+    return np.add.reduceat(rewards, np.concatenate([[0], ends[:-1]]))
 
 
 def factor_of(columns: Mapping[str, Any]) -> float:
     """1000 / (highest - lowest return) of the complete episodes; `ConfigError` if they have one return."""
     returns = complete_returns(columns)
-    width = float(np.ptp(returns)) if len(returns) else 0.0
-    if not width > 0.0:
+    if alike(returns):
         raise ConfigError(
             f"algo.scale_rewards=returns: the dataset has {len(returns)} complete episodes with no two "
             "returns, expected at least two that differ; give a number, algo.scale_rewards=1"
         )
-    return SPAN / width
+    return SPAN / float(np.ptp(returns))
+
+
+def alike(returns: NDArray[np.float64]) -> bool:
+    """Whether no two of them differ by more than what sums in another order do."""
+    return not (len(returns) and float(np.ptp(returns)) > SAME * float(np.abs(returns).max()))

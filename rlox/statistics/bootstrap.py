@@ -111,8 +111,10 @@ def bootstrap_ci(
     if values.size == 0:
         raise ShapeError("bootstrap of no scores")
     rng = np.random.default_rng(seed)
-    draws = values[rng.integers(0, values.size, (resamples, values.size))]
-    estimates = np.array([statistic(draw) for draw in draws])
+    # one after the other: all together are resamples times the memory of the scores
+    estimates = np.array(
+        [statistic(values[rng.integers(0, values.size, values.size)]) for _ in range(resamples)]
+    )
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

@@ -128,6 +128,10 @@ def test_returns_that_are_all_alike_cannot_scale() -> None:
     for rewards in (np.zeros(60, np.float32), np.ones(60, np.float32)):
         with pytest.raises(ConfigError, match=r"2 complete episodes with no two returns"):
             factor_of({**given, "rewards": rewards})
+    ends = np.arange(20_000) % 20 == 19
+    alike = np.where(ends, 100.0, 1e-5).astype(np.float32)  # a long file rounds sums that run on
+    with pytest.raises(ConfigError, match=r"1000 complete episodes with no two returns"):
+        factor_of({"rewards": alike, "terminated": ends, "truncated": np.zeros_like(ends)})
     no = np.zeros(60, bool)
     with pytest.raises(ConfigError, match=r"0 complete episodes"):
         factor_of({**given, "terminated": no, "truncated": no})

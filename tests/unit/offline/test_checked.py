@@ -118,6 +118,8 @@ def test_returns_are_sums_over_complete_episodes() -> None:
     assert found["lengths"] == [2, 3]
     assert found["returns"]["mean"] == 5.0
     assert found["rewards"] == [0.0, 4.0, 8.0]
+    given["rewards"][1] = np.nan
+    np.testing.assert_equal(complete_returns(given), [np.nan, 7.0])
     given["terminated"][:] = False
     assert described(given)["returns"] is None
 
