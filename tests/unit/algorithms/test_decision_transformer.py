@@ -292,6 +292,40 @@ def test_it_does_what_it_is_asked_for_in_a_bandit_of_two_arms() -> None:
     assert (algorithm.predict(rows) == 1).all()
 
 
+class Chosen(gym.Env[Any, Any]):
+    """Six steps that look alike; each pays 1 where action 1 is taken."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+    steps = 6
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.left = self.steps
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        return np.zeros(1, np.float32), float(action), self.left == 0, False, {}
+
+
+def test_over_several_steps_it_collects_what_it_is_asked_for_and_no_more() -> None:
+    rng = np.random.default_rng(0)
+    often = np.repeat(rng.random(500), Chosen.steps)
+    taken = (rng.random(often.size) < often).astype(np.int64)
+    obs, no = np.zeros((often.size, 1), np.float32), np.zeros(often.size, bool)
+    ends = np.arange(often.size) % Chosen.steps == Chosen.steps - 1
+    data = OfflineDatasetBuffer(obs, obs, taken, taken.astype(np.float32), ends, no)
+    more = {"return_scale": 0.2, "learning_rate": 3e-3, "dropout": 0.0, "batch_size": 32}
+    sizes = {"context_length": 6, "hidden": 16, "n_layers": 1, "warmup_updates": 0}
+    algorithm = DecisionTransformer(data, env_id=Chosen, **sizes, **more)
+    algorithm.train(400)
+    paid = []
+    for wish in range(Chosen.steps + 1):
+        algorithm.ask(float(wish))
+        paid.append(algorithm.evaluate(1).mean)
+    assert paid == list(range(Chosen.steps + 1))
+
+
 def test_what_it_cannot_learn_from_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"algo\.max_timesteps=9: an episode .* set algo\.max_time"

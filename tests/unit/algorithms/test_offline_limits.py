@@ -284,6 +284,31 @@ def test_cql_finds_the_better_choice_where_the_behaviour_takes_any() -> None:
     assert (algorithm.predict(STATES) == (STATES[:, 0] > 0)).mean() > 0.9
 
 
+CELLS = 6
+
+
+def walk() -> OfflineDatasetBuffer:
+    """Any steps, left or right, along cells: only one from the last cell to the right pays, and ends it."""
+    rng = np.random.default_rng(0)
+    cell, taken = rng.integers(0, CELLS, 1_200), rng.integers(0, 2, 1_200)
+    after = (cell + 2 * taken - 1).clip(0)
+    out = after == CELLS
+    seen = np.eye(CELLS + 1, dtype=np.float32)
+    return OfflineDatasetBuffer(
+        seen[cell], seen[after], taken, out.astype(np.float32), out, np.zeros_like(out)
+    )
+
+
+@pytest.mark.parametrize("updates", [3, 600])
+def test_cql_finds_a_way_that_no_episode_went(updates: int) -> None:
+    """Rows are steps apart: that the first cell's better step is to the right is known by bootstrapping."""
+    more = {"obs_dim": CELLS + 1, "act_dim": 2, "continuous": False, "learning_rate": 3e-3}
+    algorithm = CQL(walk(), cql_alpha=0.1, gamma=0.9, hidden=32, batch_size=64, seed=1, **more)
+    algorithm.train(updates)
+    right = algorithm.predict(np.eye(CELLS + 1, dtype=np.float32)[:CELLS]) == 1
+    assert right.all() == (updates == 600), right
+
+
 def test_td3_asked_to_learn_offline_is_td3_bc_which_takes_a_dataset() -> None:
     with pytest.raises(Exception, match="unknown argument 'dataset' for td3"):
         TD3("Pendulum-v1", dataset=None)
