@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shlex
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,12 @@ def _estimate(config: EvaluateConfig) -> dict[str, Any]:
     write_json(kept, written)
     low, high = found.ci90
     where = f"where episodes of {data} begin"
+    if not found.settled:
+        print(
+            f"rlox evaluate: warning: the value is not settled, it was {found.earlier:.1f} when a fifth of "
+            f"the updates was left; give more, fqe.updates={5 * fqe.updates}",
+            file=sys.stderr,
+        )
     print(
         f"{trained.algo.name} on {trained.env.id}, checkpoint {checkpoint.resolve().name}\n"
         f"  value   {found.value:.1f} discounted by {gamma:g} (90% CI {low:.1f} to {high:.1f}), {where}\n"

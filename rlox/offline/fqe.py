@@ -18,6 +18,7 @@ from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.networks import EnsembleMLP, begun
 from rlox.optim import Adam, TargetNetwork
+from rlox.runs.preflight import require_memory
 from rlox.sources.prepared import EPS, complete_returns
 from rlox.stopping import check
 from rlox.training.actor import ActorOf, Forgetful
@@ -27,6 +28,7 @@ __all__ = ["Estimate", "Fitting", "fitted_q"]
 
 AT_ONCE = 4096  # rows that the policy is asked for in one call
 LEVEL = 0.9  # of the interval
+COPIES = 6  # of observations and actions, as they are kept and made ready
 LEAST = 5  # episodes that anything is said of
 
 Columns = Mapping[str, NDArray[Any]]
@@ -67,12 +69,20 @@ class Estimate:
     ci90 : the 5% and 95% quantiles of the bootstraps
     members : what each of these says `[members]`
     loss : mean squared error of the last tenth of the updates, in squared rewards
+    earlier : the value when a fifth of the updates was left
     """
 
     value: float
     ci90: tuple[float, float]
     members: tuple[float, ...]
     loss: float
+    earlier: float
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last fifth of the updates moved the value by less than a tenth of the interval."""
+        low, high = self.ci90
+        return abs(self.value - self.earlier) <= (high - low) / 10
 
 
 def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
@@ -91,20 +101,24 @@ def fitted_q(actor: ActorOf[Any], columns: Columns, how: Fitting) -> Estimate:
     optimizer = Adam(q, how.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
     losses: list[Tensor] = []
+    earlier = 0.0
     with torch.no_grad():
         for update in range(how.updates):
             rows = torch.from_numpy(data.drawn(update))
             losses.append(_step(q, optimizer, target, data, rows, how.gamma))
             target.follow(how.tau)
+            if update == how.updates * 4 // 5:
+                earlier = float(data.starts_value(q)[0]) / data.scale
             if update % 256 == 255 or update == how.updates - 1:
                 check()
                 require_finite(losses[-1][None, None], ("loss/fqe",), f"update {update}")
         values = data.starts_value(q)
     whole, *told = (float(value) / data.scale for value in values)
-    low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    # so that of 19 members the least and the greatest have nine in ten others between them
+    low, high = np.quantile(told, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="weibull")
     last = torch.stack(losses[-max(1, how.updates // 10) :]).mean()
     interval = float(low), float(high)
-    return Estimate(whole, interval, tuple(told), float(last) / data.scale**2)
+    return Estimate(whole, interval, tuple(told), float(last) / data.scale**2, earlier)
 
 
 def _step(
@@ -116,7 +130,7 @@ def _step(
     gamma: float,
 ) -> Tensor:
     """One step of all members; their mean loss."""
-    weights = data.weights[:, rows]
+    weights = data.weights(rows)
     after = data.picked(target.module(data.after[rows]), data.after_choice, rows)
     goal = data.rewards[rows] + gamma * data.alive[rows] * after
     traced = q.trace(data.before[rows])
@@ -139,6 +153,14 @@ class _Data:
         ends = columns["terminated"] | columns["truncated"]
         starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
         self._n, self._how = len(ends), how
+        wide = columns["obs"][0].size + (
+            1 if actor.actions.discrete else columns["actions"][0].size
+        )
+        require_memory(
+            COPIES * 4 * wide * self._n,
+            f"valuing a policy by {self._n:,} transitions",
+            "their number",
+        )
         obs, after = (_flat(columns[name], np.float32) for name in ("obs", "next_obs"))
         mean, std = obs.mean(0, dtype=np.float64), obs.std(0, dtype=np.float64) + EPS
         seen = [((rows - mean) / std).astype(np.float32) for rows in (obs, after)]
@@ -164,15 +186,18 @@ class _Data:
             parts = [torch.from_numpy(np.hstack([rows, _unit(codec, a)])) for rows, a in pairs]
         self.before, self.after, self._starts = parts
         self.width = int(self.before.shape[1])
-        of_starts = _bootstraps(len(starts), how)
-        self._start_weights = of_starts
-        self.weights = of_starts[:, torch.from_numpy(np.cumsum(_marks(starts, self._n)) - 1)]
+        self._start_weights = _bootstraps(len(starts), how)
+        self._episode = torch.from_numpy(np.cumsum(_marks(starts, self._n)) - 1)
 
     def drawn(self, update: int) -> NDArray[np.int64]:
         """The rows of a batch, uniformly."""
         stream = Stream(self._how.seed, "fqe", update)
         drawn: NDArray[np.int64] = (stream.uniform(self._how.batch_size) * self._n).astype(np.int64)
         return drawn
+
+    def weights(self, rows: Tensor) -> Tensor:
+        """How often each member has the episodes of these rows, `[1 + members, B]`."""
+        return self._start_weights[:, self._episode[rows]]
 
     def picked(self, out: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
         """`[members, B]` of what networks say `[members, B, outputs]`."""

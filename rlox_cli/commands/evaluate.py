@@ -43,7 +43,9 @@ class FQEConfig:
         None, "discount factor; null: the run's algo.gamma, or 0.99", within="[0, 1]"
     )
     updates: int = param(20_000, "gradient steps", within="[1, inf)")
-    members: int = param(20, "bootstraps of the episodes, for the interval", within="[2, 1024]")
+    members: int = param(
+        20, "bootstraps of the episodes, for the interval; it needs 19", within="[19, 1024]"
+    )
     learning_rate: float = param(3e-4, "Adam step size", within="(0, inf)")
     net_arch: tuple[int, ...] = param(
         (64, 64), "hidden layer widths of each Q", within="[1, 65536]"

@@ -92,14 +92,14 @@ def test_a_dataset_is_made_of_a_run(cli: Any) -> None:
     )  # fmt: skip
     assert learned.code == 0
     fqe = ("evaluate", "run", "method=fqe", "buffer.path=expert")
-    valued = cli(*fqe, "fqe.updates=10", "fqe.members=3", "fqe.net_arch=[8]")
+    valued = cli(*fqe, "fqe.updates=10", "fqe.members=19", "fqe.net_arch=[8]")
     assert valued.code == 0
     assert "discounted by 0.99 (90% CI " in valued.out
     (written,) = Path("run/eval").glob("step-*_fqe_*.json")
     document = json.loads(written.read_text())
     assert document["dataset"] == read_dataset(Path("expert")).digest
     assert document["settings"]["updates"] == 10
-    assert len(document["members"]) == 3
+    assert len(document["members"]) == 19
     low, high = document["ci90"]
     assert f"{document['value']:.1f} discounted" in valued.out
     assert f"(90% CI {low:.1f} to {high:.1f})" in valued.out
