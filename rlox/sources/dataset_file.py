@@ -117,11 +117,12 @@ def require_columns(columns: Mapping[str, Column], where: str) -> None:
         wrong = (name.endswith("obs") and column.ndim != 2) or (single and column.ndim != 1)
         if len(column) != rows or wrong:
             raise ShapeError(f"{where}: {name} has shape {column.shape} beside {rows} rewards")
-    if columns["next_obs"].shape != columns["obs"].shape:
-        shapes = columns["next_obs"].shape, columns["obs"].shape
-        raise ShapeError(
-            f"{where}: next_obs has shape {shapes[0]}, expected that of obs, {shapes[1]}"
-        )
+    for part in ("shape", "dtype"):
+        came, expected = (getattr(columns[name], part) for name in ("next_obs", "obs"))
+        if came != expected:
+            raise ShapeError(
+                f"{where}: next_obs has {part} {came}, expected that of obs, {expected}"
+            )
 
 
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:

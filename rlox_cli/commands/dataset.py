@@ -60,7 +60,7 @@ class DatasetConfig:
         within="[1, inf)",
     )
     trust: bool = param(False, "make: import what the run folder names, module:Name")
-    json: bool = param(False, "show, check: one JSON object on standard output, for programs")
+    json: bool = param(False, "show, check: JSON on standard output, for programs")
     env: EnvConfig = param(
         doc="make: the environment, where policy=random; convert: what it is of, where a file does not say",
         default_factory=EnvConfig,
@@ -116,6 +116,9 @@ def _require_one(args: Sequence[str]) -> None:
             played = {"steps", "seed", "sampled"}
             played |= {"episodes"} if quality == "full-replay" else set()
             _require_only(keys, keys.keys() - played, f"quality={quality}, which plays nothing")
+        if quality == "random":
+            unused = keys.keys() - {"sampled", "episodes"}
+            _require_only(keys, unused, "quality=random, which scores no policy")
 
 
 def _require_only(given: Mapping[str, str], known: Collection[str], where: str) -> None:

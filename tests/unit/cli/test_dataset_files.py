@@ -123,6 +123,8 @@ def test_a_whole_replay_buffer_becomes_a_dataset(cli: Any) -> None:
     assert "80 in 4 episodes" in made.out
     idle = cli("dataset", "make", "x", "policy=run", "quality=full-replay", "episodes=3")
     assert "episodes=3 has no effect with quality=full-replay, which plays nothing" in idle.err
+    idle = cli("dataset", "make", "x", "policy=run", "quality=random", "sampled=false")
+    assert "sampled=false has no effect with quality=random, which scores no policy" in idle.err
 
 
 def test_a_run_needs_no_environment_where_the_dataset_says_its_spaces(cli: Any, made: Path) -> None:

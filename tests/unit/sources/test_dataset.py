@@ -119,6 +119,10 @@ def test_a_written_dataset_is_read_back_as_it_was(tmp_path: Path) -> None:
         ({"obs": np.zeros((N, 2, 2), np.float32)}, r"obs has shape \(50, 2, 2\)"),
         ({"actions": np.zeros(N - 1, np.int64)}, r"actions has shape \(49,\) beside 50 rewards"),
         ({"priorities": np.zeros(N, np.float32)}, "'priorities' is odd"),
+        (
+            {"next_obs": np.zeros_like(columns()["obs"], np.uint8)},
+            "next_obs has dtype uint8, expected that of obs, float32",
+        ),
     ],
 )
 def test_columns_that_are_not_a_datasets_are_refused_by_name(
