@@ -1,14 +1,16 @@
 """Whole trainings in torch and in the native engine by turns: what `algo.backend=auto` goes by.
 
-CPU seconds of one thread, of collection and updates together on native environments, by algorithm, widths of
-two hidden layers and rows of an update. The ratios of this kind of CPU go into the table in
-`rlox/training/backend_table.json`, beside those of others; `benchmarks/results/backends.md` shows them.
+CPU seconds of one thread, of collection and updates together on native environments or of batches and
+updates from a dataset, by algorithm, widths of two hidden layers and rows of an update. The ratios of this
+kind of CPU go into the table in `rlox/training/backend_table.json`, beside those of others, and are shown in
+`benchmarks/results/backends.md`. What is measured anew replaces what was; the rest stays.
 
     python benchmarks/backend_table.py
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -28,6 +30,7 @@ ROUNDS, ENOUGH = 7, 20.0  # at most so many; no further one after so many second
 ENVS = {"ppo": "CartPole-v1", "a2c": "CartPole-v1", "dqn": "CartPole-v1"}
 # environments, steps of a rollout; of PPO with minibatches of so many rows
 PPO_SIZES = ((8, 128, 64), (8, 128, 256), (64, 64, 2_048), (1_024, 16, 16_384), (16_384, 4, 65_536))
+OFFLINE = ("bc", "td3_bc", "iql")
 A2C_SIZES = ((8, 5), (64, 5), (1_024, 5), (16_384, 4))
 
 
@@ -39,7 +42,7 @@ class Cell:
     width: int
     rows: int
     options: dict[str, Any]
-    steps: int  # of environments, in each of the turns
+    steps: int  # of environments, or updates from a dataset, in each of the turns
 
 
 def cells() -> Iterator[Cell]:
@@ -59,17 +62,23 @@ def cells() -> Iterator[Cell]:
                 options = {"batch_size": rows, "train_freq": each, "n_envs": 1}
                 buffer = {"learning_starts": 128, "buffer_size": 4_096}
                 yield Cell(algo, width, rows, options | buffer, each * updates)
+        for algo in OFFLINE:
+            for rows in BATCHES:
+                updates = 16 * max(1, 2**17 // (rows * width))
+                yield Cell(algo, width, rows, {"batch_size": rows}, updates)
 
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Median CPU seconds of each, and how many times as long torch takes."""
     from rlox.algorithms import ALGORITHMS
 
-    env, facade = ENVS.get(cell.algo, "Pendulum-v1"), ALGORITHMS[cell.algo]
-    make: Any = facade
-    options = cell.options | {"net_arch": (cell.width, cell.width)}
-    runs = {name: make(env, seed=0, backend=name, **options) for name in ("torch", "native")}
-    warm = max(cell.steps, 256)
+    make: Any = ALGORITHMS[cell.algo]
+    options = cell.options | {"net_arch": (cell.width, cell.width), "seed": 0}
+    source, warm = ENVS.get(cell.algo, "Pendulum-v1"), max(cell.steps, 256)
+    if cell.algo in OFFLINE:
+        source, warm = dataset(), cell.steps
+        options |= {"obs_dim": 3, "act_dim": 1}
+    runs = {name: make(source, backend=name, **options) for name in ("torch", "native")}
     for run in runs.values():
         run.train(warm)
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -86,6 +95,17 @@ def measure(cell: Cell) -> dict[str, Any]:
         "native_us": round(1e6 * native / cell.steps, 2),
     }
     return {"width": cell.width, "rows": cell.rows, "ratio": round(torch / native, 2), **each}
+
+
+def dataset() -> Any:
+    """Transitions of a size with Pendulum-v1's."""
+    from rlox import OfflineDatasetBuffer
+
+    rng, n = np.random.default_rng(0), 4_096
+    obs = rng.standard_normal((n + 1, 3), np.float32)
+    taken = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
+    rewards, ends = rng.standard_normal(n, np.float32), np.arange(n) % 64 == 63
+    return OfflineDatasetBuffer(obs[:-1], obs[1:], taken, rewards, np.zeros(n, bool), ends)
 
 
 def render(kinds: dict[str, Any]) -> str:
@@ -111,6 +131,10 @@ def render(kinds: dict[str, Any]) -> str:
 
 def main() -> int:
     """Measure, and put this kind of CPU into the table."""
+    known = sorted({cell.algo for cell in cells()})
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--algorithms", nargs="+", choices=known, default=known)
+    asked = parser.parse_args().algorithms
     ensure_single_threaded()
     import torch
 
@@ -118,14 +142,15 @@ def main() -> int:
 
     torch.set_num_threads(1)
     algorithms: dict[str, list[dict[str, Any]]] = {}
-    for cell in cells():
+    for cell in (cell for cell in cells() if cell.algo in asked):
         found = measure(cell)
         algorithms.setdefault(cell.algo, []).append(found)
         print(cell.algo, found, flush=True)
     kinds = json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {}
     machine, torch_version = describe_machine(), torch.__version__.partition("+")[0]
     said = f"{machine['cpu']}, {machine['blas']}, torch {torch_version}"
-    kinds[cpu_kind()] = {"date": now(), "machine": said, "algorithms": algorithms}
+    before = kinds.get(cpu_kind(), {}).get("algorithms", {})
+    kinds[cpu_kind()] = {"date": now(), "machine": said, "algorithms": before | algorithms}
     TABLE.write_text(json.dumps(kinds, indent=1) + "\n", encoding="utf-8")
     (OUT / "backends.md").write_text(render(kinds), encoding="utf-8")
     return 0
