@@ -44,19 +44,24 @@ def made(leg: Leg, seed: int, folder: Path) -> Path:
     return path
 
 
+def asked_of(leg: Leg, seed: int, algorithm: str, data: Path) -> list[str]:
+    """What `rlox train` is told of a run."""
+    of = "algo.hidden={0}" if algorithm == "DT" else "algo.net_arch=[{0},{0}]"
+    return [
+        *ALGORITHMS[algorithm],
+        of.format(leg.width),
+        *(leg.options or {}).get(algorithm, ()),
+        *("tuned=none", f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates[algorithm]}"),
+        f"buffer.path={data}",
+    ]
+
+
 def learned(leg: Leg, seed: int, algorithm: str, data: Path) -> dict[str, Any]:
     """Returns of the final policy, and where they come from; the run stays beside its data."""
     root = data.with_name(f"{data.name}_{algorithm}_s{seed}")
     if root.exists():  # of a campaign that was stopped
         shutil.rmtree(root)
-    run = train(
-        root,
-        *ALGORITHMS[algorithm],
-        f"algo.hidden={leg.width}" if algorithm == "DT" else f"algo.net_arch=[{leg.width},{leg.width}]",
-        *(leg.options or {}).get(algorithm, ()),
-        *("tuned=none", f"env={leg.env}", f"seed={seed}", f"total_steps={leg.updates[algorithm]}"),
-        f"buffer.path={data}",
-    )  # fmt: skip
+    run = train(root, *asked_of(leg, seed, algorithm, data))
     result = json.loads((run / "result.json").read_text())
     origin = json.loads((run / "provenance.json").read_text())
     about = json.loads((data / "dataset.json").read_text())
