@@ -17,7 +17,12 @@ import gymnasium as gym
 import numpy as np
 import torch
 from d3rlpy.models import VectorEncoderFactory
-from d3rlpy.optimizers import AdamFactory, CosineAnnealingLRFactory
+from d3rlpy.optimizers import (
+    AdamFactory,
+    AdamWFactory,
+    CosineAnnealingLRFactory,
+    WarmupSchedulerFactory,
+)
 from d3rlpy.preprocessing import (
     MinMaxActionScaler,
     MultiplyRewardScaler,
@@ -26,7 +31,7 @@ from d3rlpy.preprocessing import (
 )
 
 EPISODES, FIRST = 50, 100_000
-CONTEXT = 10
+CONTEXT, WARMUP = 10, 1_000  # of the Decision Transformer
 
 
 def configured(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
@@ -53,9 +58,11 @@ def configured(algorithm: str, width: int, updates: int, scaler: Any) -> Any:
         )  # fmt: skip
     if algorithm == "CQL":
         return of.CQLConfig(**both, alpha_learning_rate=0.0)
+    rising = WarmupSchedulerFactory(warmup_steps=WARMUP)
+    adam = AdamWFactory(clip_grad_norm=0.25, weight_decay=1e-4, lr_scheduler_factory=rising)
     return of.DecisionTransformerConfig(
         encoder_factory=VectorEncoderFactory([width]), batch_size=64, context_size=CONTEXT,
-        learning_rate=1e-4, optim_factory=AdamFactory(clip_grad_norm=0.25, weight_decay=1e-4),
+        learning_rate=1e-4, optim_factory=adam,
         action_scaler=scaler, observation_scaler=StandardObservationScaler(),
         reward_scaler=MultiplyRewardScaler(1e-3),
     )  # fmt: skip
@@ -88,10 +95,7 @@ def main() -> None:
     d3rlpy.seed(given.seed)
     rows = np.load(given.rows)
     dataset = d3rlpy.dataset.MDPDataset(
-        *(
-            rows[name]
-            for name in ("observations", "actions", "rewards", "terminations", "truncations")
-        )
+        *(rows[name] for name in ("observations", "actions", "rewards", "terminals", "timeouts"))
     )
     env = gym.make(given.env)
     scaler = MinMaxActionScaler(minimum=env.action_space.low, maximum=env.action_space.high)
