@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlox.envs.space_text import space_of
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.offline.description import lengths_of
-from rlox.offline.foreign.kinds import ALIASES, format_of
+from rlox.offline.foreign.kinds import ALIASES, MINARI_FILES, format_of
 from rlox.sources.dataset_file import Dataset
 from rlox.sources.file_columns import blocks
 
@@ -39,16 +39,28 @@ def exported(dataset: Dataset, path: Path | str, kind: str) -> None:
         )
     write, path = writers[kind], Path(path).absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and (
-        path.is_dir() != (kind == "minari") or (path.is_dir() and format_of(path) != kind)
-    ):
-        raise ConfigError(f"{path} is there and no {kind}; choose another name")
+    _require_replaceable(path, kind)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as scratch:
         new = Path(scratch) / path.name
         write(dataset, new)
         if path.is_dir():
             path.replace(Path(scratch) / "old")
         new.replace(path)
+
+
+def _require_replaceable(path: Path, kind: str) -> None:
+    """`ConfigError` where writing `path` would take away something else than a dataset of `kind`."""
+    if not path.exists():
+        return
+    if path.is_dir() != (kind == "minari") or (path.is_dir() and format_of(path) != kind):
+        raise ConfigError(f"{path} is there and no {kind}; choose another name")
+    # a folder is replaced whole, and metadata.json is a name that others use too
+    there = {str(p.relative_to(path)) for p in path.rglob("*")} if path.is_dir() else set[str]()
+    if others := there - {"data", *(f"data/{name}" for name in MINARI_FILES)}:
+        raise ConfigError(
+            f"{path} is a folder with other files ({min(others)}), expected those of Minari alone, data/ "
+            f"with {' and '.join(MINARI_FILES)}; choose another name"
+        )
 
 
 def _note(dataset: Dataset) -> str:

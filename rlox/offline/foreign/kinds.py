@@ -9,7 +9,7 @@ from typing import Any
 from rlox.errors import ConfigError
 from rlox.sources.dataset_file import DOCUMENT
 
-__all__ = ["ALIASES", "OPTIONAL", "Raw", "columns_in", "format_of"]
+__all__ = ["ALIASES", "MINARI_FILES", "OPTIONAL", "Raw", "columns_in", "format_of"]
 
 Raw = dict[str, Any]  # arrays by the names of `ALIASES`; `next_obs` may be missing
 
@@ -23,6 +23,7 @@ ALIASES = {
     "truncated": ("timeouts", "truncated", "truncations"),
 }
 OPTIONAL = ("next_obs", "truncated")
+MINARI_FILES = ("metadata.json", "main_data.hdf5")  # all that is in the data/ of a folder of Minari
 
 _BEGINNINGS = {
     b"\x89HDF\r\n\x1a\n": "d4rl",
@@ -62,7 +63,7 @@ def format_of(path: Path) -> str:
 
 def minari_folder(path: Path) -> Path | None:
     """The folder with Minari's metadata.json in `path`; None if there is none."""
-    return next((p for p in (path / "data", path) if (p / "metadata.json").is_file()), None)
+    return next((p for p in (path / "data", path) if (p / MINARI_FILES[0]).is_file()), None)
 
 
 def columns_in(there: Collection[str], where: str) -> dict[str, str]:

@@ -16,11 +16,11 @@ from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.offline.foreign.bounds import Damage, document, parsed
 from rlox.offline.foreign.hdf5 import Group, opened
-from rlox.offline.foreign.kinds import Raw, minari_folder
+from rlox.offline.foreign.kinds import MINARI_FILES, Raw, minari_folder
 
 __all__ = ["read_minari"]
 
-FILE = "main_data.hdf5"
+METADATA, FILE = MINARI_FILES
 
 
 def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[Raw]]:
@@ -28,7 +28,7 @@ def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[Raw]]:
     folder = minari_folder(path)
     if folder is None:
         raise Damage(f"{path} has no metadata.json")
-    metadata = document(folder / "metadata.json")
+    metadata = document(folder / METADATA)
     if metadata.get("data_format", "hdf5") != "hdf5":
         raise ConfigError(
             f"{path} has data_format={metadata['data_format']}, expected hdf5, which is Minari's default"

@@ -14,6 +14,7 @@ from helpers.foreign import dataset, spaces_said
 
 from rlox.algorithms import IQL
 from rlox.errors import ConfigError, ShapeError
+from rlox.offline import exported
 from rlox.sources.dataset_file import DOCUMENT, read_dataset
 
 
@@ -90,6 +91,28 @@ WRONG = {
         "expected the folder of a dataset",
     ),
 }
+
+
+OTHERS = ("metadata.json", "thesis.tex", "data/metadata.json", "data/main_data.hdf5")
+
+
+@pytest.mark.parametrize(
+    ("there", "named"),
+    [(OTHERS[:2], "metadata.json"), (OTHERS[1:], "thesis.tex"), (OTHERS[::2], "metadata.json")],
+)
+def test_a_folder_with_other_files_than_minaris_is_never_replaced(
+    cli: Any, made: Path, there: tuple[str, ...], named: str
+) -> None:
+    for name in there:
+        file = Path("site") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+    refused = cli("dataset", "convert", "data", "to=site", "format=minari", "overwrite=true")
+    assert refused.code == 2
+    assert f"is a folder with other files ({named})" in refused.err
+    with pytest.raises(ConfigError, match=rf"is a folder with other files \({named}\)"):
+        exported(read_dataset(made), "site", "minari")
+    assert all((Path("site") / name).read_text() == "{}" for name in there)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
