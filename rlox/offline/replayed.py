@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from rlox.configs.atari import is_ale
 from rlox.envs.actions import UnitCodec
 from rlox.envs.engines.atari import reward_clip_of
-from rlox.errors import ConfigError, StaleIndexError
+from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.memory import Memory
 
@@ -22,13 +23,14 @@ AT_ONCE = 8192  # rows that are read in one call
 def replayed_columns(algorithm: Algorithm) -> dict[str, NDArray[Any]]:
     """The whole episodes in the buffer of `algorithm`, one environment after the other, in time order.
 
-    One whose first rows were overwritten is left out, and one that goes on: their returns are not known.
+    Left out are one whose first rows were overwritten, one that goes on, and one that was broken off without
+    an end (a run that was resumed, a worker that failed): their returns are not known.
     """
     memory = require_replay(algorithm)
     parts = [
         columns
-        for env in range(memory.buffer.n_envs)
-        if (columns := _rows_of(memory, env)) is not None
+        for env, begins in enumerate(_begins(memory.buffer))
+        if (columns := _rows_of(memory.buffer, env, begins)) is not None
     ]
     if not parts:
         raise ConfigError("the replay buffer of the checkpoint has no whole episode")
@@ -62,56 +64,39 @@ def require_replay(algorithm: Algorithm) -> Memory:
     return memory
 
 
-def _rows_of(memory: Memory, env: int) -> dict[str, NDArray[Any]] | None:
-    buffer: Any = memory.buffer
-    bounds = _held(buffer, env)
-    if bounds is None:
-        return None
+def _rows_of(buffer: Any, env: int, begins: NDArray[np.int64]) -> dict[str, NDArray[Any]] | None:
+    """The rows of `env` between the positions where its episodes begin, of those that have an end."""
     names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")
     found: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
-    for first in range(bounds[0], bounds[1], AT_ONCE):
-        positions = np.arange(first, min(first + AT_ONCE, bounds[1]))
+    for first in range(int(begins[0]), int(begins[-1]), AT_ONCE):
+        positions = np.arange(first, min(first + AT_ONCE, begins[-1]))
         rows = buffer.gather((positions * buffer.n_envs + env).astype(np.uint64))
         for name in names:
             if isinstance(rows[name], dict):
                 raise ConfigError("the buffer has goals apart from observations: no dataset has")
             found[name].append(rows[name])
+    if not found["rewards"]:
+        return None
     columns = {name: np.concatenate(parts) for name, parts in found.items()}
-    ends = np.flatnonzero(columns["terminated"] | columns["truncated"])
-    first = int(ends[0]) + 1 if bounds[0] and len(ends) else 0
-    last = int(ends[-1]) + 1 if len(ends) else 0
-    if last <= first:
+    ended = (columns["terminated"] | columns["truncated"])[begins[1:] - begins[0] - 1]
+    if not ended.any():
         return None
-    return {name: column[first:last] for name, column in columns.items()}
+    kept = np.repeat(ended, np.diff(begins))
+    return {name: column if kept.all() else column[kept] for name, column in columns.items()}
 
 
-def _held(buffer: Any, env: int) -> tuple[int, int] | None:
-    """From which to which position rows of `env` are there; rows of one environment have no gaps."""
+def _begins(buffer: Any) -> Iterator[NDArray[np.int64]]:
+    """Where each environment's episodes begin that have all their rows, and behind its newest row.
 
-    def there(position: int) -> bool:
-        try:
-            buffer.gather(np.array([position * buffer.n_envs + env], np.uint64))
-        except StaleIndexError:
-            return False
-        return True
-
-    each, most = buffer.capacity // buffer.n_envs, buffer.n_pushed
-    # the newest is in the last ring's length before the most that could have been pushed
-    newest = next((p for p in range(most - 1, -1, -each) if there(p)), None)
-    if newest is None:
-        newest = next((p for p in range(min(each, most)) if there(p)), None)
-    if newest is None:
-        return None
-    return _edge(there, newest, -1), _edge(there, newest, 1) + 1
-
-
-def _edge(there: Any, inside: int, step: int) -> int:
-    """The last position that is there, from `inside` on in the direction of `step`."""
-    reach = 1
-    while inside + step * reach >= 0 and there(inside + step * reach):
-        inside, reach = inside + step * reach, 2 * reach
-    while reach > 1:
-        reach //= 2
-        if inside + step * reach >= 0 and there(inside + step * reach):
-            inside += step * reach
-    return inside
+    Flags do not say it: an episode that is broken off has none at its last row. Only the state of the
+    buffer does; its rows, which come with it, are not kept.
+    """
+    state = buffer.state()
+    rings, episodes = state["streams"].reshape(-1, 6).astype(np.int64), state["episodes"]
+    del state
+    at = 0
+    for start, pushed, _, waits, _, count in rings:
+        begins = episodes[at : at + count].astype(np.int64)
+        at += count
+        # the newest row may wait for its next observation, which is to come
+        yield np.append(begins[begins >= start], pushed - waits)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.envs import Countdown
 
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.configs import EnvConfig
@@ -16,9 +18,11 @@ from rlox.errors import ConfigError
 from rlox.offline import making, of_random_actions, of_run
 from rlox.offline.checked import findings
 from rlox.offline.making import Play
-from rlox.offline.replayed import replayed_columns
+from rlox.offline.replayed import replayed_columns, require_replay
 from rlox.runs.record import BLOCK, Rows, record
+from rlox.sources.chunk import Stretch
 from rlox.sources.dataset_file import Dataset
+from rlox.sources.prepared import complete_returns
 
 SMALL: dict[str, Any] = {"learning_starts": 40, "batch_size": 16, "net_arch": (8,), "seed": 1}
 FEW = Play(steps=100, scored=2)
@@ -170,7 +174,9 @@ def test_rows_of_several_environments_come_one_environment_after_the_other() -> 
 
 def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_out() -> None:
     algorithm = SAC("Pendulum-v1", buffer_size=170, max_episode_steps=50, **SMALL)
-    algorithm.train(220)
+    algorithm.train(220)  # of the ring's 170 rows the first begins an episode
+    assert np.flatnonzero(replayed_columns(algorithm)["truncated"]).tolist() == [49, 99, 149]
+    algorithm.train(230)
     columns = replayed_columns(algorithm)
     assert np.flatnonzero(columns["truncated"]).tolist() == [49, 99]
     assert len(columns["rewards"]) == 100
@@ -178,6 +184,48 @@ def test_an_episode_whose_begin_was_overwritten_and_one_that_goes_on_are_left_ou
     few.train(60)
     with pytest.raises(ConfigError, match="has no whole episode"):
         replayed_columns(few)
+
+
+class Unsaved(Countdown):
+    """Episodes of 50 steps; a lock cannot be saved, so a run that is resumed begins another one."""
+
+    def __init__(self) -> None:
+        super().__init__((50,))
+        self.lock = threading.Lock()
+
+
+def test_an_episode_that_was_broken_off_is_not_joined_to_the_one_behind_it(tmp_path: Path) -> None:
+    first = DQN(Unsaved, buffer_size=1_000, **SMALL)
+    first.train(120)
+    first.save(tmp_path / "saved")
+    resumed = DQN.from_checkpoint(tmp_path / "saved", env=Unsaved)
+    with pytest.warns(UserWarning, match="start new episodes: they cannot be saved"):
+        resumed.train(220)
+    columns = replayed_columns(resumed)
+    # steps 101 to 120 were broken off, 121 to 220 are two whole episodes
+    assert np.flatnonzero(columns["terminated"] | columns["truncated"]).tolist() == [
+        49,
+        99,
+        149,
+        199,
+    ]
+    assert columns["obs"][:, 2].tolist() == list(range(50)) * 4
+    assert complete_returns(columns).tolist() == [sum(range(1, 51)) + 12.5] * 4
+
+
+def test_steps_of_a_worker_that_failed_are_left_out_with_the_rest_of_their_episode() -> None:
+    algorithm = DQN("CartPole-v1", n_envs=2, buffer_size=90, **SMALL)
+    memory = require_replay(algorithm)
+    t = np.arange(16) // 2  # env 0 and env 1 in turns
+    flags = {"terminated": t == 5, "truncated": np.zeros(16, bool)}
+    obs = np.tile(t[:, None], 4).astype(np.float32)
+    rows = {"obs": obs, "next_obs": obs + 1, "actions": np.zeros(16, np.int64), "rewards": t * 1.0}
+    for part, lost in ((slice(0, 6), [1]), (slice(6, 16), [])):
+        stretch = {name: column[part] for name, column in (rows | flags).items()}
+        env_ids = np.arange(16)[part] % 2
+        memory.push(Stretch(stretch, env_ids, np.array(lost, np.int64)))
+    columns = replayed_columns(algorithm)
+    assert columns["obs"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5]
 
 
 def test_an_algorithm_without_a_buffer_and_changed_rewards_are_refused() -> None:
