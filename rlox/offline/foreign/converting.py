@@ -38,7 +38,7 @@ def converted(path: Path | str, folder: Path | str, how: Conversion | None = Non
     fresh = not folder.exists()
     kind, about = format_of(path), dict[str, Any]()
     raw = _own(path, about) if kind == "rlox" else received(kind, path, about)
-    rows = _told(transitions(raw, str(path), how.time_limit), about, path, kind, how)
+    rows = _told(transitions(raw, str(path), how.time_limit, about), about, path, kind, how)
     try:
         return written(rows, about, folder)
     finally:
@@ -49,10 +49,10 @@ def converted(path: Path | str, folder: Path | str, how: Conversion | None = Non
 
 def _own(path: Path, about: dict[str, Any]) -> Iterator[Raw]:
     dataset = read_dataset(path, most=0)
+    about.update(dataset.about, digest=dataset.digest)
     columns = dataset.columns
     for _, rows in blocks(*(columns[name] for name in COLUMNS)):
         yield dict(zip(COLUMNS, rows, strict=True))
-    about.update(dataset.about, digest=dataset.digest)
 
 
 def _told(

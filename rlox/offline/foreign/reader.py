@@ -1,7 +1,8 @@
 """The process that reads somebody's file: `python -m rlox.offline.foreign.reader FORMAT PATH`.
 
 It writes frames to standard output: the length of a JSON header in 8 bytes, the header, and the bytes of
-the arrays that the header lists. The last frame says what the file says of itself, or what is wrong with it.
+the arrays that the header lists. The first frame has what the file says of itself, the last one that all was
+read, or what is wrong with it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ def frames(kind: str, path: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
 
     try:
         reading = READERS[kind](path)
+        yield {"about": reading.about}, []
         for block in reading.blocks:
             arrays = {name: np.ascontiguousarray(column) for name, column in block.items()}
             listed = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
             yield {"columns": listed}, list(arrays.values())
-        yield {"about": reading.about}, []
+        yield {"end": True}, []
     except RloxError as error:
         told = next(
             kind for kind in (MissingExtraError, ConfigError, RloxError) if isinstance(error, kind)

@@ -27,7 +27,7 @@ READER = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader")
 
 
 def received(kind: str, path: Path, about: dict[str, Any]) -> Iterator[Raw]:
-    """The blocks of a file, read by a process of its own; what it says of itself goes into `about`.
+    """The blocks of a file, read by a process of its own; what it says of itself goes into `about` before.
 
     `CheckpointError` for a file that is damaged, ends the reader or keeps it busy for ever; `ConfigError`
     for one that has something else in it than a dataset.
@@ -44,7 +44,8 @@ def received(kind: str, path: Path, about: dict[str, Any]) -> Iterator[Raw]:
         try:
             pipe = _Pipe(process, path, told)
             while (block := _frame(pipe, path, about)) is not None:
-                yield block
+                if block:
+                    yield block
         finally:
             process.kill()
             process.communicate()
@@ -91,7 +92,7 @@ class _Pipe:
 
 
 def _frame(pipe: _Pipe, path: Path, about: dict[str, Any]) -> Raw | None:
-    """The next block; None behind the last."""
+    """The next block, an empty one where the file was told about; None behind the last."""
     size = int.from_bytes(pipe.read(8), "little")
     if size > 2 * TEXT:
         raise CheckpointError(f"{path}: its reader says {size:,} bytes of header")
@@ -100,9 +101,11 @@ def _frame(pipe: _Pipe, path: Path, about: dict[str, Any]) -> Raw | None:
         kinds = {"MissingExtraError": MissingExtraError, "ConfigError": ConfigError}
         raise kinds.get(str(header.get("kind")), CheckpointError)(str(header["error"]))
     try:
+        if "end" in header:
+            return None
         if "about" in header:
             about.update(header["about"])
-            return None
+            return {}
         return {str(name): _array(pipe, path, str(name), *of) for name, *of in header["columns"]}
     except CheckpointError:
         raise

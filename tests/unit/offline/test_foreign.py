@@ -169,6 +169,39 @@ def test_ends_at_the_time_limit_are_truncations_whatever_the_file_says(tmp_path:
     assert (found.about["env"], found.about["time_limit"]) == ("Mine-v0", 3)
 
 
+def long(n: int = 600) -> dict[str, Any]:
+    """Episodes of 200 steps that the time limit ended, which the file calls terminations."""
+    return raw(n) | {"terminals": np.arange(n) % 200 == 199, "timeouts": np.zeros(n, bool)}
+
+
+UNMARKED = {n: c for n, c in long().items() if n != "timeouts"}
+UNENDED = {n: c for n, c in long(601).items() if n != "timeouts"} | {"terminals": np.zeros(601)}
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [*((form, long()) for form in ("rlox", *SUFFIX)), ("rlox", UNMARKED), ("rlox", UNENDED)],
+)
+def test_a_time_limit_given_later_makes_the_dataset_that_it_would_have_made_at_once(
+    form: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = d4rl(tmp_path / "x.hdf5", **given)
+    much = None if "timeouts" in given else 10_000
+    monkeypatch.setattr(file_columns, "AT_ONCE", 2_000)  # several blocks
+    first = converted(path, tmp_path / "first", Conversion(time_limit=much))
+    assert first.about["next_obs_derived"] is True
+    between = tmp_path / "first"
+    if form != "rlox":
+        between = tmp_path / f"between{SUFFIX[form]}"
+        exported(first, between, form)
+    then = converted(between, tmp_path / "then", Conversion(time_limit=200))
+    once = converted(path, tmp_path / "once", Conversion(time_limit=200))
+    found, expected = arrays(then), arrays(once)
+    for name, column in expected.items():
+        np.testing.assert_array_equal(found[name], column, err_msg=name)
+    assert len(expected["rewards"]) == 597
+
+
 def test_where_nothing_says_which_steps_were_cut_off_it_is_asked_for(tmp_path: Path) -> None:
     given = raw()
     del given["timeouts"]
