@@ -22,6 +22,7 @@ from rlox.offline.foreign.converting import Conversion, converted
 from rlox.offline.foreign.exporting import exported
 from rlox.offline.foreign.kinds import format_of
 from rlox.sources.dataset_file import DATA, DOCUMENT, Dataset, read_dataset
+from rlox.sources.dataset_folder import others_in
 from rlox.sources.file_columns import Column, blocks
 from rlox.sources.prepared import alike, complete_returns
 from rlox_cli import summary
@@ -140,7 +141,7 @@ def _require_free(folder: Path, overwrite: bool, key: str) -> None:
     above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise StorageError(f"{folder} cannot be written: {above} is no folder that may be written")
-    if folder.is_dir() and (others := {p.name for p in folder.iterdir()} - {DATA, DOCUMENT}):
+    if folder.is_dir() and (others := others_in(folder)):
         raise ConfigError(
             f"{key}={folder} is a folder with other files ({min(others)}); choose another or an empty one"
         )

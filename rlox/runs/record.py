@@ -19,6 +19,7 @@ from rlox.envs.make import EnvSource, single_factory
 from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.dataset_file import DATA, DOCUMENT, FORMAT, Dataset, digest_of, require_columns
+from rlox.sources.dataset_folder import renewed
 from rlox.training.actor import ActorOf
 from rlox.training.setup import env_name, torch_threads
 
@@ -114,12 +115,11 @@ def dataset_of(columns: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) ->
 
 
 def write_dataset(dataset: Dataset, folder: Path) -> None:
-    """Write a dataset folder; its document last, so that half a dataset is none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / DOCUMENT).unlink(missing_ok=True)
-    replace_file(folder / DATA, safetensors.numpy.save(dict(dataset.columns)))
+    """Write a dataset folder; where that fails the dataset that is there stays."""
     document = {**dataset.about, "digest": dataset.digest}
-    replace_file(folder / DOCUMENT, json.dumps(document, indent=1).encode())
+    with renewed(folder) as new:
+        replace_file(new / DATA, safetensors.numpy.save(dict(dataset.columns)))
+        replace_file(new / DOCUMENT, json.dumps(document, indent=1).encode())
 
 
 def play(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from rlox.sources.dataset_file import (
     read_dataset,
     require_columns,
 )
+from rlox.sources.dataset_folder import renewed
 from rlox.sources.file_columns import FileColumn, OpenFile
 
 __all__ = ["written"]
@@ -35,13 +35,12 @@ TYPES = {"int64": "I64", "float32": "F32", "uint8": "U8", "bool": "BOOL"}
 
 
 def written(blocks: Iterable[Raw], about: Mapping[str, Any], folder: Path) -> Dataset:
-    """Write `folder`, and read it again without its rows; half a dataset is none.
+    """Write `folder`, and read it again without its rows; where that fails what was there stays.
 
     `about` is read when all rows are there. What it says is the rows' digest has to be it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".parts-") as scratch:
-        columns = _spooled(blocks, Path(scratch))
+    with renewed(folder) as new:
+        columns = _spooled(blocks, new)
         require_columns(columns, str(folder))
         digest = digest_of(columns)
         if about.get("digest") not in (None, digest):
@@ -49,10 +48,10 @@ def written(blocks: Iterable[Raw], about: Mapping[str, Any], folder: Path) -> Da
                 f"the rows have digest {digest}, {about['digest']} is written beside them: the file was "
                 "damaged or changed since rlox wrote it; if that is meant, take 'rlox' out of its metadata"
             )
-        (folder / DOCUMENT).unlink(missing_ok=True)
-        _joined(columns, folder / DATA)
-    document = {**about, "format": FORMAT, "transitions": len(columns["rewards"]), "digest": digest}
-    replace_file(folder / DOCUMENT, json.dumps(document, indent=1).encode())
+        _joined(columns, new / DATA)
+        rows = len(columns["rewards"])
+        document = {**about, "format": FORMAT, "transitions": rows, "digest": digest}
+        replace_file(new / DOCUMENT, json.dumps(document, indent=1).encode())
     return read_dataset(folder, most=0)
 
 
@@ -87,7 +86,7 @@ def _require_room(folder: Path, need: int) -> None:
 
 
 def _joined(columns: Mapping[str, FileColumn], path: Path) -> None:
-    """The columns as one file of safetensors."""
+    """The columns as one file of safetensors, forced to the device."""
     order = sorted(columns, key=lambda name: (-columns[name].dtype.itemsize, name))
     header, at = dict[str, Any](), 0
     for name in order:
@@ -99,8 +98,7 @@ def _joined(columns: Mapping[str, FileColumn], path: Path) -> None:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     _require_room(path.parent, len(text) + at)
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
+    with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             row = max(1, columns[name].nbytes // max(1, len(columns[name])))
@@ -109,4 +107,3 @@ def _joined(columns: Mapping[str, FileColumn], path: Path) -> None:
                 file.write(columns[name][part].data)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(path)

@@ -15,7 +15,7 @@ from helpers.foreign import dataset, spaces_said
 from rlox.algorithms import IQL
 from rlox.errors import ConfigError, ShapeError
 from rlox.offline import exported
-from rlox.sources.dataset_file import DOCUMENT, read_dataset
+from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
 
 
 @pytest.fixture
@@ -91,6 +91,17 @@ WRONG = {
         "expected the folder of a dataset",
     ),
 }
+
+
+def test_what_a_killed_process_left_of_a_dataset_does_not_stop_the_next_one(
+    cli: Any, made: Path
+) -> None:
+    left = made / ".parts-abc"
+    left.mkdir()
+    (left / DATA).write_bytes(b"half")
+    assert cli("dataset", "convert", "data", "to=x.npz").code == 0
+    assert cli("dataset", "convert", "x.npz", "to=data", "overwrite=true").code == 0
+    assert not left.exists()
 
 
 OTHERS = ("metadata.json", "thesis.tex", "data/metadata.json", "data/main_data.hdf5")

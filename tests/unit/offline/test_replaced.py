@@ -1,0 +1,70 @@
+"""A dataset that is written over another: whatever fails on the way, one of them is there or none."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from faults.disk import FaultyDisk
+from helpers.foreign import columns
+
+from rlox.errors import StorageError
+from rlox.offline import converted
+from rlox.runs.record import dataset_of, write_dataset
+from rlox.sources.dataset_file import DATA, DOCUMENT, read_dataset
+
+
+def recorded(folder: Path) -> None:
+    write_dataset(NEW, folder)
+
+
+def from_a_folder(folder: Path) -> None:
+    converted(folder.parent / "given", folder)
+
+
+OLD, NEW = (dataset_of(columns(n), {"env": "Some-v0"}) for n in (120, 50))
+WAYS: dict[str, Callable[[Path], None]] = {"recorded": recorded, "converted": from_a_folder}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A dataset, beside another one that is read."""
+    write_dataset(NEW, tmp_path / "given")
+    write_dataset(OLD, tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("until", [0, 10**6])
+def test_a_write_that_fails_anywhere_leaves_the_old_dataset_or_the_new_one(
+    way: str, until: int, folder: Path
+) -> None:
+    found, failing = list[str](), 1
+    while True:
+        disk = FaultyDisk(failing, until=until or failing, torn=5, under=folder)
+        with disk, suppress(OSError):
+            WAYS[way](folder)
+        if not disk.failed:
+            break
+        if (folder / DOCUMENT).exists():
+            found.append({OLD.digest: "old", NEW.digest: "new"}[read_dataset(folder).digest])
+        else:  # it failed between taking the old document away and putting the new one there
+            found.append("none")
+        WAYS[way](folder)
+        assert {path.name for path in folder.iterdir()} == {DATA, DOCUMENT}
+        assert read_dataset(folder).digest == NEW.digest
+        write_dataset(OLD, folder)
+        failing += 1
+    assert found.count("old") > 5
+    assert found.count("none") <= 2
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_of_the_new_dataset(folder: Path) -> None:
+    full = FaultyDisk(1, until=10**6, error=errno.ENOSPC, only="write", under=folder)
+    with full, pytest.raises(StorageError, match=r"cannot write .*No space left"):
+        write_dataset(NEW, folder)
+    assert {path.name for path in folder.iterdir()} == {DATA, DOCUMENT}
+    assert read_dataset(folder).digest == OLD.digest
