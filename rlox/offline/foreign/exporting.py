@@ -14,6 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.envs.space_text import space_of
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.offline.description import lengths_of
 from rlox.offline.foreign.kinds import ALIASES, MINARI_FILES, format_of
@@ -23,6 +24,7 @@ from rlox.sources.file_columns import blocks
 __all__ = ["exported"]
 
 NOTE = "rlox"
+CHOICES = (spaces.Discrete, spaces.MultiDiscrete)
 
 
 def exported(dataset: Dataset, path: Path | str, kind: str) -> None:
@@ -177,21 +179,21 @@ def _minari_version() -> str:
 
 def _spaces(dataset: Dataset) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """The spaces that the dataset says where its rows are of them, else what its columns are."""
-    said = (dataset.about.get(key) for key in ("observation_space", "action_space"))
+    said = (_said(dataset.about.get(key)) for key in ("observation_space", "action_space"))
     observation, action = (
-        _said(text) or _anonymous(dataset.columns[name], name)
-        for text, name in zip(said, ("obs", "actions"), strict=True)
+        _anonymous(dataset.columns[name], name) if space is None else space
+        for space, name in zip(said, ("obs", "actions"), strict=True)
     )
     return observation, action
 
 
 def _said(text: Any) -> spaces.Space[Any] | None:
-    """A space whose elements are stored as its rows are."""
+    """A space whose elements can be made of its rows."""
     if not isinstance(text, str):
         return None
     space = space_of(text)
-    as_it_is = isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete))
-    return space if as_it_is else None
+    simple = isinstance(space, (spaces.Box, *CHOICES))
+    return space if simple else None
 
 
 def _anonymous(column: Any, name: str) -> spaces.Space[Any]:
@@ -227,12 +229,9 @@ def _episodes(
                 f"in episode {number} next_obs is not the obs of the row behind, which Minari cannot hold; "
                 "rlox dataset check says where"
             )
-        seen = np.concatenate([obs, led[-1:]])
         yield {
             "id": number,
-            "observations": seen.reshape(len(seen), *(observation.shape or ())).astype(
-                observation.dtype
-            ),
+            "observations": _env_observations(np.concatenate([obs, led[-1:]]), observation),
             "actions": _env_actions(columns["actions"][part], action),
             "rewards": columns["rewards"][part],
             "terminations": columns["terminated"][part],
@@ -240,10 +239,23 @@ def _episodes(
         }
 
 
+def _env_observations(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
+    """As the environment gives them: of choices, which are one-hot in a row, the numbers."""
+    shape = (len(rows), *(space.shape or ()))
+    if not isinstance(space, CHOICES):
+        return rows.reshape(shape).astype(space.dtype)
+    sizes = np.reshape(space.n if isinstance(space, spaces.Discrete) else space.nvec, -1)
+    parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    chosen = np.stack([part.argmax(1) for part in parts], axis=1).reshape(shape) + space.start
+    if not np.array_equal(ObservationCodec.of(space).encode_batch(chosen), rows):
+        raise ConfigError(f"the observations are not one-hot as rows of {space} are")
+    return chosen.astype(space.dtype)
+
+
 def _env_actions(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[Any]:
     """As the environment takes them."""
     shaped = rows.reshape(len(rows), *(space.shape or ()))
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+    if isinstance(space, CHOICES):
         shaped = shaped + space.start
     found: NDArray[Any] = shaped.astype(space.dtype)
     return found

@@ -44,6 +44,13 @@ def test_a_dataset_goes_to_another_format_and_back(
     assert read_dataset(Path("back")).digest == digest
 
 
+def test_a_dataset_of_observed_choices_goes_to_minari_and_back(cli: Any) -> None:
+    assert cli("dataset", "make", "lake", "env=FrozenLake-v1", "steps=30").code == 0
+    assert cli("dataset", "convert", "lake", "to=mini", "format=minari").code == 0
+    assert cli("dataset", "convert", "mini", "to=back").code == 0
+    assert read_dataset(Path("back")).digest == read_dataset(Path("lake")).digest
+
+
 def test_time_limits_that_a_file_calls_terminations_are_found_and_put_right(cli: Any) -> None:
     n = 600
     with h5py.File("d4rl.hdf5", "w") as file:

@@ -19,10 +19,12 @@ from gymnasium import spaces
 from helpers.foreign import SUFFIX, columns, dataset, spaces_said
 from minari import MinariDataset
 
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError, MissingExtraError, ShapeError
 from rlox.offline import Conversion, converted, exported
 from rlox.offline.foreign import receiving
 from rlox.offline.foreign.kinds import format_of
+from rlox.runs.record import dataset_of
 from rlox.sources import file_columns
 from rlox.sources.dataset_file import DATA, Dataset
 
@@ -77,6 +79,29 @@ def test_actions_of_minari_are_choices_from_0_wherever_the_space_begins(tmp_path
     with h5py.File(tmp_path / "m/data/main_data.hdf5") as file:
         assert file["episode_0/actions"][()].min() >= 3
     assert converted(tmp_path / "m", tmp_path / "b").digest == given.digest
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(4, start=-1), spaces.MultiDiscrete([[2, 3], [1, 4]])], ids=str
+)
+def test_choices_that_are_observed_are_numbers_in_minari_and_one_hot_in_rows(
+    space: spaces.Space[Any], tmp_path: Path
+) -> None:
+    space.seed(3)
+    seen = np.stack([space.sample() for _ in range(121)])
+    rows = ObservationCodec.of(space).encode_batch(seen)
+    made = columns() | {"obs": rows[:-1], "next_obs": rows[1:]}
+    about = spaces_said(space, spaces.Box(-1, 1, (2,)))
+    given = dataset_of(made, about)
+    exported(given, tmp_path / "m", "minari")
+    assert converted(tmp_path / "m", tmp_path / "a").digest == given.digest
+    read = MinariDataset(tmp_path / "m" / "data")
+    assert read.observation_space == space
+    first = next(iter(read.iterate_episodes()))
+    np.testing.assert_array_equal(first.observations, seen[:26])
+    odd = dataset_of(made | {"obs": rows[:-1] + 1, "next_obs": rows[1:] + 1}, about)
+    with pytest.raises(ConfigError, match="the observations are not one-hot as rows of"):
+        exported(odd, tmp_path / "n", "minari")
 
 
 def test_parts_of_minaris_observations_are_joined_as_policies_see_them(tmp_path: Path) -> None:
