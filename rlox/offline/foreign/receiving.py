@@ -6,11 +6,10 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ __all__ = ["PATIENCE", "received"]
 
 PATIENCE = 120.0  # seconds without a byte, after which a reader counts as stuck
 FRAME = 1 << 30  # bytes of a block
+SAID = 4096  # bytes of what a reader says last that are kept
 READER = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader")
 
 
@@ -34,30 +34,33 @@ def received(kind: str, path: Path, about: dict[str, Any]) -> Iterator[Raw]:
     """
     # no plugins of HDF5 are loaded, whatever the environment has set
     env = {**os.environ, "HDF5_PLUGIN_PRELOAD": "::", "OMP_NUM_THREADS": "1"}
-    with (
-        tempfile.TemporaryFile() as told
-    ):  # a pipe that nobody reads would stop a reader that says much
-        process = subprocess.Popen(
-            [*READER, kind, str(path.absolute())],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told, env=env,
-        )  # fmt: skip
-        try:
-            pipe = _Pipe(process, path, told)
-            while (block := _frame(pipe, path, about)) is not None:
-                if block:
-                    yield block
-        finally:
-            process.kill()
-            process.communicate()
+    process = subprocess.Popen(
+        [*READER, kind, str(path.absolute())],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+    )  # fmt: skip
+    try:
+        pipe = _Pipe(process, path)
+        while (block := _frame(pipe, path, about)) is not None:
+            if block:
+                yield block
+    finally:
+        process.kill()
+        process.communicate()
 
 
 class _Pipe:
-    """What comes from the reader, so many bytes at a time."""
+    """What comes from the reader, so many bytes at a time, and the last that it says besides.
 
-    def __init__(self, process: subprocess.Popen[bytes], path: Path, told: IO[bytes]) -> None:
+    That comes by a pipe of its own, for a reader may write no file; it is emptied all the while, or a reader
+    that says much would wait for ever.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
         assert process.stdout is not None
-        self._process, self._path, self._told = process, path, told
-        self._fd = process.stdout.fileno()
+        assert process.stderr is not None
+        self._process, self._path = process, path
+        self._fd, self._saying = process.stdout.fileno(), process.stderr.fileno()
+        self._said, self._says_more = b"", True
 
     def read(self, n: int) -> bytearray:
         """`n` bytes."""
@@ -73,18 +76,31 @@ class _Pipe:
 
     def _wait(self) -> None:
         begin = time.monotonic()
-        while not select.select([self._fd], [], [], 0.5)[0]:
-            check()
-            if time.monotonic() - begin > PATIENCE:
-                raise CheckpointError(
-                    f"{self._path}: its reader has made nothing of it for {PATIENCE:.0f} s; it is damaged"
-                )
+        while not self._heard([self._fd]):
+            self._be_patient(begin)
+
+    def _heard(self, awaited: list[int]) -> bool:
+        """Whether there is something from `awaited` within half a second, or the reader's next words."""
+        ready = select.select([*awaited, *[self._saying] * self._says_more], [], [], 0.5)[0]
+        if self._saying in ready:
+            more = os.read(self._saying, 1 << 16)
+            self._said, self._says_more = (self._said + more)[-SAID:], bool(more)
+        return any(fd in ready for fd in awaited)
+
+    def _be_patient(self, begin: float) -> None:
+        check()
+        if time.monotonic() - begin > PATIENCE:
+            raise CheckpointError(
+                f"{self._path}: its reader has made nothing of it for {PATIENCE:.0f} s; it is damaged"
+            )
 
     def _ended(self) -> None:
+        begin = time.monotonic()
+        while self._says_more:
+            self._heard([])
+            self._be_patient(begin)
         code = self._process.wait()
-        self._told.seek(max(0, self._told.seek(0, os.SEEK_END) - 4096))
-        told = self._told.read().decode(errors="replace")
-        last = told.strip().splitlines()[-1:] or ["nothing was said"]
+        last = self._said.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise CheckpointError(
             f"{self._path} ended the process that read it ({how}: {last[0]}); the file is damaged"

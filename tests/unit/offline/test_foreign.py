@@ -322,7 +322,11 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
         monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", lie))
         with pytest.raises(CheckpointError, match="its reader says"):
             converted(path, tmp_path / "c")
-    much = "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
+    # with the limits of a real reader, which may write no file
+    limits = "from rlox.offline.foreign.reader import limited; limited(); "
+    much = (
+        limits + "import os; os.write(2, b'x' * 1_000_000); os.write(2, b'\\nthe end'); os._exit(3)"
+    )
     monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", much))
     with pytest.raises(CheckpointError, match=r"exit code 3: the end"):
         converted(path, tmp_path / "d")
@@ -330,6 +334,17 @@ def test_a_reader_that_dies_or_hangs_is_an_error_that_names_the_file(
     monkeypatch.setattr(receiving, "PATIENCE", 0.6)
     with pytest.raises(CheckpointError, match="has made nothing of it"):
         converted(path, tmp_path / "b")
+
+
+def test_a_reader_that_ends_what_it_sends_and_not_itself_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = npz(tmp_path / "x.npz", **raw())
+    silent = "import os, time; os.close(1); time.sleep(60)"
+    monkeypatch.setattr(receiving, "READER", (sys.executable, "-c", silent))
+    monkeypatch.setattr(receiving, "PATIENCE", 0.6)
+    with pytest.raises(CheckpointError, match="has made nothing of it"):
+        converted(path, tmp_path / "a")
 
 
 def test_a_missing_package_is_named_with_the_extra(tmp_path: Path) -> None:
